@@ -50,6 +50,7 @@ def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
         given["bootstrap.controllers"] = controllers or ""
     timeout_ms = getattr(arguments, "timeout_ms", None)
     if timeout_ms is not None:
+        # A call may consist of a single request, which then may use all of its time.
         given["default.api.timeout.ms"] = timeout_ms
         given["request.timeout.ms"] = timeout_ms
     return AdminSettings.from_file(arguments.command_config, given)
@@ -81,6 +82,7 @@ def topic_filter(pattern: str | None) -> Callable[[str], bool]:
     """
     if pattern is None:
         return lambda name: True
+    # As in Kafka's TopicFilter, a comma separates alternatives, and enclosing quotes are dropped.
     text = re.sub(r"\s*,\s*", "|", pattern.strip().strip("\"'"))
     try:
         compiled = re.compile(text)

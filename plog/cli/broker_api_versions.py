@@ -68,6 +68,7 @@ def lines(name: str, response: BrokerApiVersions | KafkaError) -> Iterator[str]:
 
 def _texts(apis: Mapping[int, VersionRange]) -> dict[int, str]:
     """Return the printed text of each API by its key."""
+    # Like Kafka's tool, list the client's own APIs as well, even if the broker does not serve them.
     return {
         key: version_text(key, apis[key]) if key in apis else "UNSUPPORTED"
         for key in sorted({*apis, *API_BY_KEY})

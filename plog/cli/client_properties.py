@@ -95,5 +95,6 @@ def known_to(table: type[ClientSettings], config: Mapping[str, object]) -> dict[
     """Return the settings in `config` that `table` defines, for tools with several clients."""
     from plog.settings import settings_of
 
+    # A client does not accept settings that only another client has.
     names = {x for row in settings_of(table).values() for x in (row.name, *row.aliases)}
     return {name: value for name, value in config.items() if name in names}

@@ -159,6 +159,7 @@ def endpoint_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
     if len(rows[0]) < len(_COLUMNS):
         del min_widths[_STATE]
     widths = list(min_widths)
+    # As in Kafka's tool, longer values widen only these two columns.
     for index in (_COLUMNS.index("HOST"), _COLUMNS.index("RACK")):
         widths[index] = max([min_widths[index], *(len(row[index]) for row in rows)])
     return [

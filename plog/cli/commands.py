@@ -32,7 +32,7 @@ class Command(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Return whether the tool's package is installed: a client may lack the broker."""
+        """Return whether the tool's package is installed; the broker's package may be missing."""
         return importlib.util.find_spec(self.target.partition(".")[0]) is not None
 
     def load(self) -> Configure:

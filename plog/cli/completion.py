@@ -73,6 +73,7 @@ def completion_parser(line: str) -> Parser:
     for row in COMMANDS:
         for name in (row.name, *row.short_names):
             tool = tools.add_parser(name, help=row.summary)
+            # Only the named tool is imported: each press of Tab runs this code.
             if row is named and row.is_installed:
                 row.load()(tool)
                 _offer_one_spelling(tool)

@@ -57,7 +57,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
         document: Any = json.loads(text)
         if not isinstance(document, dict):
             raise TypeError("not a JSON object")
-        version = document.get("version", 1)
+        version = document.get("version", 1)  # Kafka's tool also accepts files without a version.
         rows = [
             (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
             for row in document["partitions"]

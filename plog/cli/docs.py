@@ -78,6 +78,7 @@ def parsers_below(parser: argparse.ArgumentParser) -> Iterator[argparse.Argument
     # argparse has no public way to list a parser's arguments.
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
+            # A subcommand with aliases is listed once for each of its names.
             for below in dict.fromkeys(action.choices.values()):
                 yield from parsers_below(below)
 

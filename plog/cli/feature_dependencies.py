@@ -27,7 +27,8 @@ def configure_version_mapping(parser: argparse.ArgumentParser) -> None:
         "-r",
         default=METADATA_VERSIONS[LAST_RELEASE],
         metavar="RELEASE",
-        help=f"{METADATA_VERSIONS[FIRST_RELEASE]} or later, such as 4.0 (default: %(default)s)",
+        help=f"release {METADATA_VERSIONS[FIRST_RELEASE]} or later, such as 4.0"
+        " (default: %(default)s)",
     )
     parser.set_defaults(run=run_version_mapping)
 
@@ -41,7 +42,7 @@ def configure_feature_dependencies(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=key_value,
         metavar="NAME=LEVEL",
-        help="may be repeated",
+        help="feature and its level; may be repeated",
     )
     parser.set_defaults(run=run_feature_dependencies)
 

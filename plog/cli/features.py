@@ -86,7 +86,11 @@ def configure_downgrade(parser: argparse.ArgumentParser) -> None:
 def configure_disable(parser: argparse.ArgumentParser) -> None:
     """Disable features, which sets their level to 0."""
     parser.add_argument(
-        "--feature", action="append", default=[], metavar="NAME", help="may be repeated"
+        "--feature",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="feature to disable; may be repeated",
     )
     _add_unsafe(parser)
     _add_dry_run(parser)
@@ -110,7 +114,7 @@ def _add_update_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=key_value,
         metavar="NAME=LEVEL",
-        help="may be repeated",
+        help="feature and its new level; may be repeated",
     )
     _add_dry_run(parser)
 
@@ -133,6 +137,7 @@ def level_text(feature: str, level: int) -> str:
     """
     if feature != METADATA_VERSION:
         return str(level)
+    # Level 0 means that the feature is disabled, and has no name.
     return METADATA_VERSIONS.get(level, f"UNKNOWN [{level}]") if level else "0"
 
 
@@ -196,7 +201,7 @@ def run_update(verb: str, arguments: argparse.Namespace) -> int:
 def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
     """Return the levels that the options request. Raises UsageError."""
     if verb == "disable":
-        given = [(name, "0") for name in arguments.feature]
+        given = [(name, "0") for name in arguments.feature]  # The protocol has no other request.
     elif arguments.release_version is not None:
         if arguments.metadata is not None or arguments.feature:
             raise UsageError("--release-version sets all features: omit --feature and --metadata")

@@ -142,6 +142,8 @@ async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     found = await RecordAdmin(cluster).list_offsets(dict.fromkeys(partitions, arguments.time))
     for partition, error in found.errors.items():
         fail(f"Skip getting offsets for topic-partition {partition} due to error: {error.message}")
+    # As in Kafka's tool, partitions are sorted as text (t-10 before t-2), and a partition without a
+    # record at or after the timestamp is omitted.
     rows = [
         (partition, offset.offset)
         for partition, offset in sorted(found.values_by_key.items(), key=lambda row: str(row[0]))

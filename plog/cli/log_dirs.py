@@ -52,6 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Query the brokers' log directories and print them."""
+    # As in Kafka's tool, an unknown broker is an error before the other brokers are queried.
     known = sorted((await BrokerAdmin(cluster).describe_cluster()).brokers)
     unknown = sorted(set(arguments.broker_list) - set(known))
     if unknown:

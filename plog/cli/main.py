@@ -26,9 +26,10 @@ commands, which are not listed here."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, by default that of the process, and return the exit code."""
+    # First, because the next file or socket would get the descriptor of a closed stream.
     open_closed_streams()
     arguments = sys.argv[1:] if argv is None else list(argv)
-    if "_ARGCOMPLETE" in os.environ:
+    if "_ARGCOMPLETE" in os.environ:  # A shell requests completions.
         from plog.cli.completion import complete
 
         complete(os.environ)
@@ -36,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return run(arguments)
         finally:
+            # Otherwise, a broken pipe would raise at exit, where it can no longer be handled.
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader has closed the pipe. Python flushes stdout again at exit: discard that output.
@@ -47,6 +49,7 @@ def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> i
     """Run a command line and return its exit code."""
     if arguments[:1] == ["help"]:  # As in other programs with commands: 'help topics'.
         arguments = [*arguments[1:2], "--help"]
+    # Subparsers of argparse would need the options of all tools, and therefore import all tools.
     if arguments and not arguments[0].startswith("-"):
         name = arguments[0]
         return run_tool(name, load_tool(name, commands), arguments[1:])
@@ -78,9 +81,11 @@ def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
     row = find_command(name, commands)
     if row is not None and row.is_installed:
         return row.load()
-    import importlib.metadata  # Slow: only for names that are not in the table.
+    # Imported here because it is slow, and only needed for names that are not in the table.
+    import importlib.metadata
 
     for entry in importlib.metadata.entry_points(group=GROUP):
+        # setup.cfg also declares plog's own tools; one whose package is missing cannot be loaded.
         if entry.name == name and row is None:
             configure: Configure = entry.load()
             return configure
@@ -100,12 +105,13 @@ def _nearest(name: str, commands: tuple[Command, ...]) -> str:
 def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
     """Run a tool with the arguments after its name and return the exit code."""
     parsed = tool_parser(name, configure).parse_args(arguments)
-    from plog.error_base import PlogError  # Deferred: help and version do not need it.
+    # Imported here because parsing, help and version do not need it.
+    from plog.error_base import PlogError
 
     show_warnings()
     try:
         code: int = parsed.run(parsed)
-    except BrokenPipeError:
+    except BrokenPipeError:  # An OSError, but not a failure of the tool; `main` handles it.
         raise
     except (PlogError, OSError) as error:
         for line in describe(error).splitlines():
@@ -127,5 +133,6 @@ def describe(error: Exception) -> str:
         from plog.error_base import reason_of
 
         return f"{os.fsdecode(error.filename)}: {reason_of(error)}"
+    # A KafkaError without an argument has no text; its `message` is the description of its class.
     text: object = getattr(error, "message", None) or error
     return str(text) or type(error).__name__

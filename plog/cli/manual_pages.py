@@ -55,7 +55,7 @@ def _main_page() -> str:
     for row in COMMANDS:
         lines += [".TP", f".BR {_page(row.name)} (1)", _escaped(row.summary)]
         if row.short_names:
-            lines.append(_escaped(f"Short: {', '.join(row.short_names)}."))
+            lines.append(_escaped(f"Short names: {', '.join(row.short_names)}."))
     lines += [
         ".SH OPTIONS",
         ".TP",
@@ -83,7 +83,7 @@ def _command_page(row: Command) -> str:
     ]
     if row.short_names:
         names = ", ".join(f"plog {name}" for name in row.short_names)
-        lines.append(_escaped(f"The command has the short form {names}."))
+        lines.append(_escaped(f"Short names of the command: {names}."))
     lines += [".SH OPTIONS", *_options(main)]
     lines += [
         ".TP",
@@ -144,7 +144,7 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 def _examples(parser: argparse.ArgumentParser) -> Iterator[str]:
     lines = (parser.epilog or "").splitlines() if examples_of(parser) else []
-    for line in lines[1:]:
+    for line in lines[1:]:  # The first line is the heading, which the caller writes.
         if line.startswith("    "):
             yield from (".RS", ".EX", _escaped(line.strip()), ".EE", ".RE")
         else:

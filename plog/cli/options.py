@@ -88,7 +88,7 @@ def add_bootstrap_controller_option(parser: argparse._ActionsContainer, *short: 
         *short,
         dest="bootstrap_controllers",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="controllers of an Apache Kafka cluster, instead of brokers; plog has none",
+        help="controllers of an Apache Kafka cluster, instead of brokers; plog has no controllers",
     )
 
 
@@ -192,7 +192,7 @@ def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
     """
     given = [name for name in names if is_given(arguments, name)]
     if len(given) != 1:
-        choice = f"{', '.join(names[:-1])} or {names[-1]}"
+        choice = f"{', '.join(names[:-1])} and {names[-1]}"
         raise UsageError(f"give exactly one of {choice}")
     return given[0]
 
@@ -210,4 +210,5 @@ def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str
 def is_given(arguments: argparse.Namespace, name: str) -> bool:
     """Return whether an option, such as ``--list``, is given."""
     value = getattr(arguments, name.lstrip("-").replace("-", "_"))
+    # A test of truth would be wrong: 0 is a valid value, for example of --to-offset.
     return value is not None and value is not False and value != []

@@ -34,7 +34,10 @@ def show(
     as_json: bool,
     stream: IO[str] | None = None,
 ) -> None:
-    """Print a result in the format for its destination: JSON, tables or plain lines."""
+    """Print a result in the format for its destination: JSON, tables or plain lines.
+
+    Only the function for the selected format is called.
+    """
     stream = stream or sys.stdout
     if as_json:
         print_json(data(), stream)
@@ -109,6 +112,7 @@ def fitted(natural: Sequence[int], width: int) -> list[int]:
     """
     widths = list(natural)
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    # One character at a time, so that several wide columns end up with the same width.
     while excess > 0:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] <= _MIN_WIDTH:
@@ -136,7 +140,7 @@ def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from tqdm import tqdm
+    from tqdm import tqdm  # Few commands need it, and its import would delay all others.
 
     with tqdm(total=total, unit=unit, unit_scale=scale, unit_divisor=1024) as bar:
 

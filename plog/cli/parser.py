@@ -34,12 +34,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error and a pointer to the help in one line, and exit with code 1."""
-        text = " ".join(message.split())
+        text = " ".join(message.split())  # A message may repeat a value with line breaks.
         self.exit(USAGE_ERROR, f"plog: {text}; see '{self.prog} --help'\n")
 
     def format_help(self) -> str:
         """Return the help; the usage line of a tool with many options does not list them."""
         if self.usage is None and self._too_many_for_usage():
+            # The list of options below the usage line contains the same names with their meaning.
             self.usage = " ".join(["%(prog)s [OPTION]...", *self._positional_names()])
         return super().format_help()
 
@@ -69,7 +70,8 @@ def add_version_option(parser: argparse.ArgumentParser) -> None:
 
 def version_line() -> str:
     """Return the text of ``--version``, which says whether the record codec is compiled (fast)."""
-    from plog.records import codec_is_compiled  # Takes longer than the rest of the command.
+    # Imported here because it takes longer than the rest of the command.
+    from plog.records import codec_is_compiled
 
     return f"plog {VERSION} ({'compiled' if codec_is_compiled() else 'interpreted'} codec)"
 

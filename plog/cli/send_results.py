@@ -63,6 +63,8 @@ class SendResults(Generic[T]):
             self._done(run)
 
     def _done(self, run: _Run[T], _: Any = None) -> None:
+        # Set before the tags are copied: `watch` checks it after it has added a tag, so a tag that
+        # is added now is either copied here or reported by a second call.
         run.is_done = True
         late: list[tuple[T, RecordHandle]] = []
         with self.lock:
@@ -78,6 +80,7 @@ class SendResults(Generic[T]):
                     self._report(tag, handle)
                 else:  # The batch was split, and this record's part is still in flight.
                     late.append((tag, handle))
+        # Without the lock: if a handle is done by now, its callback runs here and takes the lock.
         for tag, handle in late:
             self._handles.call_when_done(handle, partial(self._done_late, tag))
 

@@ -1,8 +1,8 @@
 """Graceful shutdown of tools that run until they are interrupted.
 
 The first SIGINT or SIGTERM requests the end: the tool completes work in progress, commits offsets
-and prints its last line. A later signal interrupts this. A second signal within half a second
-counts as the same request, because a terminal may signal both the process and its group.
+and prints its last line. A later signal interrupts this. A second signal within half a second is
+treated as the same request, because a terminal may signal both the process and its group.
 """
 
 from __future__ import annotations

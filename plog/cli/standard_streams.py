@@ -27,6 +27,7 @@ def show_warnings() -> None:
 
     shown = logging.StreamHandler()
     shown.setFormatter(logging.Formatter("plog: %(message)s"))
+    # Replaces the handlers, because a process such as a test may run several commands.
     logging.getLogger("plog.client").handlers = [shown]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 _MIN_WAIT_S = 0.002
-"""Shorter waits are skipped: the call would take longer than the wait."""
+"""Shorter waits are postponed until they add up to this, as in Kafka's ThroughputThrottler."""
 
 
 class Throttle:
@@ -26,9 +26,10 @@ class Throttle:
         """Wait if `done` iterations exceed the rate."""
         if self._rate < 0:
             return
-        if self._rate == 0:
+        if self._rate == 0:  # As in Kafka's tools, the loop then waits until it is interrupted.
             self._wait(float("inf"))
             return
+        # Computed from the start of the loop, so that the errors of waits do not accumulate.
         ahead_s = done / self._rate - (self._now_s() - self._begin_s)
         if ahead_s >= _MIN_WAIT_S:
             self._wait(ahead_s)

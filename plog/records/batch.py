@@ -169,6 +169,7 @@ class BatchHeader(NamedTuple):
         """
         if self.base_sequence < 0:
             return self.base_sequence
+        # The mask wraps the sum, as Kafka's DefaultRecordBatch.incrementSequence does.
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
 
@@ -177,6 +178,7 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
     Raises CorruptBatch if fewer than 61 bytes follow.
     """
+    # struct counts a negative position from the end of the data.
     if not 0 <= position <= len(data) - HEADER_SIZE:
         raise CorruptBatch(f"no complete batch header at byte {position} of {len(data)}")
     return BatchHeader._make(HEADER.unpack_from(data, position))
@@ -190,7 +192,7 @@ def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
     if not 0 <= position <= len(data) - MAGIC_POSITION - 1:
         raise CorruptBatch(f"no complete batch at byte {position} of {len(data)}")
     (length,) = _INT32.unpack_from(data, position + BATCH_LENGTH_POSITION)
-    magic = data[position + MAGIC_POSITION]
+    magic = data[position + MAGIC_POSITION]  # Unsigned, but magic is an int8.
     return length + LOG_OVERHEAD, magic - 0x100 if magic > 0x7F else magic
 
 
@@ -203,6 +205,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     position, end = 0, len(data)
     while end - position > MAGIC_POSITION:
         size, magic = read_size_and_magic(data, position)
+        # Before the size, because messages of magic 0 and 1 may be smaller than a header.
         if magic in (0, 1):
             raise UnsupportedForMessageFormat(
                 f"the batch at byte {position} has magic {magic}; only magic {MAGIC} is supported"
@@ -218,6 +221,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def crc_is_valid(data: Buffer, position: int, header: BatchHeader) -> bool:
     """Return whether the batch at `position`, which has `header`, matches its checksum."""
     end = position + header.size_bytes
+    # The length itself is not covered by the checksum, and would select the wrong bytes.
     if header.batch_length < _MIN_LENGTH or end > len(data):
         return False
     return crc32c(memoryview(data)[position + ATTRIBUTES_POSITION : end]) == header.crc
@@ -238,6 +242,7 @@ def set_append_time(
 
     Returns the new header. Computes the checksum of the whole batch.
     """
+    # The records keep their own timestamps: with this bit, readers use the largest one for all.
     attributes = header.attributes | LOG_APPEND_TIME_BIT
     _INT16.pack_into(data, position + ATTRIBUTES_POSITION, attributes)
     _INT64.pack_into(data, position + MAX_TIMESTAMP_POSITION, now_ms)

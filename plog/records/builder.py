@@ -56,7 +56,7 @@ def build_batch(
     if not records:
         raise ValueError("cannot build a batch without records")
     timestamps = [record[1] for record in records]
-    if min(timestamps) < -1:
+    if min(timestamps) < -1:  # -1 means that the producer set no timestamp.
         raise InvalidTimestamp(f"timestamp {min(timestamps)} is negative")
     attributes = (
         compression
@@ -64,6 +64,7 @@ def build_batch(
         | (TRANSACTIONAL_BIT if is_transactional else 0)
         | (CONTROL_BIT if is_control else 0)
     )
+    # As in Kafka, the base is the first timestamp and not the lowest, so deltas may be negative.
     encoded = encode_records(records, base_offset, timestamps[0])
     payload = compress(compression, encoded, level)
     tail = HEADER_TAIL.pack(
@@ -81,7 +82,7 @@ def build_batch(
         HEADER_SIZE - LOG_OVERHEAD + len(payload),
         partition_leader_epoch,
         MAGIC,
-        crc32c(payload, crc32c(tail)),
+        crc32c(payload, crc32c(tail)),  # Chained, so that the parts are joined only once.
     )
     return b"".join((head, tail, payload))
 
@@ -101,6 +102,7 @@ def rebuild_batch(
     `on_step` is passed to `compress`.
     """
     attributes = header.attributes & ~COMPRESSION_MASK | compression
+    # All other fields from the last offset delta on, except the largest timestamp, stay the same.
     tail = HEADER_TAIL.pack(attributes, *header[6:8], max_timestamp, *header[9:])
     compressed = memoryview(compress(compression, payload, level, on_step=on_step))
     head = HEADER_HEAD.pack(
@@ -110,6 +112,7 @@ def rebuild_batch(
         MAGIC,
         crc32c(compressed, crc32c(tail)),
     )
+    # A bytearray, because the log writes the base offset into the batch in place.
     rebuilt = bytearray(head + tail)
     for start in range(0, len(compressed), _PIECE_BYTES):
         rebuilt += compressed[start : start + _PIECE_BYTES]
@@ -119,6 +122,7 @@ def rebuild_batch(
 def _last_offset_delta(records: Sequence[RecordFields], base_offset: int) -> int:
     """Return the last record's offset delta, counted from the last record with its own offset."""
     offsets = [record[0] for record in records]
+    # Producers give no offsets; a loop over all records would take a sixth of the time to build.
     if max(offsets) != NO_OFFSET:
         for following, offset in enumerate(reversed(offsets)):
             if offset != NO_OFFSET:

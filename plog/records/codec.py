@@ -41,10 +41,10 @@ __all__ = [
 
 T = TypeVar("T", bound="tuple[Any, ...]")
 
-_MIN_RECORD_BYTES = 7
+_MIN_RECORD_BYTES = 7  # One for each field, if key and value are null and there are no headers.
 _MAX_INT32, _MAX_UINT64 = (1 << 31) - 1, (1 << 64) - 1
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
-_WALKED_AT_ONCE = 100
+_WALKED_AT_ONCE = 100  # The loop is not a generator, because that would be slow when compiled.
 
 _LAST_BYTES = tuple(bytes((low,)) for low in range(0x80))
 _FIRST_BYTES = tuple(bytes((low | 0x80,)) for low in range(0x80))
@@ -161,6 +161,8 @@ def _decode_into(
     last_delta, delta = header.last_offset_delta, -1
     kind, epoch = header.timestamp_type, header.partition_leader_epoch
     append_time = header.max_timestamp if kind is TimestampType.LOG_APPEND_TIME else None
+    # `tuple.__new__` is faster than the named tuple's own, which is written in Python. In C, `cut`
+    # is the address of the bytes (codec.pxd).
     new, cut, position = tuple.__new__, data, 0
     headers: Sequence[Header]
     fields: tuple[Any, ...]
@@ -335,7 +337,7 @@ def _long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
         byte = data[position]
         position += 1
         part = byte & 0x7F
-        if shift > bits - 7 and part >> (bits - shift):
+        if shift > bits - 7 and part >> (bits - shift):  # Bits of the last byte that do not fit.
             break
         value |= part << shift
         if byte <= 0x7F:
@@ -437,6 +439,7 @@ def _encode(records: Iterable[RecordFields], base_offset: int, base_timestamp: i
         )
         parts.append(_encode_varint(len(body) << 1))
         parts.append(body)
+    # Checked once, because deltas only rise; `_offset_delta` has checked the explicit ones.
     if delta > _MAX_INT32:
         raise ValueError(f"record offset {base_offset + delta} is too far above {base_offset}")
     return parts

@@ -9,7 +9,7 @@ from plog.records.batch import BatchHeader, Buffer, CorruptRecords
 from plog.records.codec import _check_end, _check_header, _incomplete, decode_into_columns
 from plog.records.record_columns import RecordColumns
 
-_MAX_END = (1 << 31) - 1
+_MAX_END = (1 << 31) - 1  # Arrow's offsets into keys and values are int32.
 
 
 def decode_columns(
@@ -33,6 +33,7 @@ def decode_columns(
     columns.extend(min(max_rows, header.records_count))
     try:
         rows, end, next_delta = decode_into_columns(data, header, columns, rows_before, from_offset)
+        # If records remain, the end is checked by the call that decodes the last one.
         if next_delta < 0:
             _check_end(data, end, header)
     except IndexError:
@@ -41,6 +42,6 @@ def decode_columns(
     except CorruptRecords:
         columns.truncate(rows_before)
         raise
-    if rows < len(columns):
+    if rows < len(columns):  # Records before `from_offset` were skipped.
         columns.truncate(rows)
     return header.next_offset if next_delta < 0 else header.base_offset + next_delta

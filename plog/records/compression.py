@@ -25,12 +25,15 @@ import zstandard
 from plog.records.batch import Buffer, Compression, CorruptRecords
 
 _MAX_FRAMES = 100
-"""Limit on the members of a gzip stream and the frames of a zstd stream; producers write one."""
+"""Limit on the members of a gzip stream and the frames of a zstd stream; producers write one.
+
+A few bytes suffice for an empty one, but each needs a new decompressor.
+"""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16 adds gzip's header and trailer.
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # Version and lowest compatible version.
-_XERIAL_BLOCK_BYTES = 32 * 1024
+_XERIAL_BLOCK_BYTES = 32 * 1024  # The default of snappy-java.
 _INT32 = Struct(">i")
 
 _LZ4_FAST_LEVEL = 9
@@ -137,7 +140,7 @@ def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
 def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
     members, position, allowed = 0, 0, max_bytes
     view = memoryview(data)
-    while position < len(data) or not members:
+    while position < len(data) or not members:  # No data at all is an error, too.
         if members >= _MAX_FRAMES:
             raise _too_many_frames("gzip")
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
@@ -145,6 +148,7 @@ def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
             # In steps, because each call copies the input that it does not use.
             step = view[position : position + _STEP_BYTES]
             try:
+                # One byte more than allowed shows that there is more; 0 would mean no limit.
                 piece = decompressor.decompress(step, min(allowed + 1, _PIECE_BYTES))
             except zlib.error as error:
                 raise CorruptRecords(f"gzip: {error}") from None
@@ -198,7 +202,7 @@ def _uncompress_snappy_block(block: bytes, allowed: int, max_bytes: int) -> byte
     Both libraries allocate that size before they check anything, so it is checked here.
     """
     size = 0
-    for index, byte in enumerate(block[:5]):
+    for index, byte in enumerate(block[:5]):  # 32 bits, 7 in each byte.
         size |= (byte & 0x7F) << 7 * index
         if byte <= 0x7F:
             break
@@ -218,11 +222,12 @@ def _compress_lz4(data: bytes, level: int | None) -> Iterator[bytes]:
     elif level < 1:
         raise ValueError(f"lz4 has no level {level}")
     else:
+        # Kafka's levels are 1 to 17 (KIP-390). In liblz4, 1 and 2 would select the fast algorithm.
         level = min(max(level, _LZ4_LOWEST_HIGH_LEVEL), _LZ4_HIGHEST_LEVEL)
     compressor = lz4.frame.LZ4FrameCompressor(
         compression_level=level,
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,
+        block_linked=False,  # Java's reader does not accept linked blocks.
         auto_flush=True,
     )
     yield compressor.begin()
@@ -262,6 +267,7 @@ def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
     if len(data) <= _STEP_BYTES:
         yield compressor.compress(data)
         return
+    # With the size, the frame contains it, as it does after a single call.
     stream = compressor.compressobj(size=len(data))
     for step in _steps(data):
         yield stream.compress(step)
@@ -271,6 +277,7 @@ def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
 def _zstd_compressor(level: int, nbytes: int) -> zstandard.ZstdCompressor:
     if level > zstandard.MAX_COMPRESSION_LEVEL:
         raise ValueError(f"zstd has no level {level}")
+    # The window of a smaller input is never larger than the input.
     if nbytes <= 1 << _ZSTD_MAX_WINDOW_LOG:
         return zstandard.ZstdCompressor(level=level)
     chosen = zstandard.ZstdCompressionParameters.from_level(level, source_size=nbytes)
@@ -319,8 +326,11 @@ def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
     while not is_last:
         if position + 3 > len(data):
             raise CorruptRecords("zstd: the data is truncated")
+        # One bit for the last block, two for the type, and the size.
         block = int.from_bytes(data[position : position + 3], "little")
         is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+        # The size of a compressed block is that of its compressed form. An RLE block consists of
+        # one byte, and its size says how often the content repeats this byte.
         bound += _ZSTD_MAX_BLOCK_BYTES if kind == _ZSTD_COMPRESSED else size
         position += 3 + (1 if kind == _ZSTD_RLE else size)
     position += 4 if frame.has_checksum else 0
@@ -331,6 +341,7 @@ def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
         if bound > allowed:
             raise _too_large(allowed)
     try:
+        # A maximum of 0 would mean that none is given.
         content = zstandard.ZstdDecompressor().decompress(
             data[:position], max_output_size=max(1, min(bound, allowed))
         )

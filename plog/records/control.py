@@ -44,6 +44,7 @@ def encode_control_key(control_type: ControlType) -> bytes:
 def decode_control_key(key: bytes | None) -> ControlType:
     """Return the control type in a key. Raises CorruptRecords."""
     version, number = _unpack(_KEY, key)
+    # Higher versions are accepted, because they may only append fields.
     if version < 0:
         raise CorruptRecords(f"the key of a control record has version {version}")
     known = number in ControlType.__members__.values()

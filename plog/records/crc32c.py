@@ -47,14 +47,12 @@ class _PyBuffer(ctypes.Structure):
 
 
 def _isal() -> Crc32c:
-    """Return libisal2's function. Raises OSError or AttributeError if it is not installed.
-
-    ``crc32_iscsi`` omits the inversion of the register before and after, which CRC-32C requires;
-    hence the two ``^ 0xFFFFFFFF``.
-    """
+    """Return libisal2's function. Raises OSError or AttributeError if it is not installed."""
+    # CDLL releases the interpreter lock during a call; pythonapi, used below, keeps it.
     function = ctypes.CDLL("libisal.so.2").crc32_iscsi
     function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint)
     function.restype = ctypes.c_uint
+    # ctypes' own from_buffer rejects read-only objects, such as bytes.
     get_buffer = ctypes.pythonapi.PyObject_GetBuffer
     get_buffer.argtypes = (ctypes.py_object, ctypes.POINTER(_PyBuffer), ctypes.c_int)
     release_buffer = ctypes.pythonapi.PyBuffer_Release
@@ -66,6 +64,7 @@ def _isal() -> Crc32c:
         # 0 is PyBUF_SIMPLE; raises BufferError if the memory is not contiguous.
         get_buffer(data, view, 0)
         try:
+            # CRC-32C inverts the register before and after; `crc32_iscsi` does neither.
             register = value ^ 0xFFFFFFFF
             for start in range(0, view.len, _MAX_ISAL_BYTES):
                 length = min(view.len - start, _MAX_ISAL_BYTES)
@@ -84,7 +83,7 @@ def passes_self_test(function: Crc32c) -> bool:
         function(check) == 0xE3069283
         and function(check[4:], function(check[:4])) == 0xE3069283
         and function(memoryview(b"-123456789-")[1:-1]) == 0xE3069283
-        and function(bytearray(32)) == 0x8A9136AA
+        and function(bytearray(32)) == 0x8A9136AA  # RFC 3720: 32 bytes of zeros.
         and function(b"") == 0
     )
 
@@ -104,6 +103,7 @@ def choose() -> tuple[Crc32c, str]:
             function = make()
         except (OSError, AttributeError):  # The library, or its function, is missing.
             continue
+        # A library may load but compute another polynomial, or not accept views.
         if passes_self_test(function):
             return function, name
     raise ImportError("cannot compute CRC-32C: no implementation passes the self-test")

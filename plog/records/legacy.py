@@ -109,12 +109,14 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
         if batch.records[0].offset <= previous:
             raise CorruptRecords(f"offset {batch.records[0].offset} follows {previous}")
         previous = batch.records[-1].offset
+        # Offset deltas in a batch are int32. Only damaged or hostile wrappers exceed them.
         if previous - batch.records[0].offset > _MAX_OFFSET_DELTA:
             raise CorruptRecords(
                 f"a wrapper contains offsets {batch.records[0].offset} to {previous}, too many for"
                 " a batch"
             )
         single = batch.compression is Compression.NONE
+        # A wrapper, whose kind is empty, always ends the batch of the messages before it.
         next_kind = _kind(batch) if single else ()
         is_full = waiting_bytes >= _BATCH_BYTES
         if waiting and (
@@ -145,7 +147,7 @@ def upgrade_all(data: Buffer) -> Iterator[bytes]:
             break
         if magic in LEGACY_MAGICS:
             old.append(read_legacy_batch(data, position))
-        elif size < HEADER_SIZE:
+        elif size < HEADER_SIZE:  # Otherwise, a size of 0 would cause an endless loop.
             raise CorruptRecords(f"no record batch at byte {position}: magic {magic}, {size} bytes")
         else:
             yield from upgrade(old)
@@ -199,7 +201,7 @@ def _read_message(view: memoryview, position: int) -> _Message:
     if zlib.crc32(view[position + _CRC_END : end]) != crc:
         raise CorruptRecords(f"the message at byte {position} fails its checksum")
     codec = attributes & COMPRESSION_MASK
-    if codec > Compression.LZ4:
+    if codec > Compression.LZ4:  # zstd requires magic 2 (KIP-110).
         raise CorruptRecords(
             f"the message at byte {position} of magic {magic} has compression type {codec}"
         )
@@ -213,6 +215,7 @@ def _read_message(view: memoryview, position: int) -> _Message:
     if position != end:
         raise CorruptRecords(f"{end - position} bytes follow the message before byte {end}")
     log_append_time = magic and attributes & LOG_APPEND_TIME_BIT
+    # A batch of magic 2 accepts no negative timestamp except -1.
     return _Message(
         magic=magic,
         compression=Compression(codec),
@@ -273,6 +276,7 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
     position = 0
     while position + LOG_OVERHEAD <= len(view):
         (size,) = _INT32.unpack_from(view, position + _INT64.size)
+        # A negative size is not a truncated message; `_read_message` reports it.
         if size >= 0 and position + LOG_OVERHEAD + size > len(view):
             break
         message = _read_message(view, position)
@@ -290,9 +294,11 @@ def correct_lz4_header(data: bytes) -> bytes:
     """Return an LZ4 frame with the correct header checksum."""
     if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
         raise CorruptRecords("lz4: the data is not a frame")
+    # Magic (4 bytes), two bytes of flags, and the content size if there is one.
     end = 6 + (8 if data[4] & _LZ4_CONTENT_SIZE_FLAG else 0)
     if len(data) <= end:
         raise CorruptRecords("lz4: the data is truncated")
+    # Not over the magic, which old producers included by mistake (KIP-57).
     checksum = xxh32_short(data[4:end]) >> 8 & 0xFF
     return b"".join((data[:end], bytes((checksum,)), data[end + 1 :]))
 

@@ -64,6 +64,7 @@ def iter_records(
     the checksums and skips control batches. Raises CorruptBatch.
     """
     for position, header in iter_batches(data):
+        # Before the checksum, because nothing of the batch is used.
         if header.last_offset < from_offset or header.is_control:
             continue
         if not crc_is_valid(data, position, header):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from plog.records.record import Header
 
 _MAX_BYTES = 1 << 30
+"""Half of the bytes that an int32 can address, so that another batch of up to 1 GiB fits."""
 
 
 class RecordColumns:
@@ -63,6 +64,7 @@ class RecordColumns:
         """Remove all rows except the first `rows`."""
         del self.offsets[rows:], self.timestamps[rows:]
         del self.has_key[rows:], self.has_value[rows:]
+        # The ends come first: the last ones that remain are the new sizes of keys and values.
         del self.key_ends[rows + 1 :], self.value_ends[rows + 1 :]
         del self.keys[self.key_ends[-1] :], self.values[self.value_ends[-1] :]
         self.headers = {row: kept for row, kept in self.headers.items() if row < rows}

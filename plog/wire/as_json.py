@@ -20,6 +20,7 @@ from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 _ESCAPE = re.compile(r"\\u00([01][0-9a-f])|\\.")
+# Outside this range, Java's Double.toString uses scientific notation.
 _SCIENTIFIC_FROM, _SCIENTIFIC_BELOW = 1e7, 1e-3
 
 
@@ -95,7 +96,7 @@ def java_double(value: float) -> str:
     >>> java_double(1024.0), java_double(10485760.0), java_double(0.0001), java_double(1e22)
     ('1024.0', '1.048576E7', '1.0E-4', '1.0E22')
     """
-    if value != value:
+    if value != value:  # Only NaN differs from itself.
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"

@@ -109,7 +109,7 @@ class _DecoderWriter:
         arguments = ["data"] + ["left"] * bounded + ["slice_size"] * sliced
         self.source = Source(
             f"decode({', '.join(arguments)})",
-            new=object.__new__,
+            new=object.__new__,  # Without `__init__`: the code assigns every field itself.
             unpack_from=unpack_from,
             decode_varint=decode_varint,
             skip_counted_fields=skip_counted_fields,
@@ -191,6 +191,7 @@ class _DecoderWriter:
 
     def _write_slice(self, kind: Text | Blob, target: str, what: str) -> None:
         self.source.line("e = p + n")
+        # A slice would silently end at `end`; a negative length would move the position back.
         with self.source.block("if not p <= e <= end:"):
             self.source.line(f"raise bad_length({what!r}, n, end - p)")
         if isinstance(kind, Text):
@@ -209,6 +210,7 @@ class _DecoderWriter:
         with self.source.block(f"if not 0 <= n * {self._least_size(element)} <= end - p:"):
             self.source.line(f"raise bad_length({what!r}, n, end - p)")
         self._write_count()
+        # Not for uuids: a count before 16s would become part of the string's length.
         if isinstance(element, Fixed) and element.size <= 8:
             self.source.line(f"{target} = list(unpack_from(f'>{{n}}{element.code}', data, p))")
             self.source.line(f"p += n * {element.size}")
@@ -238,7 +240,7 @@ class _DecoderWriter:
 
     def _write_nested(self, kind: Nested, target: str, *, nullable: bool) -> None:
         if nullable:
-            self._run.append(("n", _INT8))
+            self._run.append(("n", _INT8))  # 1 before a struct, -1 for null.
         self._flush()
         nested = self.source.name("nested")
 
@@ -249,6 +251,7 @@ class _DecoderWriter:
         self._write_null_or(target, nullable, write)
 
     def _write_tagged_fields(self, struct: type[Struct], fields: list[Field], target: str) -> None:
+        # Nearly all structs have no tagged fields, and a single zero byte says so.
         self._run.append(("n", _VARINT_START))
         self._flush()
         with self.source.block("if n:"):
@@ -261,6 +264,7 @@ class _DecoderWriter:
             if not fields and not self.is_sliced:
                 self.source.line("p = skip_counted_fields(data, p, n)")
                 return
+            # A sliced decoder also yields between unknown fields, of which there may be thousands.
             with self.source.block("for _ in range(n):"):
                 self._write_pause()
                 self.source.line(f"{tag}, p = decode_varint(data, p)")
@@ -284,7 +288,7 @@ class _DecoderWriter:
             return
         targets = [target for target, _ in self._run]
         codes = "".join(kind.code for _, kind in self._run)
-        if codes == "B":
+        if codes == "B":  # Indexing is faster than a call of unpack.
             self.source.line(f"{targets[0]} = data[p]")
         else:
             unpack = self.source.packing(codes, "unpack_from")
@@ -302,6 +306,7 @@ class _DecoderWriter:
             case Blob() | Array():
                 return 1 if self._flexible else 4
             case Nested():
+                # Fields with tags are left out, because a struct need not contain them.
                 present = (
                     field
                     for field in kind.struct.fields
@@ -311,4 +316,5 @@ class _DecoderWriter:
                     1 if field.is_nullable(self.version) else self._least_size(field.type)
                     for field in present
                 )
+                # If the size were 0, the size of the data would not limit the count.
                 return max(1, size + self._flexible)

@@ -164,6 +164,7 @@ class _EncoderWriter:
     def _write_length(self, kind: WireType) -> None:
         """Write code that encodes ``n`` as the length of a value of this kind; -1 is null."""
         if not self._flexible:
+            # A string that is too long does not fit in an int16, which pack reports as an error.
             self._run.append(("n", _INT16 if isinstance(kind, Text) else _INT32))
             self._flush()
             return
@@ -181,6 +182,7 @@ class _EncoderWriter:
         self._write_length(kind)
         some = f"{items} or ()" if nullable else items
         element = kind.element
+        # Not for uuids: a count before 16s would become part of the string's length.
         if isinstance(element, Fixed) and element.size <= 8:
             with self.source.block(f"if {items}:"):
                 self.source.line(f"{self._add}(pack(f'>{{n}}{element.code}', *{items}))")
@@ -204,7 +206,7 @@ class _EncoderWriter:
         self._flush()
         self.source.line(f"{nested} = {value}")
         with self.source.block(f"if {nested} is None:"):
-            self.source.line(f"{self._add}(b'\\xff')")
+            self.source.line(f"{self._add}(b'\\xff')")  # -1 as an int8; 1 precedes a struct.
         with self.source.block("else:"):
             self._run.append(("1", _INT8))
             self.write_struct(kind.struct, nested)
@@ -216,10 +218,11 @@ class _EncoderWriter:
         self._flush()
         tags = self.source.name("tags")
         self.source.line(f"{tags} = []")
-        for field in sorted(fields, key=lambda item: item.tag or 0):
+        for field in sorted(fields, key=lambda item: item.tag or 0):  # KIP-482 requires this order.
             with self.source.block(f"if {self._differs(field, f'{value}.{field.name}')}:"):
                 self._write_tagged_field(field, f"{value}.{field.name}", tags)
         with self.source.block(f"if {tags}:"):
+            # Each field adds three parts: tag, size and value.
             self.source.line(f"{self._add}(encode_varint(len({tags}) // 3))")
             self.source.line(f"{self._add}(b''.join({tags}))")
         with self.source.block("else:"):
@@ -230,7 +233,7 @@ class _EncoderWriter:
         self.source.line(f"{body} = []")
         self._add = f"{body}.append"
         self._write_field(field, value)
-        self._flush()
+        self._flush()  # While `_add` still names the list of this field.
         self._add = outer
         self.source.line(f"b = b''.join({body})")
         tag = self.source.constant(encode_varint(field.tag or 0))
@@ -246,6 +249,6 @@ class _EncoderWriter:
             self.source.line(
                 f"{self._add}({self.source.packing(codes, 'pack')}({', '.join(values)}))"
             )
-        else:
+        else:  # Only pad bytes, whose value is constant.
             self.source.line(f"{self._add}({bytes(len(codes))!r})")
         self._run.clear()

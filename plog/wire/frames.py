@@ -43,4 +43,5 @@ def frame_parts(request: RequestHeader, parts: list[Part]) -> list[Part]:
     assert isinstance(first, bytes), "records always follow their length"
     if len(first) > _LARGE_PART_BYTES:
         return [start, *parts]
+    # A small response then consists of a single part, which the output queue need not join.
     return [start + first, *parts[1:]]

@@ -43,7 +43,7 @@ class Source:
     def constant(self, value: object) -> str:
         """Return an expression for `value`: a literal, or the name of a global variable."""
         if value is None or isinstance(value, bool | int | float | str):
-            return repr(value)
+            return repr(value)  # Faster than a global variable, which is looked up by name.
         name = self.name("constant")
         self._namespace[name] = value
         return name
@@ -58,6 +58,7 @@ class Source:
         """Return the compiled function; tracebacks show `title` and the line."""
         text = "\n".join(self._lines)
         file_name = f"<{title}>"
+        # With a modification time of None, linecache.checkcache keeps the entry, which has no file.
         linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
         exec(compile(text, file_name, "exec"), self._namespace)  # noqa: S102 - our own tables
         function: Callable[..., Any] = self._namespace[self._lines[0][4:].partition("(")[0]]

@@ -65,11 +65,11 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
         if length >= 0:
             position += length
             client_id = str(data[_FIXED.size : position], "utf-8")
-            if position > len(data):
+            if position > len(data):  # The slice above ends at the end of the data.
                 raise WireError(f"a client id of {length} bytes exceeds its frame")
         header = RequestHeader(api_key, version, correlation_id, client_id)
         api = API_BY_KEY.get(api_key)
-        if api is None:
+        if api is None:  # Whether tags follow is known only for a known API.
             raise UnknownApiKey(header)
         if api.request.flexible_from <= version <= api.request.max_version:
             position = _skip_tags(data, position)
@@ -116,6 +116,7 @@ def encode_request(header: RequestHeader, message: ApiMessage) -> bytes:
     return _SIZE.pack(len(frame)) + frame
 
 
+# Cached, because every response needs it, and only a few hundred pairs of arguments exist.
 @cache
 def response_tags(api_key: int, version: int) -> bytes:
     """Return the bytes after the correlation id of a response: an empty tag section, or nothing."""

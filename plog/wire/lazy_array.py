@@ -27,6 +27,7 @@ class _LazyArray(Sequence[T], Generic[T, U]):
         return len(self._sources)
 
     def __iter__(self) -> Iterator[T]:
+        # Not stored: each element is garbage as soon as the encoder has written it.
         return map(self._make, self._sources)
 
     @overload

@@ -13,7 +13,7 @@ from plog.errors import PlogError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
-_MAX_VARINT_BYTES = 5
+_MAX_VARINT_BYTES = 5  # Lengths, counts and tags have at most 32 bits, 7 in each byte.
 MAX_STRING_BYTES = 0x7FFF
 
 
@@ -94,6 +94,7 @@ def skip_counted_fields(data: Buffer, position: int, count: int) -> int:
         _, position = decode_varint(data, position)
         size, position = decode_varint(data, position)
         position += size
+    # One check is enough: after a size that is too large, the next varint raises IndexError.
     if position > len(data):
         raise WireError(
             f"tagged fields end at byte {position}, beyond the {len(data)} bytes of data"

@@ -112,6 +112,7 @@ class Message(Struct):
         if decoder is None:
             decoder = cls._compile_decoder(version)
         try:
+            # A view, because slices of it copy nothing.
             return decoder(memoryview(data))
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise cls._unreadable(version, error) from error
@@ -207,8 +208,9 @@ class Message(Struct):
                 except StopIteration as end:
                     return finished + _joined(end.value)
                 joined = _joined(parts)
-                parts.clear()
+                parts.clear()  # Not a new list: the encoder continues to append to this one.
                 finished += joined
+                # Records do not count towards plog.response.max.bytes (docs/security.md).
                 nbytes += sum(len(part) for part in joined if isinstance(part, bytes))
                 yield nbytes
         except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
@@ -228,6 +230,7 @@ class Message(Struct):
 
     @classmethod
     def _compile_decoder(cls, version: int) -> Decoder:
+        # Without a lock: at worst, two threads compile equal functions, and one of them is kept.
         flexible = cls._is_flexible(version)
         decoder = cls._decoders[version] = compile_decoder(cls, version, flexible=flexible)
         return decoder

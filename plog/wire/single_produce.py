@@ -89,6 +89,8 @@ def _decode(frame: memoryview, body: int, header: RequestHeader) -> SingleProduc
     ):
         return None
     topic = str(frame[name:end], "utf-8")
+    # From the number of topics (4 bytes) and the name's length (2) up to the number of partitions
+    # (4) and the partition's index (4).
     place = bytes(frame[name - 6 : end + 8])
     return SingleProduce(header, acks, timeout_ms, topic, ZERO_UUID, index, records, place)
 
@@ -110,6 +112,7 @@ def _decode_flexible(frame: memoryview, body: int, header: RequestHeader) -> Sin
     end += _FLEXIBLE_PARTITION.size
     length, first = decode_varint(frame, end)
     records = frame[first:-3]
+    # A compact length or count is one higher than its value, and 0 is null.
     if (
         tags != 0
         or transactional_id != 0
@@ -120,7 +123,7 @@ def _decode_flexible(frame: memoryview, body: int, header: RequestHeader) -> Sin
         or header.api_version > LAST_VERSION
     ):
         return None
-    place = bytes(frame[start - 1 : end])
+    place = bytes(frame[start - 1 : end])  # From the number of topics to the partition's index.
     return SingleProduce(header, acks, timeout_ms, topic, topic_id, index, records, place)
 
 

@@ -169,7 +169,8 @@ def field(
     """Declare a field. It returns Any, so that type checkers see an attribute with a default.
 
     Args:
-        versions: Versions that have the field: "3+", "0-12", "7".
+        versions: Versions that have the field: "3+", "0-12", "7". As in Kafka's definitions, the
+            range may include versions that the message no longer has.
         nullable: Versions in which a ``| None`` field may be null, if not all that have it.
         tag: Number of a tagged field (KIP-482).
         default: Value in versions that lack the field; zero or empty if not given.
@@ -180,6 +181,7 @@ def field(
 
 def _wire_type(hint: Any) -> tuple[WireType, bool]:
     """Return the wire type of an annotation, and whether it allows None."""
+    # ``X | None`` is a UnionType if X is a class, and a Union if X is one of the aliases above.
     if get_origin(hint) in (Union, types.UnionType):
         (inner,) = (choice for choice in get_args(hint) if choice is not types.NoneType)
         return _wire_type(inner)[0], True
@@ -229,10 +231,11 @@ def _resolve(name: str, declaration: _Declaration, hint: Any) -> Field:
 def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
     """Return an `__init__` with one keyword per field, five times as fast as a loop over fields."""
     namespace: dict[str, Any] = {"_UNSET": _UNSET}
-    parameters, statements = [], ["pass"]
+    parameters, statements = [], ["pass"]  # The body of an `__init__` without fields.
     for item in fields:
         value = item.name
         if item.has_fresh_default:
+            # Python evaluates defaults once, so all instances would share the same list or struct.
             parameters.append(f"{item.name}=_UNSET")
             fresh = "[]"
             if isinstance(item.type, Nested):
@@ -267,6 +270,7 @@ class StructType(type):
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> StructType:
         declared = {key: x for key, x in namespace.items() if isinstance(x, _Declaration)}
+        # A class attribute with the name of a slot is an error, so the declarations are removed.
         rest = {key: x for key, x in namespace.items() if key not in declared}
         if declared:
             rest |= {"_declared": declared, "_fields": None, "__init__": _first_init}

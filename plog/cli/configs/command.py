@@ -71,10 +71,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     changes.add_argument(
         "--add-config",
         metavar="NAME=VALUE,...",
-        help="settings to set; enclose a value with commas in brackets: a=[b,c]",
+        help="settings to change; enclose a value with commas in brackets: a=[b,c]",
     )
     changes.add_argument(
-        "--add-config-file", metavar="FILE", help="properties file of settings to set"
+        "--add-config-file", metavar="FILE", help="properties file with settings to change"
     )
     changes.add_argument(
         "--delete-config",
@@ -146,7 +146,7 @@ async def describe(
 ) -> int:
     """Print settings, or quotas and credentials."""
     if entities[0].type in QUOTA_TYPES:
-        from plog.cli.configs.quotas import describe_quotas  # Rarely needed.
+        from plog.cli.configs.quotas import describe_quotas  # Few commands need it.
 
         return await describe_quotas(cluster, entities, as_json=arguments.json)
     if not arguments.all and await _is_unknown(cluster, entities[0]):
@@ -230,12 +230,12 @@ async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
         brokers = (await BrokerAdmin(cluster).describe_cluster()).brokers
         names = [str(number) for number in sorted(brokers)]
         if kind is ConfigResourceType.BROKER:
-            names.append(DEFAULT)
+            names.append(DEFAULT)  # Defaults for all brokers exist next to each broker's settings.
     return [ConfigResource(kind, name) for name in names]
 
 
 def _is_dynamic(resource: ConfigResource, entry: ConfigEntry) -> bool:
-    if resource.type is ConfigResourceType.BROKER and not resource.name:
+    if resource.type is ConfigResourceType.BROKER and not resource.name:  # The defaults.
         return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return entry.source is _DYNAMIC_SOURCE[resource.type]
 
@@ -315,7 +315,7 @@ async def alter(
     """Set and delete settings, and print a confirmation."""
     first = entities[0]
     if first.type in QUOTA_TYPES:
-        from plog.cli.configs.quotas import alter_quotas  # Rarely needed.
+        from plog.cli.configs.quotas import alter_quotas  # Few commands need it.
 
         await alter_quotas(cluster, entities, added, deleted)
     else:
@@ -343,6 +343,7 @@ async def _alter_resource(
     Raises UsageError for an unknown logger.
     """
     admin = ConfigAdmin(cluster)
+    # Kafka 4.3's tool also refuses unknown loggers, although it accepts unset settings.
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         known = await admin.describe_config(resource)
         unknown = [name for name in (*added, *deleted) if name not in known]
@@ -364,5 +365,6 @@ def parse_assignments(text: str) -> dict[str, str]:
         name, separator, value = part.partition("=")
         if not separator or not name.strip():
             raise UsageError(f"--add-config: '{part.strip()}' is not name=value")
+        # As in Kafka's tool, brackets anywhere in the value are removed.
         values[name.strip()] = value.replace("[", "").replace("]", "").strip()
     return values

@@ -31,11 +31,11 @@ _NUMBERED: Final = ("brokers", "broker-loggers")
 _SHORT: Final = (
     ("--topic", "topics", "a topic's name"),
     ("--broker", "brokers", "a broker's id"),
-    ("--broker-logger", "broker-loggers", "a broker id, for the levels of its loggers"),
-    ("--client-metrics", "client-metrics", "the name of a subscription"),
+    ("--broker-logger", "broker-loggers", "a broker's id, to select its loggers and their levels"),
+    ("--client-metrics", "client-metrics", "the name of a subscription to client metrics"),
     ("--group", "groups", "a group's id"),
     ("--user", "users", "a user principal, without its type"),
-    ("--client", "clients", "a client.id"),
+    ("--client", "clients", "a client id"),
     ("--ip", "ips", "an IP address"),
 )
 _DEFAULTS: Final = (
@@ -76,7 +76,7 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(option, action=_AppendEntity, dest="_", metavar="NAME", help=text)
     for option, kind in _DEFAULTS:
         group.add_argument(
-            option, action=_AppendEntity, dest="_", nargs=0, help=f"the default of all {kind}"
+            option, action=_AppendEntity, dest="_", nargs=0, help=f"the default for all {kind}"
         )
     group.add_argument(
         "--entity-type",
@@ -114,6 +114,7 @@ def entities_of(arguments: argparse.Namespace) -> list[Entity]:
     ]
     if len(names) > len(types):
         raise UsageError("--entity-name and --entity-default require --entity-type")
+    # As in Kafka's tool, the nth name belongs to the nth type.
     entities = [
         Entity(kind, names[number] if number < len(names) else None)
         for number, kind in enumerate(types)

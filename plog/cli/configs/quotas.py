@@ -52,6 +52,8 @@ async def describe_quotas(cluster: Cluster, entities: Sequence[Entity], *, as_js
     """Print quotas, and the credentials if the entity is a user without a client."""
     parts: dict[str, Any] = {_PARTS[kind]: _match(name) for kind, name in entities}
     found = await QuotaAdmin(cluster).describe_client_quotas(_typed(parts), strict=False)
+    # A filter that is not strict also matches entities with additional components: with --user
+    # alone, the quotas of that user's clients.
     quotas = {entity: each for entity, each in found.items() if len(entity.parts) == len(parts)}
     users: Mapping[str, tuple[ScramCredentialInfo, ...]] = {}
     first = entities[0]
@@ -113,7 +115,7 @@ async def _credentials(
     names = None if user is None else [user]
     results = await CredentialAdmin(cluster).describe_user_scram_credentials(names)
     for error in results.errors.values():
-        if not isinstance(error, ResourceNotFound):
+        if not isinstance(error, ResourceNotFound):  # Most users have no credentials.
             raise error
     return {name: some for name, some in results.values_by_key.items() if some}
 
@@ -141,6 +143,7 @@ async def alter_quotas(
     """Change quotas or a user's credentials. Raises UsageError and the broker's errors."""
     names = {*added, *deleted}
     credentials = names & set(_MECHANISMS)
+    # Quotas and credentials are changed by different requests, one of which could fail alone.
     if credentials and credentials != names:
         raise UsageError("cannot change quotas and SCRAM credentials together: use two commands")
     kind, user = entities[0]
@@ -162,6 +165,7 @@ async def alter_quotas(
     parts = {_PARTS[each.type]: each.name or None for each in entities}
     entity, admin = QuotaEntity.of_parts(parts), QuotaAdmin(cluster)
     if deleted:
+        # As in Kafka 4.3's tool, deleting an unset quota is an error, unlike an unset setting.
         current = (await admin.describe_client_quotas(parts, strict=True)).get(entity, {})
         unset = [name for name in deleted if name not in current]
         if unset:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _MAX_RECORDS: Final = 500
 _PIPE_CHECK_S: Final = 1.0
+"""Time between checks whether the reader of the output has closed the pipe."""
 _TOPIC_LOOKUP_S: Final = 3.0
 """Time to wait for an unknown topic, because brokers learn of a new topic at different times."""
 _PIPE_CLOSED: Final = "unable to write to standard output, closing the consumer"
@@ -172,7 +173,7 @@ def offset(text: str) -> str | int:
 def check(arguments: argparse.Namespace) -> None:
     """Reject invalid combinations of options. Raises UsageError."""
     if (arguments.topic is None) == (arguments.include is None):
-        raise UsageError("give exactly one of --topic or --include")
+        raise UsageError("give exactly one of --topic and --include")
     if arguments.partition is not None and arguments.topic is None:
         raise UsageError("--partition requires --topic")
     if arguments.offset is not None and arguments.partition is None:
@@ -292,8 +293,8 @@ def print_records(
 ) -> None:
     """Print records up to the limit, the timeout or a signal.
 
-    Raises the errors of the consumer and the formatter; records that were not printed count as
-    unread.
+    Raises the errors of the consumer and the formatter, after it has marked the records that were
+    not printed as unread.
     """
     from plog.client.errors import WokenUp
 
@@ -308,13 +309,14 @@ def print_records(
         except WokenUp:
             return
         if not records:
-            if timeout_s is None:
+            if timeout_s is None:  # Without a timeout, only a closed pipe ends the wait.
                 fail(_PIPE_CLOSED)
             return
         before = printer.count
         try:
             printer.print(records)
         except BrokenPipeError:
+            # It is unknown what the reader has received: print records again rather than lose them.
             mark_unread(consumer, records)
             fail(_PIPE_CLOSED)
             return
@@ -329,6 +331,7 @@ def next_records(
     """Return the next records, or none after the timeout or if the output pipe is broken."""
     if timeout_s is not None:
         return consumer.consume(count, timeout_s)
+    # A closed pipe is otherwise noticed only when the next record is written.
     while not printer.reader_has_closed:
         records = consumer.consume(count, _PIPE_CHECK_S)
         if records:

@@ -40,6 +40,7 @@ _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
 _MAX_PRINTED_ERRORS: Final = 10
 """Maximum number of delivery errors to print; further errors are only counted."""
 _PROGRESS_LINES: Final = 2048
+"""Number of lines between updates of the progress bar."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -171,6 +172,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = settings_of(arguments)
     tally = Tally(arguments.topic)
     with ExitStack() as stack:
+        # Opened before the producer, so that a missing file is reported without a connection.
         lines = stack.enter_context(_LineSource(arguments.from_file))
         from plog.client.faces.blocking import Producer
 
@@ -245,7 +247,7 @@ class LineSender:
                     future = send(topic, parsed, key, headers=headers)
                 watch(number, future)
                 if self._sync:
-                    future.exception()
+                    future.exception()  # Only waits: `watch` reports the outcome.
             except LineError as error:
                 self._producer.flush()  # Print the errors of earlier lines first.
                 raise LineError(f"{error}; {self._tally.sent_before()}") from error
@@ -256,6 +258,7 @@ class LineSender:
         """Count a record that is too large as failed. Raises PlogError for any other error."""
         from plog.client.errors import RecordTooLarge
 
+        # Any other error, such as a missing topic, would occur for all later lines as well.
         if not isinstance(error, RecordTooLarge):
             raise PlogError(f"line {number} and all later ones were not sent: {error}") from error
         with self._outcomes.lock:

@@ -39,6 +39,7 @@ class CoordinatorFormatter:
         kind = self._kinds.get(number)
         if kind is None:
             return b""
+        # The type is also the version of the key's schema. Only the keys of offsets have two.
         version = min(number, kind.key.max_version)
         shown: dict[str, Json] = {
             "key": {"type": number, "data": as_json(kind.key.decode(key, version), version)},
@@ -56,7 +57,7 @@ class CoordinatorFormatter:
 def _split(data: bytes, what: str, record: ConsumerRecord) -> tuple[int, bytes]:
     if len(data) < _VERSION_BYTES:
         raise PlogError(
-            f"the {what} at offset {record.offset} has no version: no coordinator wrote it"
+            f"the {what} at offset {record.offset} has no version, so no coordinator has written it"
         )
     return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), data[_VERSION_BYTES:]
 

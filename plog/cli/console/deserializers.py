@@ -67,7 +67,7 @@ def _python_function(name: str) -> Deserializer:
     def deserialize(data: bytes) -> str:
         try:
             return str(function(data))
-        except Exception as error:
+        except Exception as error:  # The function is the user's, and may raise anything.
             raise CannotDeserialize(f"the deserializer {name} failed: {error!r}") from error
 
     return deserialize
@@ -89,7 +89,7 @@ def _void(data: bytes) -> str:
 
 
 _JAVA: Final[Mapping[str, Deserializer]] = {
-    "StringDeserializer": lambda data: data.decode("utf-8", "replace"),
+    "StringDeserializer": lambda data: data.decode("utf-8", "replace"),  # As in Java.
     "ShortDeserializer": _of_struct(">h"),
     "IntegerDeserializer": _of_struct(">i"),
     "LongDeserializer": _of_struct(">q"),

@@ -77,7 +77,7 @@ class DefaultFormatter:
         return b"Offset:%d" % record.offset
 
     def _delivery(self, record: ConsumerRecord) -> bytes:
-        return b"Delivery:NOT_PRESENT"
+        return b"Delivery:NOT_PRESENT"  # Only share groups count deliveries (KIP-932).
 
     def _epoch(self, record: ConsumerRecord) -> bytes:
         epoch = record.leader_epoch
@@ -116,7 +116,7 @@ class LoggingFormatter(DefaultFormatter):
 
 
 class NoOpFormatter:
-    """Prints nothing, for measurements."""
+    """Prints nothing, which is useful for measuring the speed of the consumer alone."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         """Ignore the properties, because this formatter has none."""
@@ -164,6 +164,7 @@ def find_formatter(name: str) -> Callable[[Mapping[str, str]], Formatter]:
     >>> find_formatter("kafka.tools.NoOpMessageFormatter").__name__
     'NoOpFormatter'
     """
+    # Older releases of Kafka nest some classes: GroupMetadataManager$OffsetsMessageFormatter.
     found = FORMATTERS.get(name.replace("$", ".").rpartition(".")[2])
     if found is None:
         raise UsageError(f"unknown formatter {name}; use one of {', '.join(FORMATTERS)}")
@@ -179,6 +180,7 @@ def _check_names(properties: Mapping[str, str]) -> None:
     names = {f"print.{part}" for part in (*_PRINTED, "value")} | set(_BYTES)
     deserializers = {f"{part}.deserializer" for part in _DESERIALIZERS}
     for name in properties:
+        # Kafka passes properties with this prefix to the deserializer, so they are not errors.
         is_of_deserializer = any(name.startswith(f"{known}.") for known in deserializers)
         if name not in names | deserializers and not is_of_deserializer:
             known = ", ".join(sorted(names | deserializers))

@@ -43,7 +43,7 @@ _ACTIONS = (
 _TYPES = ("classic", CONSUMER)
 _STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance",
            "Reconciling", "Stable")  # fmt: skip
-# Constructs that RE2 does not support.
+# Constructs that Python supports but RE2 does not. Brokers use RE2 for subscriptions (KIP-848).
 _NOT_IN_RE2 = re.compile(r"\(\?<?[=!]|\(\?P=|\\[1-9]|[*+?}]\+")
 
 
@@ -109,7 +109,7 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="STATE,...",
-        help="--describe: show group states; --list: show them, or list only groups in these",
+        help="--describe: show group states; --list: show them, or list groups in these states",
     )
     group.add_argument(
         "--type",
@@ -150,7 +150,8 @@ def run(arguments: argparse.Namespace) -> int:
         case "--list":
             return run_admin(arguments, lambda cluster: list_groups(cluster, arguments))
         case "--describe":
-            from plog.cli.consumer_groups.report import describe  # Not needed by other actions.
+            # Imported here because other actions do not need it.
+            from plog.cli.consumer_groups.report import describe
 
             return run_admin(arguments, lambda cluster: describe(cluster, arguments))
         case "--delete":
@@ -208,6 +209,7 @@ async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--list``."""
     states, types = states_of(arguments.state or ""), types_of(arguments.type or "")
     listed = await GroupAdmin(cluster).list_groups(states=states, types=types)
+    # A group that only has committed offsets has an empty protocol type.
     groups = [group for group in listed.values() if group.protocol_type in ("", CONSUMER)]
     columns = ["GROUP"]
     if arguments.type is not None:
@@ -304,6 +306,7 @@ async def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int
         try:
             described = await TopicDescriptionAdmin(cluster).describe_topic(topic)
         except KafkaError as error:
+            # The partitions are unknown; a negative number is printed as "-".
             outcomes[TopicPartition(topic, -1)] = error
             continue
         partitions += [TopicPartition(topic, each.partition) for each in described.partitions]

@@ -134,14 +134,15 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
 async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Compute the new offsets, commit them with ``--execute``, and print them.
 
-    Report and skip groups with members, and groups that are not in ``--from-file``; the exit code
-    is then 1.
+    Groups with members, and groups that are not in ``--from-file``, are reported and skipped. The
+    exit code is then 1.
     """
     plan = _read_plan(arguments)
     code = 0
     moved: dict[str, Offsets] = {}
     for group in await group_names(cluster, arguments):
         state = await _state(cluster, group)
+        # A member would continue at its own position, and then overwrite the new offsets.
         if state not in (GroupState.EMPTY, GroupState.DEAD):
             fail(
                 f"cannot reset offsets of group '{group}': its state is "
@@ -187,6 +188,7 @@ async def _new_offsets(
         return await _within_log(cluster, dict.fromkeys(partitions, arguments.to_offset))
     if arguments.shift_by is not None:
         current = await _committed(cluster, group)
+        # Without a committed offset, there is nothing to shift; Kafka's tool also refuses.
         missing = sorted(str(each) for each in partitions if each not in current)
         if missing:
             raise UsageError(
@@ -203,6 +205,7 @@ async def _new_offsets(
         return await _by_time(cluster, partitions, arguments.to_datetime, arguments)
     if arguments.by_duration is not None:
         now_ms = time.time_ns() // 1_000_000
+        # ListOffsets assigns special meanings to negative timestamps, such as -1 for the end.
         time_ms = max(now_ms - arguments.by_duration, 0)
         return await _by_time(cluster, partitions, time_ms, arguments)
     to = OffsetSpec.EARLIEST if arguments.to_earliest else OffsetSpec.LATEST
@@ -265,6 +268,7 @@ async def _by_time(
     arguments: argparse.Namespace,
 ) -> Offsets:
     found = await _listed(cluster, partitions, time_ms)
+    # As in Kafka's tool, the warning also calls a partition empty if all its records are older.
     later = [partition for partition, offset in found.items() if offset == _NO_OFFSET]
     for topic, number in later:
         print(
@@ -340,6 +344,7 @@ def _csv(moved: Mapping[str, Offsets], *, with_group: bool) -> str:
 
 def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
     if arguments.export:
+        # As in Kafka's tool, the lines have no group if the command line names exactly one.
         sys.stdout.write(_csv(moved, with_group=len(arguments.group) != 1))
         return
     rows = [
@@ -358,7 +363,7 @@ def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
     show(
         lambda: reset_lines(list(moved), rows),
         lambda: [Table(("GROUP", "TOPIC", "PARTITION", "NEW OFFSET"), rows)],
-        list,
+        list,  # Never called, because the JSON was printed above.
         as_json=False,
     )
 

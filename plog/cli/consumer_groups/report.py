@@ -62,6 +62,7 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
     names = sorted(await group_names(cluster, arguments))
     described = (await GroupAdmin(cluster).describe_groups(names)).raise_first()
     for name, group in described.items():
+        # Before version 6 of DescribeGroups, an unknown group is Dead, and not an error (KIP-1043).
         if group.state is GroupState.DEAD:
             raise GroupIdNotFound(f"consumer group '{name}' does not exist")
     groups = list(described.values())
@@ -138,6 +139,7 @@ async def _end_offsets(
         for each in topic.partitions
         if each.leader is not None
     }
+    # A lookup in a partition without a leader would be retried until the call times out.
     specs = {partition: OffsetSpec.LATEST for partition in partitions if partition in led}
     if not specs:
         return {}
@@ -182,6 +184,7 @@ def offset_lines(rows: Sequence[OffsetRow], *, verbose: bool) -> Iterator[str]:
     head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET",
             "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]  # fmt: skip
     widths = [15, 15, 10, 15, 15, 15, 15, 15, 15, 0]
+    # As in Kafka's tool, only the columns with names grow; numbers and the last column do not.
     for column in (0, 1, 7, 8):
         widths[column] = max([widths[column], *(len(row[column]) for row in cells)])
     if not verbose:
@@ -285,6 +288,7 @@ def _show_members(groups: Sequence[GroupDescription], arguments: argparse.Namesp
 
 def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
     """Yield Kafka's columns for one group's members, after an empty line."""
+    # Kafka's tool prints GROUP-INSTANCE-ID only if the group has a static member.
     static = any(member.group_instance_id for member in group.members)
     columns = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     widths = [15, 15, 17, 15, 15, 15]

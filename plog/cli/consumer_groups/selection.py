@@ -18,6 +18,7 @@ async def group_names(cluster: Cluster, arguments: argparse.Namespace) -> list[s
     if not arguments.all_groups:
         return list(dict.fromkeys(arguments.group))
     listed = await GroupAdmin(cluster).list_groups()
+    # A group that only has committed offsets has an empty protocol type.
     return [name for name, group in listed.items() if group.protocol_type in ("", CONSUMER)]
 
 

@@ -115,7 +115,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=5000,
         metavar="MS",
-        help="ms between interim lines (default: %(default)s)",
+        help="time between interim lines, in ms (default: %(default)s)",
     )
     parser.add_argument(
         "--date-format",
@@ -154,14 +154,15 @@ class JoinTimer:
 def run(arguments: argparse.Namespace) -> int:
     """Read the records; return 1 if they did not arrive in time."""
     if (arguments.topic is None) == (arguments.include is None):
-        raise UsageError("give exactly one of --topic or --include")
+        raise UsageError("give exactly one of --topic and --include")
+    # Reject an unsupported format now, and not after the measurement.
     formatted(arguments.date_format, datetime.now())
     flags = {
         "group.id": arguments.group,
         "receive.buffer.bytes": arguments.socket_buffer_size,
         "max.partition.fetch.bytes": arguments.fetch_size,
         "auto.offset.reset": "latest" if arguments.from_latest else "earliest",
-        "check.crcs": "false",
+        "check.crcs": "false",  # As in Kafka's tool, so that the results can be compared.
     }
     defaults = {
         "client.id": _CLIENT_ID,
@@ -188,7 +189,7 @@ def read(
     consumer: Consumer, arguments: argparse.Namespace, start: Progress, stopping: Shutdown
 ) -> Progress:
     """Read until the requested count or the timeout."""
-    timer = JoinTimer(start.now_ms)
+    timer = JoinTimer(start.now_ms)  # The first wait for partitions begins with the run.
     if arguments.topic is not None:
         consumer.subscribe([arguments.topic], listener=timer)
     else:
@@ -229,7 +230,10 @@ def total_line(start: Progress, end: Progress, date_format: str) -> str:
 
 
 def detailed_line(before: Progress, now: Progress, date_format: str) -> str:
-    """Return the line for the time since `before`; its totals count from the start of the run."""
+    """Return the line for the time since `before`; its totals cover the whole run so far.
+
+    The column threadId is always 0, as in Kafka's tool, which has a single thread.
+    """
     elapsed_ms = now.now_ms - before.now_ms
     joining_ms = now.joining_ms - before.joining_ms
     fetching_ms = elapsed_ms - joining_ms

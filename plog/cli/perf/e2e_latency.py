@@ -43,7 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Measure the latency of records from a producer to a consumer."""
     add_bootstrap_option(parser, required=False)
     parser.add_argument("--topic", help="the topic to use; created if it does not exist")
-    parser.add_argument("--num-records", type=positive, metavar="COUNT", help="records to send")
+    parser.add_argument(
+        "--num-records", type=positive, metavar="COUNT", help="number of records to send"
+    )
     parser.add_argument("--producer-acks", choices=("1", "all"), help="acks of the producer")
     parser.add_argument("--record-size", type=not_negative, metavar="BYTES", help="size of values")
     add_command_config_option(parser)
@@ -147,6 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
             if number % 1000 == 0:
                 print(f"{number}\t{latencies_ns[-1] / 1e6}", flush=True)
     print(f"Avg latency: {sum(latencies_ns) / len(latencies_ns) / 1e6:.4f} ms")
+    # Whole milliseconds, as in Kafka's tool.
     p50, p99, p999 = percentiles([x // 1_000_000 for x in latencies_ns], (0.5, 0.99, 0.999))
     print(f"Percentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}")
     return 0
@@ -173,7 +176,7 @@ def _begin(consumer: Consumer, topic: str) -> None:
     consumer.assign(partitions)
     consumer.seek_to_end(partitions)
     for partition in partitions:
-        consumer.position(partition)
+        consumer.position(partition)  # Looks up the end now, before the first record is sent.
 
 
 def _ensure_topic(config: dict[str, object], topic: str) -> None:

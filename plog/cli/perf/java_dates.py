@@ -24,7 +24,7 @@ _NUMBERS: Final[dict[str, Callable[[datetime], int]]] = {
     "h": lambda t: t.hour % 12 or 12,
     "m": lambda t: t.minute,
     "s": lambda t: t.second,
-    "S": lambda t: t.microsecond // 1000,
+    "S": lambda t: t.microsecond // 1000,  # Milliseconds, however often the letter is repeated.
     "D": lambda t: t.timetuple().tm_yday,
 }
 

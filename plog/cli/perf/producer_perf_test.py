@@ -47,9 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="approximate records per second; -1 for no limit",
     )
     payload = parser.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=positive, metavar="BYTES", help="random values")
-    payload.add_argument("--payload-file", metavar="FILE", help="random parts of a file")
-    payload.add_argument("--payload-monotonic", action="store_true", help="numbers from 0")
+    payload.add_argument("--record-size", type=positive, metavar="BYTES", help="size of values")
+    payload.add_argument("--payload-file", metavar="FILE", help="send random parts of a file")
+    payload.add_argument("--payload-monotonic", action="store_true", help="send 0, 1, 2 and so on")
     parser.add_argument(
         "--payload-delimiter",
         default="\\n",
@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=5000,
         metavar="MS",
-        help="ms between two lines (default: %(default)s)",
+        help="time between two lines, in ms (default: %(default)s)",
     )
     _add_transaction_options(parser)
     add_examples(
@@ -112,7 +112,7 @@ def check(arguments: argparse.Namespace) -> None:
 
 def payloads(arguments: argparse.Namespace) -> Callable[[], bytes]:
     """Return a function that returns the next value. Raises UsageError and OSError."""
-    chance = random.Random(0)
+    chance = random.Random(0)  # As in Kafka's tool, all runs send the same values.
     if arguments.record_size is not None:
         size = arguments.record_size
         return lambda: chance.randbytes(size).translate(_LETTERS)
@@ -172,6 +172,7 @@ class PerfTest:
                 " after the complete test summary."
             )
         outcomes: SendResults[tuple[int, int, bool]] = SendResults(self._written, self._failed)
+        # A rate of 0 waits forever, but Event.wait rejects infinity.
         throttle = Throttle(
             arguments.throughput, now_s=time.monotonic, wait=lambda s: stopping.wait(min(s, 1e6))
         )

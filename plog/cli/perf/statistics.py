@@ -1,7 +1,7 @@
 """Throughput and latency of sent records, computed and printed as in Kafka's producer perf test.
 
-Source: Kafka 4.3 ProducerPerformance.Stats. Latencies are whole milliseconds. Beyond half a million
-records, the percentiles use only every nth record.
+Source: Kafka 4.3 ProducerPerformance.Stats. Latencies are whole milliseconds. For a million records
+or more, the percentiles use only every nth record.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _SAMPLES_MAX: Final = 500_000
+"""With at least twice as many records, only every nth latency is kept; the value is Kafka's."""
 _MIB: Final = 1024 * 1024
 _SHARES: Final = (0.5, 0.95, 0.99, 0.999)
 
@@ -41,6 +42,7 @@ class Statistics:
         self._window_count += 1
         self._window_bytes += size_bytes
         self._window_total_ms += latency_ms
+        # The maximum of the run is never below that of the window, so one check is usually enough.
         if latency_ms > self._window_max_ms:
             self._window_max_ms = latency_ms
             self._max_ms = max(self._max_ms, latency_ms)
@@ -89,6 +91,7 @@ def percentiles(values: Sequence[int], shares: Sequence[float] = _SHARES) -> lis
     [500, 950, 990, 999]
     """
     ordered = sorted(values)
+    # Kafka's definition, which does not interpolate between values.
     return [ordered[int(share * len(ordered))] if ordered else 0 for share in shares]
 
 

@@ -97,15 +97,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def _add_range_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--partitions", type=number_list, metavar="NUMBER[,NUMBER]", help="partitions to copy"
+        "--partitions",
+        type=number_list,
+        metavar="NUMBER[,NUMBER]",
+        help="partitions to copy (default: all)",
     )
     first = parser.add_mutually_exclusive_group()
-    first.add_argument("--from-offset", type=not_negative, help="the first offset")
     first.add_argument(
-        "--from-time", type=time_ms, metavar="TIME", help="ISO 8601, UTC, or ms since 1970"
+        "--from-offset",
+        type=not_negative,
+        help="the first offset to copy (default: the start of each partition)",
+    )
+    first.add_argument(
+        "--from-time",
+        type=time_ms,
+        metavar="TIME",
+        help="time of the first record: ISO 8601, in UTC unless it has a zone, or ms since 1970",
     )
     last = parser.add_mutually_exclusive_group()
-    last.add_argument("--until-offset", type=not_negative, help="the end offset, exclusive")
+    last.add_argument("--until-offset", type=not_negative, help="end offset, exclusive")
     last.add_argument("--until-time", type=time_ms, metavar="TIME", help="end time, exclusive")
 
 
@@ -157,7 +167,9 @@ def run(arguments: argparse.Namespace) -> int:
     reader_config = _config(
         arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
     )
+    # Otherwise, records of aborted transactions would become visible in the copy.
     reader_config.setdefault("isolation.level", "read_committed")
+    # If retention deletes records of the range first, fail; a reset would skip them silently.
     reader_config.setdefault("auto.offset.reset", "none")
     reader_config["enable.auto.commit"] = "false"
     writer_config = _config(
@@ -171,6 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Consumer(config=reader_config) as consumer:
         source = Topic.find(known_to(AdminSettings, reader_config), arguments.topic)
         target = Topic.find(known_to(AdminSettings, writer_config), arguments.to_topic)
+        # All checks come before the first change: the creation of the target.
         if source.partitions is None:
             raise UsageError(f"topic {source.name} does not exist on {reader_config[SERVERS]}")
         if str(source) == str(target):
@@ -186,6 +199,7 @@ def run(arguments: argparse.Namespace) -> int:
             target.create(known_to(AdminSettings, writer_config), source.partitions)
         with Producer(config=writer_config) as producer, Shutdown() as stopping:
             copier = Copier(arguments, ranges, producer, state, stopping)
+            # Otherwise, the partitioner selects the partition by the key.
             copier.keeps_partitions = target.partitions == source.partitions
             copier.copy_from(consumer)
         return stopping.exit_code
@@ -320,7 +334,7 @@ class Copier:
             self._wait(self._by_time.wait_s(record.timestamp, time.monotonic()))
         else:
             self._throttle.pace(self._sent)
-        if self._stopping.requested:
+        if self._stopping.requested:  # During the wait, which may be long.
             return
         has_time = self._keeps_times and record.timestamp >= 0
         position = (record.partition, record.offset)
@@ -356,6 +370,8 @@ class Copier:
 
     def _save(self) -> None:
         """Wait until the records sent are written, then save the progress. Raises PlogError."""
+        # In this order: the state must not include a record that is not written, because the next
+        # run starts after it.
         self._producer.flush()
         self._saved_s = time.monotonic()
         self._raise_error()
@@ -444,6 +460,7 @@ class Reader:
         for number in self._open:
             partition = self._partitions[number]
             is_paused = partition in self._consumer.paused
+            # Two thresholds, so that a partition is not paused and resumed for every few records.
             if not is_paused and self._order.waiting(number) > _MAX_WAITING:
                 self._consumer.pause([partition])
             elif is_paused and self._order.waiting(number) < _MAX_RECORDS:

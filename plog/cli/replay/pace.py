@@ -93,6 +93,7 @@ class TimeOrder:
         """Remove and return the earliest record; None if empty, or if an earlier one may come."""
         if self._awaited or not self._heads:
             return None
+        # The heap contains only the first record of each partition, which preserves their order.
         _, partition = heapq.heappop(self._heads)
         waiting = self._waiting[partition]
         record = waiting.popleft()

@@ -31,7 +31,7 @@ class PartitionRange:
 
     @property
     def remaining(self) -> int:
-        """Return an upper bound of the remaining records; gaps and control records also count."""
+        """Return the number of remaining offsets; gaps and control records make records fewer."""
         return max(0, self.end_offset - self.next_offset)
 
 
@@ -70,6 +70,7 @@ def make_plan(
         if of_time is None:
             return None
         found = consumer.offsets_for_times(dict.fromkeys(topic_partitions, of_time))
+        # If all records are older than the time, the range starts or ends at the log's end.
         return {x: end[x] if (at := found.get(x)) is None else at.offset for x in topic_partitions}
 
     first = bound(arguments.from_offset, arguments.from_time) or begin

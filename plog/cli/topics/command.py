@@ -32,7 +32,7 @@ from plog.errors import TopicAlreadyExists
 from plog.types import uuid_from_text, uuid_to_text
 
 _ACTIONS = ("--list", "--describe", "--create", "--alter", "--delete")
-_MAX_REPLICATION_FACTOR = 0x7FFF
+_MAX_REPLICATION_FACTOR = 0x7FFF  # CreateTopics contains it as an int16.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -213,6 +213,7 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--create``."""
     name = arguments.topic
     if "." in name or "_" in name:
+        # With --json, standard output contains nothing but the document.
         print(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore "
             "('_') could collide. To avoid issues it is best to use either, but not both.",
@@ -244,6 +245,7 @@ async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
     for name in names:
         totals[name] = arguments.partitions
         if arguments.replica_assignment:
+            # The option describes all partitions, but the request only the new ones.
             count = len((await admin.describe_topic(name)).partitions)
             totals[name] = NewPartitions(
                 total=arguments.partitions, assignments=arguments.replica_assignment[count:]
@@ -259,6 +261,7 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     names = await _topics_to_change(TopicDescriptionAdmin(cluster), arguments)
     results = await TopicAdmin(cluster).delete_topics(names)
     deleted = [name for name in names if name not in results.errors]
+    # Kafka's tool prints nothing. A pattern may match more topics than its author expected.
     text = "\n".join(f"Deleted topic {name}." for name in deleted)
     print_outcome(text, {"deleted": deleted}, as_json=arguments.json)
     failed = (name for name in names if name in results.errors)
@@ -312,7 +315,8 @@ async def _topics_to_change(
 ) -> list[str]:
     """Return the names that --topic selects for ``--alter`` and ``--delete``.
 
-    The period in ``web.log`` is literal unless --regex is given: a mistake would delete records.
+    The period in ``web.log`` is literal unless --regex is given: as a pattern, the name could also
+    match other topics, whose records would be deleted.
     Raises UsageError for a name or a pattern that matches no topic, unless --if-exists is given.
     """
     if arguments.regex:
@@ -322,7 +326,7 @@ async def _topics_to_change(
         return [arguments.topic]
     names: dict[str, None] = {}
     for part in comma_list(arguments.topic):
-        if _is_name(part):
+        if _is_name(part):  # Never used as a pattern, even if no topic has this name.
             found = [part] if part in listed else []
         else:
             found = [name for name in sorted(listed) if topic_filter(part)(name)]

@@ -48,6 +48,8 @@ class Partition:
         moving = self.reassignment
         if moving is None:
             return len(self.about.replicas)
+        # The description may be older than the list of reassignments, or newer. If it contains no
+        # replica that is being added or removed, it does not reflect the reassignment.
         changing = {*moving.adding_replicas, *moving.removing_replicas}
         if not changing.intersection(self.about.replicas):
             return len(self.about.replicas)
@@ -136,7 +138,7 @@ async def _read(cluster: Cluster, names: Sequence[str], page_partitions: int) ->
 
 
 def _min_isr(configs: Mapping[str, ConfigEntry]) -> int:
-    entry = configs.get(_MIN_ISR)
+    entry = configs.get(_MIN_ISR)  # Missing if the broker does not return all settings.
     return int(entry.value or 1) if entry else 1
 
 
@@ -150,7 +152,7 @@ async def _reassignments(
     try:
         return await PartitionAdmin(cluster).list_partition_reassignments(partitions)
     except (UnsupportedVersion, ClusterAuthorizationFailed):
-        return {}
+        return {}  # The description is useful without reassignments, as in Kafka's tool.
 
 
 # -- output ------------------------------------------------------------------------------------

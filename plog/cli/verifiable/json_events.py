@@ -56,6 +56,7 @@ def java_class_of(error: Exception) -> str:
     if name in _JAVA_NAMES:
         return f"class {_JAVA_NAMES[name]}"
     bare = name.removesuffix("Exception").removesuffix("Error")
+    # TopicAuthorizationFailed is Java's TopicAuthorizationException.
     if bare.endswith("AuthorizationFailed"):
         bare = bare.removesuffix("Failed")
     return f"class {_PACKAGE}{bare}Exception"

@@ -30,10 +30,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group-id", required=True, metavar="GROUP", help="the group to join")
     parser.add_argument("--group-instance-id", metavar="ID", help="id of a static member")
     parser.add_argument(
-        "--group-protocol", default="classic", type=str.lower, help="classic (default)"
+        "--group-protocol",
+        default="classic",
+        type=str.lower,
+        help="only classic is supported (default: %(default)s)",
     )
     parser.add_argument(
-        "--group-remote-assignor", metavar="NAME", help="for the consumer protocol only"
+        "--group-remote-assignor",
+        metavar="NAME",
+        help="assignor of the broker; for the consumer protocol only",
     )
     parser.add_argument(
         "--max-messages",
@@ -129,6 +134,7 @@ class VerifiableReader:
                 records = self._consumer.consume(count, None)
             except WokenUp:
                 break
+            # Printed first: after a kill, a record may be read twice but is never missing.
             offsets = self._print_records(records)
             if self._commits:
                 self._commit(offsets)

@@ -44,7 +44,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="approximate records per second; -1 for no limit (default: %(default)s)",
     )
     parser.add_argument(
-        "--acks", choices=("0", "1", "-1"), default="-1", help="acks (default: %(default)s)"
+        "--acks",
+        choices=("0", "1", "-1"),
+        default="-1",
+        help="the setting acks (default: %(default)s)",
     )
     add_client_config_option(parser, "producer")
     parser.add_argument(
@@ -134,6 +137,7 @@ class VerifiableSender:
         """Send until the requested count or a signal."""
         self._events.print("startup_complete")
         rate = self._arguments.throughput
+        # A rate of 0 waits forever, but Event.wait rejects infinity.
         throttle = Throttle(rate, now_s=time.monotonic, wait=lambda s: stopping.wait(min(s, 1e6)))
         for key, value in messages(self._arguments):
             if stopping.requested:

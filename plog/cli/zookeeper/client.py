@@ -142,6 +142,7 @@ class KazooConnection:
         on_server = self._server_path(path)
         request = requests.exists(on_server, watch=watch)
         stat: Stat | None = self._send(path, self._watching(request, DATA, on_server, watch))
+        # The server has then set a watch for the creation, and kazoo has not called `on_response`.
         if stat is None and watch:
             self._watches.add(ABSENT, on_server)
         return stat
@@ -248,6 +249,7 @@ class KazooConnection:
 
     def close(self) -> None:
         """End the session; the server deletes its ephemeral znodes."""
+        # In this order: otherwise, the listener would report the end of the session as a loss.
         self._client.remove_listener(self._on_state)
         self._client.stop()
         self._client.close()
@@ -259,6 +261,7 @@ class KazooConnection:
         self._client._connection._read_watch_event = self._read_event
 
     def _on_state(self, state: str) -> None:
+        # kazoo reports this as LOST, but ZooKeeper's shell prints a different event.
         has_failed = self._client.client_state == KeeperState.AUTH_FAILED
         if state == KazooState.LOST:
             self._watches.clear()
@@ -296,6 +299,7 @@ class KazooConnection:
 
     def _send(self, path: str, request: Request[T]) -> T:
         pending = self._client.handler.async_result()
+        # kazoo has no public method for requests that it does not define.
         self._client._call(request, pending)
         result: T = self._result(path, pending)
         return result
@@ -352,6 +356,7 @@ def connect(
             f"invalid ZooKeeper address '{hosts}': use HOST:PORT[,HOST:PORT...][/CHROOT]"
         ) from None
     deadline = time.monotonic() + CONNECT_S
+    # KazooClient.start would keep trying until its timeout, even if every address is refused.
     live = client.start_async()
     while not live.wait(_POLL_S):
         if time.monotonic() > deadline or sockets.has_tried_all:

@@ -1,6 +1,6 @@
 """The commands of ZooKeeper's shell: their options, requests and output.
 
-Pure over ports.py, which defines a command. This module contains the table of all commands;
+Pure: the commands use only the ports in ports.py. This module contains the table of all commands;
 quotas.py implements those for quotas and ensemble.py those for the ensemble.
 Source: ZooKeeper 3.8 org.apache.zookeeper.cli.
 """
@@ -117,7 +117,7 @@ def _add_watch(console: Console, given: Given) -> Iterator[str]:
         raise CommandRefused(f"addWatch {COMMANDS['addWatch'].usage}")
     recursive = mode == "PERSISTENT_RECURSIVE"
     console.client.add_watch(check_path(given.words[0]), recursive=recursive)
-    yield from ()
+    yield from ()  # Every command is a generator, even without output.
 
 
 def _remove_watches(console: Console, given: Given) -> Iterator[str]:

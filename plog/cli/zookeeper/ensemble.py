@@ -65,6 +65,7 @@ def _check_members(given: Given) -> None:
 
 
 def _reconfig(console: Console, given: Given) -> Iterator[str]:
+    # As in ZooKeeper's shell, lists of servers are converted to lower case, but not file names.
     options = {name: value.lower() for name, value in given.options.items()}
     members = options.get("members")
     if "file" in options:
@@ -84,7 +85,7 @@ def _version(given: Given) -> int:
     try:
         version = int(text, 16)
     except ValueError:
-        version = _LONG.stop
+        version = _LONG.stop  # Outside the range, so the next check refuses it.
     if version not in _LONG:
         raise CommandRefused("-v must be followed by a long (configuration version)")
     return version

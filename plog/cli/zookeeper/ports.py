@@ -90,7 +90,7 @@ def paths_below(client: ZooKeeper, path: str, *, watch: bool = False) -> Iterato
         try:
             names, _ = client.children(parent, watch=watch)
         except NoSuchNode:
-            continue  # Deleted in the meantime.
+            continue  # The znode was deleted in the meantime.
         paths = [join_path(parent, name) for name in sorted(names)]
         yield from paths
         pending += reversed(paths)

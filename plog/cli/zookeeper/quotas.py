@@ -1,8 +1,9 @@
 """The commands setquota, listquota and delquota, which limit the znodes and bytes of a tree.
 
-Pure over ports.py. A quota consists of two znodes below ``/zookeeper/quota`` and the tree's path:
-the limits, and the usage that the servers have counted. A server only logs a warning for a soft
-limit; it enforces a hard limit if ``enforceQuota`` is set. Quotas cannot be nested.
+Pure: uses only the ports in ports.py. A quota consists of two znodes below ``/zookeeper/quota`` and
+the tree's path: the limits, and the usage that the servers have counted. A server only logs a
+warning for a soft limit; it enforces a hard limit if ``enforceQuota`` is set. Quotas cannot be
+nested.
 
 Source: ZooKeeper 3.8 SetQuotaCommand, ListQuotaCommand, DelQuotaCommand, StatsTrack, Quotas.
 """
@@ -115,6 +116,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
         _create(client, counted_path, track_text({"count": 0, "bytes": 0}).encode())
     else:
         limits = parse_track(client.get(limits_path)[0]) | limit
+    # As in ZooKeeper's shell, a limit that is already exceeded is set all the same.
     yield from _warnings(limits, parse_track(client.get(counted_path)[0]))
     if not is_new:
         client.set(limits_path, track_text(limits).encode(), ANY_VERSION)
@@ -211,6 +213,7 @@ def _delete(console: Console, given: Given) -> Iterator[str]:
         names, _ = client.children(quota_path)
         for name in names:
             client.delete(join_path(quota_path, name), ANY_VERSION)
+        # The parents exist only for quotas: delete them unless another quota needs them.
         while quota_path != _ROOT and not client.children(quota_path)[0]:
             client.delete(quota_path, ANY_VERSION)
             quota_path = quota_path.rpartition("/")[0]

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 _EVENT: Final = struct.Struct(">ii")
-_STAT: Final = struct.Struct(">qqqqiiiqiiq")
+_STAT: Final = struct.Struct(">qqqqiiiqiiq")  # In the order of the fields of `Stat`.
 _EXISTS, _GET_DATA, _GET_CHILDREN_2 = 3, 4, 12
 _RECONFIG, _REMOVE_WATCHES = 16, 18
 _SET_WATCHES, _GET_EPHEMERALS, _GET_ALL_CHILDREN_NUMBER = 101, 103, 104
@@ -192,6 +192,7 @@ def set_watches(zxid: int, *paths: Sequence[str]) -> Request[None]:
     `paths` are five lists, for the kinds data, absent, children, persistent and recursive.
     """
     once, persistent = paths[:3], paths[3:]
+    # Servers before 3.6 support neither persistent watches nor the request that restores them.
     body = [_LONG.pack(zxid), *map(_vector, once)]
     if not any(persistent):
         return Request(_SET_WATCHES, b"".join(body), _decode_empty)

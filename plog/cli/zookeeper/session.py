@@ -71,6 +71,7 @@ class Session:
         self.close()
         self._host = host
         self._client = self._connect(host, self._on_event)
+        # The connection reports only later changes of its state.
         self._on_event("SyncConnected", "None", None)
 
     def close(self) -> None:
@@ -143,6 +144,7 @@ class Session:
             case _ if name not in COMMANDS:
                 for line in usage_lines():
                     self._note(line)
+                # ZooKeeper's shell also repeats the phrase.
                 raise NoSuchCommand(f"Command not found: Command not found {name}")
             case _ if self._client is None or self._client.state == CLOSED:
                 yield _NOT_CONNECTED

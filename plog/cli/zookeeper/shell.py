@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 _PREFIX: Final = "zookeeper."
 _SESSION_TIMEOUT_MS: Final = 30_000
 _ALSO_CALLED: Final = {"ssl.protocol": "ssl.enabled.protocols"}
+"""ZooKeeper's names of settings that have another name in plog's client."""
 _NOT_NEEDED: Final = ("clientCnxnSocket", "ssl.client.enable", "ssl.truststore.password")
+"""Settings that plog's client does not need: Java's socket class, a switch, a store's password."""
 _TLS_FILE: Final = "-zk-tls-config-file"
 
 
@@ -73,7 +75,7 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         type=positive,
         default=_SESSION_TIMEOUT_MS,
-        help="session timeout (default: %(default)s)",
+        help="session timeout in milliseconds (default: %(default)s)",
     )
     parser.add_argument(
         "-r", dest="read_only", action="store_true", help="accept a server without a quorum"
@@ -128,6 +130,7 @@ def _take_late_options(arguments: argparse.Namespace) -> None:
     parser = Parser(prog="plog zookeeper-shell", add_help=False)
     _add_connection_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER)
+    # As defaults, options before the server keep their values unless they are repeated after it.
     given = {name: value for name, value in vars(arguments).items() if name != "command"}
     parser.set_defaults(**given)
     parser.parse_args(command, arguments)
@@ -141,6 +144,7 @@ def _security(path: str | None) -> Security | None:
     from plog.client.settings import ClientSettings
 
     settings = tls_settings(read_properties(path))
+    # The servers are required, but only the TLS settings are used.
     return Security.of(ClientSettings.from_options(settings, bootstrap_servers="-:1"))
 
 

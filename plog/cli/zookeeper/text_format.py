@@ -14,9 +14,12 @@ from plog.error_base import PlogError
 
 # In the order in which ZooKeeper prints them, which is not the order of the bits.
 _PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
+# As in ZooKeeperMain.ARGS_PATTERN, quotes have a meaning only at the start of a word.
 _WORD: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^\"'\s]\S*")
+# Commons CLI, which ZooKeeper's shell uses, treats a negative number as a value.
 _NUMBER: Final = re.compile(r"-\d*\.?\d+")
 _UNSIGNED: Final = (1 << 64) - 1
+# Those that PathUtils rejects, except the null character, which has a message of its own.
 _BAD_CHARACTERS: Final = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 

@@ -18,6 +18,7 @@ CHILDREN: Final = "children"
 PERSISTENT: Final = "persistent"
 RECURSIVE: Final = "recursive"
 _KINDS: Final = (DATA, ABSENT, CHILDREN, PERSISTENT, RECURSIVE)
+# As in ZKWatchManager.materialize. Persistent watches are missing because events do not end them.
 _FIRES: Final = {
     "NodeCreated": (DATA, ABSENT),
     "NodeDataChanged": (DATA, ABSENT),
@@ -71,7 +72,7 @@ class Watches:
     def batches(self) -> Iterator[list[list[str]]]:
         """Yield all watches as arguments of `requests.set_watches`, split by size."""
         batch = _Batch()
-        for kind, path in list(self._watched):
+        for kind, path in list(self._watched):  # A copy: another thread may add watches.
             if batch.size_bytes >= _BATCH_BYTES:
                 yield batch.paths()
                 batch = _Batch()

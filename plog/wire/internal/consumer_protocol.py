@@ -67,7 +67,7 @@ def subscribed_topics(metadata: Buffer) -> frozenset[str]:
     >>> sorted(subscribed_topics(encode_subscription(subscription, 3)))
     ['a', 'b']
     """
-    _version(metadata, "a subscription")
+    _version(metadata, "a subscription")  # Only checks that there is one.
     return frozenset(ConsumerProtocolSubscription.decode(metadata[_VERSION_SIZE:], 0).topics)
 
 
@@ -106,4 +106,4 @@ def _version(data: Buffer, what: str) -> int:
     version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
     if len(data) < _VERSION_SIZE or version < 0:
         raise WireError(f"{what} is too short: its version is missing")
-    return min(version, _LAST_VERSION)
+    return min(version, _LAST_VERSION)  # A later version only appends fields, which are ignored.

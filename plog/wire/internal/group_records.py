@@ -115,6 +115,7 @@ def encode_value(value: Message | None) -> bytes | None:
     if value is None:
         return None
     version = _VALUE_VERSION
+    # Only version 1 has this field. The leader epoch, which it lacks, is then lost, as in Kafka.
     if isinstance(value, OffsetCommitValue) and value.expire_timestamp != NO_TIMESTAMP:
         version = _VALUE_VERSION_WITH_EXPIRY
     return _VERSION.pack(version) + value.encode(version)
@@ -159,6 +160,7 @@ def _split(what: str, data: Buffer | None) -> tuple[int, memoryview]:
 def _whole(message: type[M], data: memoryview, version: int) -> M:
     """Return the message in `data`, which it must fill completely."""
     decoded, size = message.decode_prefix(data, version)
+    # The version is known, so extra bytes are damage and not fields of a later version.
     if size != len(data):
         raise WireError(f"{len(data) - size} extra bytes follow a {message.__name__}")
     return decoded

@@ -250,7 +250,10 @@ def decode_metadata_record(data: Buffer) -> MetadataRecord:
 def decode_known_record(
     data: Buffer, record_by_key: Mapping[int, type[MetadataRecord]]
 ) -> tuple[MetadataRecord, int]:
-    """Decode a record of the types in `known`, and its version. Raises WireError for others."""
+    """Decode a record of a type in `record_by_key`; return it and its version.
+
+    Raises WireError for records of other types.
+    """
     view = memoryview(data)
     try:
         frame_version, position = decode_varint(view, 0)
@@ -264,6 +267,7 @@ def decode_known_record(
     if not record.min_version <= version <= record.max_version:
         raise WireError(f"{record.__name__} has no version {version}")
     decoded, size = record.decode_prefix(view[position:], version)
+    # Every version is fully known, so extra bytes are damage and not fields of a later version.
     if position + size != len(view):
         raise WireError(f"{len(view) - position - size} extra bytes follow a {record.__name__}")
     return decoded, version

@@ -95,10 +95,11 @@ RAFT_RECORDS: Final[dict[int, type[Message]]] = {
 
 
 def decode_raft_record(kind: int, value: Buffer | None) -> tuple[Message, int]:
-    """Decode the value of a control record, and its version. Raises WireError."""
+    """Decode the value of a control record; return the record and its version. Raises WireError."""
     record = RAFT_RECORDS[kind]
     data = value or b""
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or not record.min_version <= version <= record.max_version:
         raise WireError(f"a {record.__name__} of {len(data)} bytes has invalid version {version}")
+    # From the start of the data, because the version is also the record's first field.
     return record.decode(data, version), version

@@ -26,7 +26,7 @@ class InitProducerIdRequest(
     transaction_timeout_ms: int32 = field()
     producer_id: int64 = field("3+", default=-1)
     producer_epoch: int16 = field("3+", default=-1)
-    enable2_pc: bool = field("6+")
+    enable2_pc: bool = field("6+")  # as_json converts it to Kafka's name, enable2Pc.
     keep_prepared_txn: bool = field("6+")
 
 

@@ -18,6 +18,7 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64, uuid
 
 
+# Kafka declares the old and the new form separately; only the plural distinguishes the new names.
 class OffsetFetchRequestTopic(Struct):
     """Partitions of one topic, up to version 7."""
 

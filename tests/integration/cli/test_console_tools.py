@@ -316,7 +316,7 @@ def test_topic_that_is_not_created_is_reported(start_broker: Callable[..., Broke
         ("produce", ["--topic", "t", "--from-file", "/nowhere/x"], "/nowhere/x"),
         ("produce", ["--topic", "t", "--request-required-acks", "7"], "acks"),
         ("produce", ["--topic", "t", "--line-reader", "mine.Reader"], "mine.Reader"),
-        ("consume", [], "--topic or --include"),
+        ("consume", [], "--topic and --include"),
         ("consume", ["--include", "["], "'[' is not a regular expression"),
         ("consume", ["--topic", "t", "--offset", "1"], "--partition"),
         (

@@ -81,7 +81,7 @@ def test_one_of_requires_exactly_one_option() -> None:
     given = _parser().parse_args(["--bootstrap-server", "a:1", "--list"])
     assert options.one_of(given, actions) == "--list"
     for line in ([], ["--list", "--describe"]):
-        with pytest.raises(UsageError, match="exactly one of --list or --describe"):
+        with pytest.raises(UsageError, match="exactly one of --list and --describe"):
             options.one_of(_parser().parse_args(["--bootstrap-server", "a:1", *line]), actions)
 
 

@@ -154,7 +154,7 @@ def test_describe_json_contains_settings(configs: Run) -> None:
         ("--alter --entity-type topics --add-config a=1", "requires the name"),
         ("--describe --topic t --add-config a=1", "does not accept"),
         ("--describe", "no entity given"),
-        ("--topic orders", "exactly one of --describe or --alter"),
+        ("--topic orders", "exactly one of --describe and --alter"),
         ("--alter --user u --add-config no_such_rate=1", "is not a quota of users"),
         ("--alter --ip 127.0.0.1 --add-config producer_byte_rate=1", "is not a quota of ips"),
         ("--alter --user u --add-config producer_byte_rate=x", "a quota must be a number"),

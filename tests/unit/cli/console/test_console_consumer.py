@@ -38,8 +38,8 @@ def _parsed(*words: str) -> argparse.Namespace:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "--topic or --include"),
-        (["--topic", "t", "--include", "t"], "--topic or --include"),
+        ([], "--topic and --include"),
+        (["--topic", "t", "--include", "t"], "--topic and --include"),
         (["--include", "t", "--partition", "0"], "--partition requires --topic"),
         (["--topic", "t", "--offset", "7"], "--offset requires --partition"),
         (

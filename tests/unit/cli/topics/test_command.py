@@ -229,7 +229,7 @@ def test_partition_is_selected_by_matching_filters(partition: Partition, reports
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "exactly one of --list, --describe, --create, --alter or --delete"),
+        ("", "exactly one of --list, --describe, --create, --alter and --delete"),
         ("--list --create --topic a", "exactly one of"),
         ("--create", "--create requires --topic"),
         ("--delete", "--delete requires --topic"),
