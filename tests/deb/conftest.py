@@ -25,6 +25,7 @@ Boot = Callable[..., Guest]
 Record = Callable[..., None]
 
 
+@pytest.hookimpl(tryfirst=True)  # Before xdist reads the groups.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the tests of a suite in one process, which then boots the guests of each layer once."""
     for item in items:
@@ -86,7 +87,9 @@ def start_guest(
         }
         layers = [*layers, (built / f"host-{suite}").resolve()]
         folder = tmp_path_factory.mktemp(f"{name}-{suite}-")
-        guest = Guest(folder.name, layers, folder, mounts, disk=disk)
+        # Two guests with the same name would share their cgroups.
+        name = folder.name + os.environ.get("PYTEST_XDIST_WORKER", "")
+        guest = Guest(name, layers, folder, mounts, disk=disk)
         try:
             guest.boot()
             _use_packages(guest, suite)

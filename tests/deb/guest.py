@@ -214,7 +214,8 @@ class Guest:
                 for folder, _, _ in os.walk(group, topdown=False):
                     os.rmdir(folder)
         except OSError as error:
-            if error.errno != errno.EBUSY:
+            # The ending guest may remove a cgroup first.
+            if error.errno not in (errno.EBUSY, errno.ENOENT):
                 raise
             return False
         return True
