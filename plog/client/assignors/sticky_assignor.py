@@ -177,7 +177,7 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
             for number in topic.partitions
         )
         return OwnedPartitionsClaim(partitions, user_data.generation)
-    # Unreadable data counts as no claim: at worst, partitions of the member move.
+    # Ignore unreadable data, as if there were no claim: at worst, the member's partitions move.
     return OwnedPartitionsClaim()
 
 
