@@ -31,12 +31,12 @@ class CorruptCheckpoint(PlogError):
 
 
 def write_atomic(files: Files, path: str, data: bytes) -> None:
-    """Durably replace the content of `path`; after a crash it has the old or the new content.
+    """Durably replace the content of `path`; after a crash, it has the old or the new content.
 
-    Raises OSError. The file then keeps its old content, unless only the last sync has failed.
+    Raises OSError. The file then keeps its old content, unless only the last sync failed.
     """
     temporary = path + _TEMPORARY_SUFFIX
-    if files.exists(temporary):  # A crash has left it, and opening it would append to it.
+    if files.exists(temporary):  # A crash has left it, and open_append would add to its content.
         files.unlink(temporary)
     try:
         file = files.open_append(temporary)
@@ -72,7 +72,7 @@ def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]
 
 
 class EpochEntry(NamedTuple):
-    """A leader epoch and the first offset written in it."""
+    """A leader epoch and the offset of the first record written in it."""
 
     epoch: int
     start_offset: int
@@ -127,14 +127,16 @@ def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
 def write_topic_ids(
     files: Files, topic_ids: Iterable[tuple[str, Uuid]], sync_all: Callable[[], None]
 ) -> None:
-    """Write the topic ids of many new directories; `sync_all` makes all files durable.
+    """Write the topic ids of many new directories; `sync_all` makes all their files durable.
 
-    `sync_all` is called twice, because a directory must be durable before its topic id appears.
+    `sync_all` is called twice, because everything else in a directory must be durable before its
+    topic id appears.
     """
     text_by_path = {
         posixpath.join(directory, file_names.PARTITION_METADATA): _topic_id_text(topic_id)
         for directory, topic_id in topic_ids
     }
+    # Not write_atomic, which syncs twice: a thousand partitions would need 2,000 sequential syncs.
     for path, text in text_by_path.items():
         file = files.open_append(path + _TEMPORARY_SUFFIX)
         try:
@@ -210,9 +212,9 @@ def _read_text(files: Files, path: str) -> str | None:
 
 
 def _check_last_line(path: str, text: str) -> None:
-    """Raise CorruptCheckpoint if the last line is cut off: its value may be incomplete."""
+    """Raise CorruptCheckpoint if the last line is cut off, because its value may be incomplete."""
     if text and not text.endswith("\n"):
-        raise CorruptCheckpoint(f"{path}: it ends in the middle of a line")
+        raise CorruptCheckpoint(f"{path}: the file ends in the middle of a line")
 
 
 def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
@@ -220,6 +222,7 @@ def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
     text = _read_text(files, path)
     if text is None:
         return []
+    # The count does not detect a cut number in the last line: "12" may be the start of "123".
     _check_last_line(path, text)
     lines = text.splitlines()
     if len(lines) < 2:
@@ -230,6 +233,7 @@ def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
         for entry in entries:
             if len(entry) != fields:
                 raise ValueError(f"a line has {len(entry)} fields instead of {fields}")
+            # Checked here, so that the callers can convert the fields without handling errors.
             for number in entry[fields - 2 :]:
                 int(number)
     except ValueError as error:

@@ -20,6 +20,7 @@ _VERSION = 0
 
 def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None:
     """Durably mark the logs in `log_dir` as cleanly shut down. Raises OSError."""
+    # The content is as in Kafka; plog itself only checks whether the file exists.
     mark = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_atomic(files, posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE), mark.encode())
 
@@ -27,8 +28,8 @@ def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None
 def take_clean_mark(files: Files, log_dir: str) -> bool:
     """Durably remove the clean shutdown file; return whether it existed.
 
-    Otherwise, a crash during startup would be mistaken for a clean stop (KAFKA-10471). Raises
-    OSError.
+    If the file remained, a crash during startup would be mistaken for a clean stop (KAFKA-10471).
+    Raises OSError.
     """
     path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
     if not files.exists(path):

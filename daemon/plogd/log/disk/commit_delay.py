@@ -1,17 +1,16 @@
-"""Delay a sync round until the clients that the last round answered have sent again.
+"""Delay a sync round until the clients that the last round answered have sent new requests.
 
-Rounds that begin immediately would permanently split the requests of a client with several in
-flight: some in the current round, the others in the next, so that each request waits for two syncs.
-So when a round ends, as many requests are expected as it answered, plus those already pending. The
-next round waits until they have arrived, or until none has arrived for a millisecond, the shortest
-delay of a reactor timer. Polling instead of sleeping would take the CPU from a client on the same
-machine. The round also begins when the wait exceeds the time in which the expected requests should
-have arrived, because other clients may keep sending.
+If rounds began immediately, the requests of a client with several in flight would remain split
+between the current round and the next one, and each request would wait for two syncs. Therefore,
+when a round ends, the broker expects as many new requests as the round answered, in addition to
+those already pending. The next round waits until they have arrived, or until no request has arrived
+for a millisecond. The wait also ends when the expected requests should have arrived, because other
+clients may keep sending.
 
-Some clients do not send again so soon: they are far away, or had only one request. So after a
-fruitless wait, the next rounds do not wait: 1 round, then 3, 7, 15 and so on; each successful wait
-halves the number. A single request in flight never waits, nor does a round after one that answered
-a single request. See docs/decisions/0008.
+Some clients do not send again so soon: they are far away, or had only one request to send. So after
+a wait that timed out, the next rounds do not wait: 1 round, then 3, 7, 15 and so on; each
+successful wait halves the number. A single request in flight never waits, nor does a round after
+one that answered a single request. See docs/decisions/0008.
 """
 
 from __future__ import annotations
@@ -20,12 +19,14 @@ from collections.abc import Callable
 
 from plogd.ports import Clock, Timer, Timers
 
+# The shortest delay of a reactor timer. Polling would take CPU time from clients on this machine.
 _GAP_MS = 1.0
-"""The wait ends after this time without a request; a later round does not wait at all."""
+"""A wait ends after this time without a request. A round that is ready later does not wait."""
 _FIRST_MS = 0.2
 """Expected time until the first request arrives; each further one adds `_EACH_MS`."""
 _EACH_MS = 0.03
 _FIRST_SKIPS = 15
+# Distant clients, which never send again in time, thus delay only one round in 256.
 _MOST_SKIPS = 255
 
 
@@ -45,24 +46,27 @@ class CommitDelay:
         self._asked_at_timer = 0
         self._until_ms = 0.0
         self._skips = 0
-        """Number of rounds that do not wait after a fruitless wait."""
+        """Number of rounds that do not wait after a wait that timed out."""
         self._skips_left = _FIRST_SKIPS
-        """Number of these rounds still to come. The first rounds do not wait, because no client is
-        known to send again yet."""
+        """Number of these rounds still to come. The first rounds do not wait, because it is not
+        known yet whether clients send again."""
 
     def sync_requested(self) -> None:
-        """Count a request for the next round; may end its wait."""
+        """Count a request for the next round, which may end the wait."""
         self._asked += 1
         if self._timer is not None:
             if self._asked >= self._expected:
                 self._skips //= 2
                 self._end_wait()
+            # Requests still arrive, but from other clients: a round that waited for as long as
+            # requests arrive would become longer and longer.
             elif self._clock.monotonic_ms() >= self._until_ms:
                 self._skip_next_waits()
                 self._end_wait()
 
     def must_wait(self) -> bool:
         """Return whether the next round must wait; then `begin_round` is called after the wait."""
+        # A last round with a single request cannot have split the requests of a client.
         if self._asked >= self._expected or self._asked_before < 2:
             return False
         now_ms = self._clock.monotonic_ms()
@@ -80,11 +84,12 @@ class CommitDelay:
         self._asked, self._asked_before = 0, self._asked
 
     def round_answered(self) -> None:
-        """Expect the clients of this round, which have been answered, to send again."""
+        """Expect new requests from the clients of this round, which have been answered."""
         self._expected = self._asked + self._asked_before
         self._answered_ms = self._clock.monotonic_ms()
 
     def _set_timer(self) -> None:
+        # Not reset by each request: `_look` sets another timer if requests have arrived.
         self._timer = self._timers.call_later(_GAP_MS, self._look)
         self._asked_at_timer = self._asked
 

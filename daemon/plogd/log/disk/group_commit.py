@@ -1,14 +1,14 @@
 """Group commit: sync dirty logs in rounds, one at a time, and advance their durable ends.
 
 Each file system (``st_dev``) has one `SyncRounds`. A log requests a sync after an append. If no
-round is in flight, one starts at the end of the turn and includes *every* log that requested a
-sync, recording each log's end. Appends made during a round wait for the next. So rounds grow with
-the load, while an idle broker syncs a single request immediately. A round waits for a moment only
+round is in flight, one starts at the end of the turn. It includes *every* log that has requested a
+sync, and records each log's end. Appends made during a round wait for the next. So rounds grow with
+the load, while an idle broker syncs a single request immediately. A round is delayed briefly only
 if clients of the last round are expected to send again (commit_delay.py).
 
 A round consists of several ``fdatasync`` calls, or of a single ``syncfs`` if many files are dirty
 and the kernel reports its errors (ext4 and xfs, Linux >= 5.8); recent costs decide which is
-cheaper. A failed sync is never retried: the kernel may have dropped its pages, and the next call
+cheaper. A failed sync is never retried: the kernel may have dropped the pages, and the next call
 would report success ("fsyncgate"). Instead, the log directory goes offline.
 
 Called on the reactor's thread, except `_sync_files` and `_sync_file_system`, which are jobs.
@@ -42,7 +42,7 @@ class SyncTicket:
     end_offset: int
     files: Sequence[File]
     directory: str | None
-    """The directory, if a new name in it has to be synced, too."""
+    """The log's directory if it has a new name that must be synced; otherwise None."""
 
     def release(self) -> None:
         """Release the files, which were retained for the job."""
@@ -133,7 +133,8 @@ class SyncRounds:
         self._schedule()
 
     def hold(self, nbytes: int) -> None:
-        """Count `nbytes` (negative to release) as waiting to be written, before any sync."""
+        """Add `nbytes` to the bytes that are waiting to be written; negative to release them."""
+        # Counted against the same limit, because a slow disk must not exhaust memory.
         self._unwritten_bytes += nbytes
         if nbytes < 0:
             notify_all(self._wake_ups())
@@ -183,6 +184,7 @@ class SyncRounds:
     def _begin(self) -> None:
         self._scheduled = False
         self._commit_delay.round_begins()
+        # The ends are recorded before the sync begins: later appends may not be part of it.
         tickets = [ticket for log in self._dirty if (ticket := log.begin_sync()) is not None]
         self._dirty.clear()
         self._round_bytes = self._unsynced_bytes
@@ -208,6 +210,7 @@ class SyncRounds:
         ):
             self.file_system_rounds += 1
             return self._jobs.submit(self._lane, lambda: self._sync_file_system(tickets))
+        # Parallel syncs are the substitute for syncfs where the kernel does not report its errors.
         if self._may_sync_fs or file_count < 2 * _PARALLEL_LANES:
             return self._jobs.submit(self._lane, lambda: self._sync_files(tickets))
         return spawn(self._sync_side_by_side(tickets))
@@ -274,14 +277,14 @@ class SyncRounds:
 
     def _continue(self) -> None:
         calls: list[Callable[[], None]] = [
-            # Deferred, because this turn sends the responses of the round, which takes a while.
+            # Deferred, because this turn sends the responses of the round, which takes time.
             partial(self._turn.defer, self._commit_delay.round_answered),
             *([self._schedule] if self._dirty else []),
         ]
         notify_all(chain(calls, self._wake_ups()))
 
     def _wake_ups(self) -> Iterator[Callable[[], None]]:
-        """Yield wake-ups one by one while there is room, because each waiter may append."""
+        """Yield one wake-up at a time while there is room, because each waiter may append."""
         while (
             self._waiting_for_room
             and self._unsynced_bytes + self._unwritten_bytes < self._max_unsynced_bytes
@@ -291,13 +294,13 @@ class SyncRounds:
             yield partial(self._turn.defer, self._notify_idle)
 
     def _notify_idle(self) -> None:
-        """Wake the waiters of `idle`, unless notifications have led to another append."""
+        """Wake the waiters of `idle`, unless another append was made in the meantime."""
         if self._is_idle:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
             notify_all(partial(later.succeed, None) for later in waiting)
 
 
 def _as_failure(tickets: Sequence[SyncTicket], error: Exception) -> SyncFailed:
-    """Return the failure of all tickets: the job did not report what it had synced."""
+    """Return one failure for all tickets, because the job did not report what it had synced."""
     log_dirs = sorted({ticket.log.log_dir for ticket in tickets})
     return SyncFailed(log_dirs, storage_error("sync job", error))

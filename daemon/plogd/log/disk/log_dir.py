@@ -3,7 +3,7 @@
 A log directory holds one directory per partition, and a few small files about all of them. `Log`
 and recovery handle the partition directories; `LogManager` chooses a log directory for new logs.
 
-All methods access files and run in jobs on the directory's lane, except for plain attributes.
+Methods that access files run in jobs on the directory's lane, except `release`.
 Source: Kafka 3.9 LogManager, MetaProperties, CleanShutdownFileHandler. Invariant: the clean
 shutdown file exists only while no broker uses the directory (KAFKA-10471).
 """
@@ -32,16 +32,16 @@ class LogDirUnusable(PlogError):
 
 
 class LogDir:
-    """A log directory; `path` is as in ``log.dirs``, and its jobs run on `lane`."""
+    """A log directory; `path` is as given in ``log.dirs``, and its jobs run on `lane`."""
 
     def __init__(self, path: str, files: Files, report: Report) -> None:
         self.path = path
         self.lane = f"dir:{path}"
         self.offline = False
         self.was_clean = False
-        """Whether the last broker stopped cleanly here."""
+        """Whether the last broker that used the directory stopped cleanly."""
         self.identity: MetaProperties | None = None
-        """The content of meta.properties; None if the directory was never used."""
+        """The content of meta.properties; None if the file is missing."""
         self._offsets: dict[str, Mapping[TopicPartition, int]] = {
             name: {} for name in OFFSET_CHECKPOINTS
         }
@@ -55,7 +55,7 @@ class LogDir:
     def open(self) -> None:
         """Create the directory if it is missing, lock it, and read its files.
 
-        Raises LogDirUnusable if another broker has locked it, or its identity cannot be read.
+        Raises LogDirUnusable if another broker has locked it or its identity is damaged.
         """
         self._make()
         # Locked before anything is read: another broker may be replacing the files.
@@ -78,7 +78,7 @@ class LogDir:
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """High watermarks known to be durable."""
+        """High watermarks; the records below them are known to be durable."""
         return self._offsets[file_names.HIGH_WATERMARK_CHECKPOINT]
 
     @property
@@ -88,11 +88,12 @@ class LogDir:
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """Recovery points: recovery skips the records below them."""
+        """Recovery points: recovery skips records below them."""
         return self._offsets[file_names.RECOVERY_POINT_CHECKPOINT]
 
     def _make(self) -> None:
         """Create the directory and its missing parents durably."""
+        # Collected first: afterwards, new and old directories look the same.
         missing = []
         path = posixpath.abspath(self.path)
         while not self.files.exists(path):
@@ -108,17 +109,18 @@ class LogDir:
         This includes names that were not `made` now: an earlier start may have failed to sync them.
         """
         path, device = posixpath.abspath(self.path), self.files.device(self.path)
+        # The loop ends at the mount point, which was there before a broker created anything in it.
         while (parent := posixpath.dirname(path)) != path and self.files.device(parent) == device:
             try:
                 self.files.sync_dir(parent)
-            except PermissionError:  # This directory was not created by a broker.
+            except PermissionError:  # Unless this start created `path`, the operator did.
                 if path in made:
                     raise
             path = parent
 
     def take_over(self, identity: MetaProperties) -> None:
-        """Start to use the directory: remove its clean shutdown file and write its identity."""
-        # First: whatever follows, a crash from now on is not a clean stop (KAFKA-10471).
+        """Start using the directory: remove its clean shutdown file and write its identity."""
+        # First, so that a crash during the following steps is no clean stop (KAFKA-10471).
         self.was_clean = clean_shutdown.take_clean_mark(self.files, self.path)
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.
@@ -141,7 +143,7 @@ class LogDir:
         self._unwritten.discard(name)
 
     def has_written(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Return whether this process last wrote these offsets to that file."""
+        """Return whether this process has written the file, most recently with these offsets."""
         return name not in self._unwritten and self._offsets[name] == offsets
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
@@ -155,7 +157,7 @@ class LogDir:
                 self.write_offsets(name, kept)
 
     def close(self, *, clean: bool) -> None:
-        """Release the directory; with `clean`, everything in it is durable and closed."""
+        """Release the directory; set `clean` only if all its logs are durable and closed."""
         if clean:  # Before the lock is released, because the next broker may start immediately.
             clean_shutdown.write_clean_mark(self.files, self.path)
         self.release()
@@ -167,7 +169,7 @@ class LogDir:
             self._unlock = None
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
-        """Return a checkpoint; empty if it is damaged, so that recovery reads everything."""
+        """Return a checkpoint; if it is damaged, an empty one, so that recovery reads everything."""
         try:
             return checkpoint_files.read_offsets(self.files, posixpath.join(self.path, name))
         except CorruptCheckpoint as error:

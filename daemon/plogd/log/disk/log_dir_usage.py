@@ -1,8 +1,7 @@
 """The logs and the free space of each log directory, for DescribeLogDirs.
 
-Querying a file system may block, so it runs in a job, on its own lane so that it does not wait for
-a long deletion. Log sizes come from memory. Source: Kafka 4.3 ReplicaManager.describeLogDirs;
-KIP-113, KIP-827.
+Querying a file system may block, so it runs in a job. Log sizes come from memory. Source: Kafka 4.3
+ReplicaManager.describeLogDirs; KIP-113, KIP-827.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class LogDirUsage:
 async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
     """Return the usage of each log directory in the order of ``log.dirs``, queried concurrently."""
     usages = await gather([spawn(_usage(log_dir, jobs)) for log_dir in log_manager.dirs])
-    # Collected last, because logs may be created and deleted during the queries.
+    # Collected after the queries, because logs may be created and deleted meanwhile.
     logs: dict[str, list[Log]] = {log_dir.path: [] for log_dir in log_manager.dirs}
     for log in log_manager.logs.values():
         logs[log.log_dir].append(log)
@@ -49,6 +48,7 @@ async def _usage(log_dir: LogDir, jobs: Jobs) -> LogDirUsage:
     if log_dir.offline:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path} is offline"))
     try:
+        # On a separate lane, so that the query does not wait for a long deletion.
         space = await jobs.submit(f"space:{log_dir.path}", bind(log_dir.files.space, log_dir.path))
     except OSError as error:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path}: {error}"))

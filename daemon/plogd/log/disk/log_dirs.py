@@ -49,7 +49,7 @@ class LogDirs:
         self._rounds: dict[int, SyncRounds] = {}
         self._rounds_by_path: dict[str, SyncRounds] = {}
         self._failures: list[str] = []
-        """The directories that could not be opened, with the reasons."""
+        """The directories that could not be opened, each with the reason."""
         self.cluster_id = ""
         self.remedy: Callable[[str, OSError], str] = lambda log_dir, error: ""
         """Returns the remedy for an error in a directory; "" if none is known."""
@@ -85,7 +85,7 @@ class LogDirs:
         return self._rounds_by_path[path]
 
     def writes_of(self, path: str) -> SlowDisk:
-        """Return the write speed of a directory, which decides how writes to it are made."""
+        """Return the `SlowDisk` of a directory, which decides how writes to it are made."""
         return self._writes[path]
 
     async def open(self) -> None:
@@ -105,6 +105,7 @@ class LogDirs:
         for log_dir in self._dirs.values():
             await self._try(log_dir, log_dir.open)
         self._check_any_online()
+        # Before `take_over` changes any of them: one may belong to another broker.
         self._agree_on_identity()
         for log_dir in self.online:
             if log_dir.identity is None:
@@ -148,7 +149,7 @@ class LogDirs:
 
     def _agree_on_identity(self) -> None:
         known = [log_dir for log_dir in self.online if log_dir.identity is not None]
-        # An identity without a cluster id or node id fits every broker.
+        # The first directory with an identity determines the cluster; the others must agree.
         for log_dir in known:
             assert log_dir.identity is not None
             self.cluster_id = self.cluster_id or log_dir.identity.cluster_id or ""
@@ -164,6 +165,7 @@ class LogDirs:
                     f"{self._config.node_id}; set node.id={node_id} to continue with its data, or "
                     "change log.dirs"
                 )
+        # With a new cluster id, the failed directories could not be used again once repaired.
         if not self.cluster_id and self.offline_paths:
             raise LogDirUnusable(
                 "cannot determine the cluster id: no online log directory contains it, and "
@@ -172,7 +174,7 @@ class LogDirs:
         self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
 
     def _report_missing_identity(self, log_dir: LogDir) -> None:
-        """Report a directory that holds partitions without a meta.properties. A job."""
+        """Report a directory that holds partitions but no meta.properties. A job."""
         if log_dir.holds_partitions():
             self._report(
                 "cannot find meta.properties in {log_dir}, which holds partitions: wrote a new "
@@ -190,6 +192,7 @@ class LogDirs:
         return uuid_to_text(self._random.random_bytes(16))
 
     def _make_sync_rounds(self) -> None:
+        # Grouped by file system, because syncfs syncs all directories on it.
         dirs_by_device: dict[int, list[str]] = {}
         for log_dir in self.online:
             dirs_by_device.setdefault(self._files.device(log_dir.path), []).append(log_dir.path)
@@ -208,7 +211,7 @@ class LogDirs:
 def claim(
     path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
 ) -> None:
-    """Record that `path` holds a partition. Raises LogDirUnusable if another path holds it, too."""
+    """Record that `path` holds a partition. Raises LogDirUnusable if another path also holds it."""
     other_path = path_by_partition.setdefault(topic_partition, path)
     if other_path != path:
         raise LogDirUnusable(

@@ -1,8 +1,9 @@
 """Wait until log start offsets are on disk, which makes deletions of records durable.
 
 A log start offset is only in memory until ``log-start-offset-checkpoint`` is written, and that file
-covers all logs of a directory. So all waiters of one turn share a single write: purging a topic
-writes one file, not one per partition. offset_checkpoints.py writes it.
+covers all logs of a directory. So all waiters of one turn share a single write: deleting the
+records of a whole topic writes the file once, not once for each partition. offset_checkpoints.py
+writes it.
 
 Called on the reactor's thread. Invariant: a waiter completes with True only if it was registered
 before the offsets were collected.
@@ -18,7 +19,7 @@ from plogd.ports import Later, Turn, spawn
 class LogStartCheckpoint:
     """Shared writes of log start offsets.
 
-    `write(log_dir)` writes those of a directory and returns whether it succeeded.
+    `write(log_dir)` writes the offsets of a directory and returns whether it succeeded.
     """
 
     def __init__(self, *, turn: Turn, write: Callable[[str], Awaitable[bool]]) -> None:
@@ -28,7 +29,7 @@ class LogStartCheckpoint:
         """Waiters for a write that has not begun, by log directory."""
 
     def written(self, log_dir: str) -> Later[bool]:
-        """Write the current or later log starts of `log_dir`; return whether that succeeded."""
+        """Write the log start offsets of `log_dir`; return whether that succeeded."""
         later: Later[bool] = Later()
         if log_dir not in self._waiting:
             self._waiting[log_dir] = []
@@ -37,7 +38,7 @@ class LogStartCheckpoint:
         return later
 
     def _begin(self, log_dir: str) -> None:
-        # Removed before the offsets are collected: a later waiter needs a later write.
+        # Removed before the offsets are collected, because a later waiter needs a later write.
         waiting = self._waiting.pop(log_dir)
 
         def complete(is_written: bool) -> None:
@@ -51,4 +52,5 @@ class LogStartCheckpoint:
         spawn(self._look_up_and_write(log_dir)).then(complete, fail)
 
     async def _look_up_and_write(self, log_dir: str) -> bool:
+        # A coroutine of its own, so that an exception raised by the call itself reaches `fail`.
         return await self._write(log_dir)

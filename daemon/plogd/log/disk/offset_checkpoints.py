@@ -4,9 +4,9 @@
     replication-offset-checkpoint      the high watermark, capped at the durable end
     recovery-point-offset-checkpoint   recovery skips all records below it
 
-A job on the directory's lane writes each file, with all logs of its directory. tasks.py,
-deletion.py and the broker's shutdown decide when to write. checkpoint_files.py defines the format,
-and log_dir.py reads the files.
+Each file contains an entry for each log of the directory, and is written by a job on the
+directory's lane. tasks.py, deletion.py and the broker's shutdown decide when to write.
+checkpoint_files.py defines the format, and log_dir.py reads the files.
 
 Source: Kafka 3.9 LogManager.checkpointRecoveryOffsetsInDir,
 ReplicaManager.checkpointHighWatermarks. Invariants: an offset is written only once the data on disk
@@ -61,14 +61,15 @@ class OffsetCheckpoints:
     async def write_in_each(self, log_dirs: Sequence[LogDir], name: str) -> None:
         """Write the checkpoint called `name` in each of `log_dirs`, concurrently.
 
-        A directory whose disk hangs or whose checkpoint cannot be written does not delay the rest.
+        A directory whose disk hangs or whose checkpoint cannot be written does not delay the
+        others.
         """
         await gather([spawn(self.write(log_dir, name)) for log_dir in log_dirs])
 
     async def write(self, log_dir: LogDir, name: str) -> bool:
         """Write one checkpoint if it has changed; return whether the file is up to date.
 
-        On a full disk, or after a bug, the old file remains, and its offsets are still valid. Any
+        On a full disk, or after a bug, the old file remains, whose offsets are still valid. Any
         other OSError takes the directory offline.
         """
         if log_dir.offline:
@@ -100,6 +101,7 @@ class OffsetCheckpoints:
 
         All logs in it must be durable and closed. Raises OSError.
         """
+        # Collected on the reactor's thread, which owns the logs.
         offsets_by_name = {name: self._offsets(log_dir, name) for name in _OFFSET_OF}
 
         def finish() -> None:

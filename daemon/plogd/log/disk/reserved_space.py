@@ -1,10 +1,10 @@
 """Disk space reserved for the metadata log, so that the broker works when the disk is full.
 
 The broker appends to the metadata log when it starts (its registration) and when the operator
-deletes a topic to free space. Both have to succeed on a full disk. Blocks allocated after the end
-of the files ensure that, on file systems that support it (ext4, xfs, btrfs, tmpfs).
+deletes a topic to free space. Both must succeed on a full disk. Therefore, blocks are allocated
+after the end of the files, on file systems that support it (ext4, xfs, btrfs, tmpfs).
 
-Called at startup, before the first record, and by the row ``metadata-room`` of the task table.
+Called at startup, before the first record is written, and by the row ``metadata-room`` in tasks.py.
 Source: fallocate(2), FALLOC_FL_KEEP_SIZE. Kafka has no equivalent.
 """
 
@@ -22,7 +22,7 @@ INDEX_BYTES = 4096
 def keep_room(log: Log, jobs: Jobs) -> Later[bool]:
     """Reserve the space that `log` may need on a full disk; return whether that succeeded."""
     files = log.segments.active.sync_files()
-    # Opening a file may block, so the job opens those that are not open.
+    # Opening a file may block, so the job opens the files that are not open yet.
     held = [file.retain() if file.is_open else None for file in files]
 
     def reserve() -> bool:

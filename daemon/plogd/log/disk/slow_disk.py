@@ -2,10 +2,10 @@
 
 A write goes to the page cache and takes microseconds. If the page cache is at its dirty limit, the
 journal is full or the device hangs, a write blocks the reactor and thus all clients. So each log
-measures its writes. A write that takes longer than 20 ms marks the directory as slow: all its logs
-then write by jobs on its lane (slow_disk_writes.py), until no write was slow for some time. This
-time is 1 s at first and doubles with each slow write: the system may have preempted the broker
-once, but a disk that is slow again and again stays on its lane.
+measures its writes. A write that takes longer than 20 ms marks the directory as slow: jobs on its
+lane then perform the writes of all its logs (slow_disk_writes.py), until no write has been slow for
+some time. This time is 1 s at first and doubles with each slow write. A single slow write may only
+mean that the system preempted the broker, but a disk that is slow repeatedly keeps using jobs.
 
 Called on the reactor's thread; LogDirs has one object per directory. See
 docs/decisions/0007-slow-directories-write-on-their-lane.md.
@@ -21,17 +21,19 @@ from plogd.ports import Later, Ports
 T = TypeVar("T")
 
 SLOW_WRITE_MS = 20.0
-"""A write that takes longer was blocked by the disk: a copy to the page cache takes 5 µs."""
+"""A longer write was probably blocked by the disk: a copy to the page cache takes 5 µs."""
+# Short, because a write may be slow although the disk is fast: with 30 s, one preemption in each
+# 30 s doubled the CPU time of small produce requests (decision 0007).
 FIRST_QUIET_MS = 1_000.0
 """The time without a slow write, after the first one, before the reactor writes again."""
 LONGEST_QUIET_MS = 30_000.0
-"""The bound of this time, which doubles with each slow write."""
+"""The upper limit of this time, which doubles with each slow write."""
 FORGET_MS = 300_000.0
-"""After this time of fast writes, the next slow write counts as the first."""
+"""After fast writes for this time, the next slow write is treated as the first."""
 
 
 class SlowDisk:
-    """The write speed of one log directory; `is_slow` decides how the next write is made."""
+    """The write speed of one log directory; `is_slow` selects how the next write is made."""
 
     __slots__ = (
         "_jobs",
@@ -53,13 +55,14 @@ class SlowDisk:
         self.monotonic_ms = ports.clock.monotonic_ms
         """The clock that measures writes."""
         self.quiet_ms = FIRST_QUIET_MS
-        """How long no write may be slow after the next slow write."""
+        """The time without a slow write that is required after the next slow write."""
         self.is_slow = False
 
     def took(self, write_ms: float) -> None:
         """Record the duration of a write."""
         if write_ms > SLOW_WRITE_MS:
             now_ms = self.monotonic_ms()
+            # Otherwise, rare preemptions would add up over days to the longest time.
             if now_ms - self._quiet_at_ms > FORGET_MS:
                 self.quiet_ms = FIRST_QUIET_MS
             self._quiet_at_ms = now_ms + self.quiet_ms

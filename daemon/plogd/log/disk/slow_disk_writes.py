@@ -6,12 +6,12 @@ on the directory's lane, for all batches prepared since the last job; it rolls t
 necessary. When the outcome of the job arrives, the written batches are added to the log by the same
 steps as in a synchronous append: the log end offset rises, producers and leader epochs are updated,
 and a sync is requested. Until then, only this object holds the batch, so a failed write leaves
-nothing in the log to undo: the batch and all batches prepared after it, whose offsets depend on it,
-are dropped, and their appends fail with the error (`Writing.error`).
+nothing in the log to undo. The batch is dropped, and so are all batches prepared after it, because
+their offsets depend on it. Their appends fail with the error (`Writing.error`).
 
-A `Log` creates a `SlowDiskWrites` for the first such append and drops it when none is pending. Used
-on the reactor's thread, except for the functions that run in a job. segment/log_segment.py performs
-the file operations. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
+A `Log` creates a `SlowDiskWrites` for the first such append and drops it when no append is pending.
+Used on the reactor's thread, except for the functions that run in a job. segment/log_segment.py
+performs the file operations. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
 Invariants: one job at a time for each log; readers see the segments as of the last outcome
 (`written_bytes`).
 """
@@ -64,12 +64,13 @@ class _Outcome:
     """The outcome of a job."""
 
     written: int = 0
-    """Number of batches written, from the first."""
+    """Number of batches written, counted from the first."""
     rolled: dict[int, LogSegment] = field(default_factory=dict)
     """New segments, by the number of the batch for which each was created."""
     error: Exception | None = None
     """The reason why the remaining batches were not written."""
     slowest_ms: float = 0.0
+    """The duration of the slowest write."""
 
 
 class WrittenLog(Protocol):
@@ -109,7 +110,7 @@ class WrittenLog(Protocol):
         ...
 
     def writes_ended(self) -> None:
-        """Return to synchronous appends: every prepared batch is written or has failed."""
+        """Return to synchronous appends, because every prepared batch is written or has failed."""
         ...
 
 
@@ -130,7 +131,7 @@ class SlowDiskWrites:
         self._waiting: deque[Prepared] = deque()
         self._group: Sequence[Prepared] = ()
         self._done_bytes = 0
-        """Bytes of batches that were written or failed, but still count against the limit."""
+        """Bytes of batches that were written or failed, but not yet released from the limit."""
         self.is_busy = False
         """Whether a job is in progress or pending."""
         self.written_bytes = log.segments.active.size_bytes
@@ -181,10 +182,11 @@ class SlowDiskWrites:
         )
 
     def _check(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
-        """Do the same as `ProducerStateManager.check`, including the prepared batches."""
+        """Check a batch as `ProducerStateManager.check` does, including the prepared batches."""
         producer_id = header.producer_id
         if producer_id not in self._producers.producers:
             known = self._log.producer_state.producers.get(producer_id)
+            # The log's own check also knows the refused batches of producers without state.
             if known is None:
                 return self._log.producer_state.check(header, origin)
             # A copy, because a failed write must not change the state of the log.
@@ -199,7 +201,7 @@ class SlowDiskWrites:
         return None
 
     def roll(self) -> None:
-        """Start a new segment although no batch requires one; no job may be in progress."""
+        """Start a new segment although no batch requires it; no job may be in progress."""
         assert not self.is_busy
         self.is_busy = True
         log, outcome = self._log, _Outcome()
@@ -262,6 +264,7 @@ class SlowDiskWrites:
         log, group = self._log, self._group
         self._group, self.is_busy = (), False
         self._writes.took(outcome.slowest_ms)
+        # Such a log must not change any more, so all batches of the job fail.
         if log.closed or log.offline:
             for segment in outcome.rolled.values():
                 segment.close()
@@ -281,6 +284,7 @@ class SlowDiskWrites:
             self._done_bytes += len(prepared.batch.view)
             prepared.writing.is_written = True
         else:
+            # The segment of a roll that succeeded before its batch failed, or of `roll`.
             self._adopt_segment(outcome, outcome.written)
         self.written_bytes = log.segments.active.size_bytes
         if outcome.error is not None or log.closed or log.offline:
@@ -293,7 +297,7 @@ class SlowDiskWrites:
             self._log.rolled(segment)
 
     def _job_failed(self, error: Exception) -> None:
-        """Handle a failed job, after which it is unknown how many batches are in the file."""
+        """Handle a bug in a job, after which it is unknown how many batches are in the file."""
         group, self._group, self.is_busy = self._group, (), False
         self._log.on_bug("a job that appends", error)
         self._fail(group, HalfWritten(f"a job that appends failed: {error!r}"))
@@ -312,6 +316,7 @@ class SlowDiskWrites:
         else:
             log.on_bug(f"append to {log.topic_partition} on a slow disk", error)
             reason = KafkaError("unexpected error; see the broker's log")
+        # The waiting batches, too: their offsets continue those of the failed batch.
         for prepared in (*unwritten, *self._waiting):
             prepared.writing.error = reason
             log.producer_state.note_refused(prepared.batch.header)

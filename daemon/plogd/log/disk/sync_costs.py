@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# syncfs also syncs the files of other programs, which may be writing a lot for a while.
 _MISTRUST_MS = 30_000.0
-"""The time for which ``syncfs`` is avoided after it took much longer than predicted: it also syncs
-the files of other programs, which may be writing a lot."""
+"""The time for which ``syncfs`` is avoided after it took much longer than predicted."""
 _SURPRISE = 4.0
-"""A ``syncfs`` that takes this many times its predicted cost took much longer than predicted."""
+"""After a ``syncfs`` that takes more than this many times its predicted cost, it is avoided."""
 _WEIGHT = 0.2
-"""The weight of the newest observation in a running cost."""
+"""The weight of a new observation in a running cost."""
 _HALF_LIFE_MS = 15_000.0
 """The half-life of a running cost."""
 _FILE_MS = 0.3
@@ -26,8 +26,8 @@ _FILE_SYSTEM_MS = 6.0
 class _RunningCost:
     """The running cost of an operation in ms, which decays to its initial value.
 
-    An operation that looks too expensive is not chosen, and so not measured again. Therefore its
-    cost approaches `first_ms` again; every _HALF_LIFE_MS, the difference is halved.
+    An operation that looks too expensive is not chosen, and therefore not measured again. So its
+    cost returns to `first_ms`: every _HALF_LIFE_MS, the difference is halved.
     """
 
     first_ms: float
@@ -47,7 +47,7 @@ class _RunningCost:
 
 
 class SyncCosts:
-    """The costs of both kinds of rounds. The thread of a round writes; any thread reads."""
+    """The costs of both kinds of rounds. A round's thread updates them; any thread reads them."""
 
     __slots__ = ("_file", "_file_system", "_mistrusted_until_ms")
 
@@ -59,7 +59,7 @@ class SyncCosts:
     def prefers_file_system(self, file_count: int, now_ms: float) -> bool:
         """Return whether one ``syncfs`` is cheaper than syncing `file_count` files."""
         return (
-            file_count > 1
+            file_count > 1  # For one file, fdatasync never does more work than syncfs.
             and now_ms >= self._mistrusted_until_ms
             and file_count * self._file.at(now_ms) > self._file_system.at(now_ms)
         )
@@ -69,7 +69,8 @@ class SyncCosts:
         self._file.observe(took_ms / file_count, now_ms)
 
     def observe_file_system(self, took_ms: float, now_ms: float) -> None:
-        """Record the time of a ``syncfs``, and avoid it for a while if it took far too long."""
+        """Record the time of a ``syncfs``; avoid further ones for a while if it took too long."""
+        # Before `observe`, which would include this surprise in the prediction.
         if took_ms > _SURPRISE * self._file_system.at(now_ms):
             self._mistrusted_until_ms = now_ms + _MISTRUST_MS
         self._file_system.observe(took_ms, now_ms)
