@@ -120,7 +120,7 @@ class LogDir:
 
     def take_over(self, identity: MetaProperties) -> None:
         """Start using the directory: remove its clean shutdown file and write its identity."""
-        # First, so that a crash during the following steps is no clean stop (KAFKA-10471).
+        # First, because a crash from now on must not look like a clean stop (KAFKA-10471).
         self.was_clean = clean_shutdown.take_clean_mark(self.files, self.path)
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.
@@ -169,7 +169,7 @@ class LogDir:
             self._unlock = None
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
-        """Return a checkpoint; if it is damaged, an empty one, so that recovery reads everything."""
+        """Return a checkpoint; empty if it is damaged, in which case recovery reads everything."""
         try:
             return checkpoint_files.read_offsets(self.files, posixpath.join(self.path, name))
         except CorruptCheckpoint as error:
