@@ -28,7 +28,7 @@ from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024
 _WARM_BYTES = 1 << 20
-"""Bytes that a job reads after an uncached lookup: they include the batches to be sent."""
+"""Bytes that a job reads after an uncached lookup, so that it also reads the batches to be sent."""
 
 _PLACE = struct.Struct(">qi4xb6xi")
 """The fields needed to find a batch: base offset, batch length, magic, last offset delta."""
@@ -163,7 +163,7 @@ class FileRecords:
             # Readers rely on size_bytes, so it is lowered before the file is truncated.
             self.size_bytes = size_bytes
             self.corrupt_ranges = [one for one in self.corrupt_ranges if one.position < size_bytes]
-            self._torn = True
+            self._torn = True  # If the truncation fails, the next append tries it again.
             self.repair()
         return cut
 
@@ -173,6 +173,7 @@ class FileRecords:
 
     def region(self, position: int, nbytes: int) -> FileRegion:
         """Return a slice for a response; the caller closes it."""
+        # Fixed now: a size computed during sending might include later appends (KAFKA-9835).
         assert position + nbytes <= self.size_bytes, (position, nbytes, self.size_bytes)
         return FileRegion(self._writer or self.file, position, nbytes)
 
@@ -197,7 +198,7 @@ class FileRecords:
             yield place.position, parse_header(chunk, place.position - chunk_position)
 
     def places_from(self, position: int = 0, *, nowait: bool = False) -> Iterator[BatchPlace]:
-        """Yield the place of each batch, which is cheaper than `batches_from`.
+        """Yield the place of each batch; cheaper than `batches_from`.
 
         With `nowait`, raises UncachedLookup.
         """
@@ -242,6 +243,7 @@ class FileRecords:
                 raise self._corrupt(position, "the file ends inside a batch header")
             base_offset, length, magic, delta = _PLACE.unpack_from(chunk, position - chunk_position)
             next_position = position + LOG_OVERHEAD + length
+            # With a smaller length, the next batch would begin inside this header.
             if magic != _MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or delta < 0:
                 raise self._corrupt(
                     position, f"invalid batch header (magic {magic}, length {length})"

@@ -125,7 +125,7 @@ class IndexFile(Generic[E]):
 
     def _append(self, *fields: int) -> None:
         """Write one entry at the end. If this raises, nothing was appended; see `repair`."""
-        self.repair()
+        self.repair()  # Otherwise, the entry would follow the remains of a failed append.
         try:
             self.file.append(self.LAYOUT.pack(*fields))
         except Exception:  # After any error, part of the entry may be in the file.
@@ -136,7 +136,10 @@ class IndexFile(Generic[E]):
         self.count += 1
 
     def _fields(self, slot: int, nowait: bool) -> tuple[Any, ...]:
-        """Return the fields of an entry. Raises CorruptIndex if it is missing, UncachedLookup."""
+        """Return the fields of an entry.
+
+        Raises CorruptIndex if the file is too short; with `nowait`, UncachedLookup.
+        """
         return self.LAYOUT.unpack(self._read(slot, slot + 1, nowait))
 
     def _floor_slot(self, field: int, key: int, *, nowait: bool = False) -> int:
@@ -146,7 +149,7 @@ class IndexFile(Generic[E]):
         With `nowait`, raises UncachedLookup.
         """
         if not self.count:
-            return -1  # There is nothing to read, or to bring into the page cache.
+            return -1  # There is nothing to read.
         low, high = 0, self.count  # Slots below low are <= key, from high on > key.
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
@@ -175,7 +178,7 @@ class IndexFile(Generic[E]):
         size = self.LAYOUT.size
         if nowait:
             cached = self.file.pread_nowait((end - start) * size, start * size)
-            if cached is None:  # Read all: the bisection would need a job for each next block.
+            if cached is None:  # All entries: each step of the bisection may need another page.
                 raise uncached_range(self.file, 0, self.count * size)
             return cached
         data = self.file.pread((end - start) * size, start * size)

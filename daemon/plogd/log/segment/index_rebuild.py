@@ -1,9 +1,9 @@
 """Check a whole segment after a lookup has found damage in it, and rebuild its indexes.
 
-With a damaged batch header, or an index entry that leads to a wrong position, each lookup would
-have to scan the segment. Instead, jobs read the segment once, a few MiB each, on the log
-directory's lane. Damage is recorded (`corrupt_ranges`) and reported, and new indexes lead past it.
-Lookups that find the damage meanwhile wait for the check.
+If a batch header is damaged, or an index entry leads to a wrong position, each lookup would have to
+scan the segment. Instead, jobs on the log directory's lane read the segment once, a few MiB each.
+Damage is recorded (`corrupt_ranges`) and reported, and new indexes lead past it. Lookups that find
+the damage meanwhile wait for the check.
 
 The jobs use their own open files and write the indexes under ``.cleaned`` names, which the next
 start removes after a crash. The segment switches to the new indexes on the reactor, in one step. An
@@ -32,11 +32,11 @@ from plogd.ports import Later, Ports, spawn
 from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
-"""The time for which the result of a check is valid; then a lookup may start another check."""
+"""The time for which the result of a check is valid; a later lookup may start another check."""
 
 _TASK = "index rebuild"
 _STEP_BYTES = 4 << 20
-"""Bytes that one job reads; other jobs of the log directory run in between."""
+"""Bytes that one job reads; other jobs of the log directory run between these jobs."""
 
 
 class IndexRebuilds:
@@ -64,7 +64,7 @@ class IndexRebuilds:
         def end(error: Exception | None = None) -> None:
             if error is not None and not log.closed:
                 self._housekeeping.log_failed(_TASK, log, error)
-            # Set before the waiters retry: whatever the outcome, they must not check again.
+            # Set before the waiters retry: they must not start another check, even after an error.
             segment.is_checked = True
             self._timers.call_later(RECHECK_MS, lambda: _allow_check(segment))
             self._waiters.pop(segment).succeed(None)
@@ -156,6 +156,7 @@ class _Rebuild:
         self.scan = SegmentScan(
             reader.records,
             segment.base_offset,
+            # All damage is kept, because a segment in use is never truncated.
             keep_below_offset=self._end_offset,
             following_base_offset=None if self.is_active else self._end_offset,
         )
@@ -190,6 +191,7 @@ class _Rebuild:
         assert indexes is not None
         try:
             indexes.add_last_entry()
+            # Before the rename: a crash must not leave incomplete indexes under the final names.
             for file in indexes.open_files:
                 file.sync()
             indexes.close()
@@ -211,7 +213,7 @@ class _Rebuild:
 
 
 def _is_in(log: Log, segment: LogSegment) -> bool:
-    """Return whether `segment` is still in `log`, and not deleted by retention."""
+    """Return whether `segment` is still in `log`: retention may have deleted it meanwhile."""
     return next(log.segments.starting_at(segment.base_offset)) is segment
 
 

@@ -1,7 +1,7 @@
 """One segment of a log: a ``.log`` file of batches, its ``.index`` and its ``.timeindex``.
 
-Only the last segment of a log, the active one, is appended to; any may be read. log.py decides
-which segment holds an offset, how far readers may read and when files are synced;
+Only the last segment of a log, the active one, receives appends; any segment may be read. log.py
+decides which segment holds an offset, how far readers may read and when files are synced.
 recovery/segment_recovery.py truncates a segment after a crash, and time_lookup.py looks up
 timestamps.
 
@@ -69,9 +69,10 @@ class LogSegment:
     ) -> None:
         self.base_offset = base_offset
         self.index_is_suspect = False
-        """A lookup has found a wrong hint, or damage that is not in `corrupt_ranges`."""
+        """Whether a lookup has found a wrong hint, or damage that is not in `corrupt_ranges`."""
         self.is_checked = False
-        """index_rebuild.py has recently read the whole segment: `corrupt_ranges` is complete."""
+        """Whether index_rebuild.py has recently read the whole segment: `corrupt_ranges` is then
+        complete."""
         self._is_closed = False
         self._files = files
         self._directory = directory
@@ -80,7 +81,7 @@ class LogSegment:
         """The batches."""
         self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
         self._recent = RecentBatches()
-        # None: not computed yet.
+        # None means not computed yet.
         self._created_ms: int | None = None
         self._first_timestamp: int | None = None
 
@@ -88,7 +89,7 @@ class LogSegment:
     def create(
         cls, files: Files, directory: str, base_offset: int, config: TopicConfig
     ) -> LogSegment:
-        """Create an empty segment with its index files; Kafka treats a missing index as damage.
+        """Create an empty segment with its index files.
 
         First removes files with the same names that a failed roll has left. If this raises OSError,
         the new files are removed if possible.
@@ -99,6 +100,7 @@ class LogSegment:
                 files.unlink(path)
         segment = cls(files, directory, base_offset, config)
         try:
+            # Created now, although they are empty: Kafka treats a missing index as damage.
             segment.indexes.make_files()
         except Exception:
             with contextlib.suppress(Exception):
@@ -112,6 +114,7 @@ class LogSegment:
         The copy contains the current batches; appends, deletions and index rebuilds do not affect
         it. Raises FileNotFoundError if the segment was deleted, or another OSError.
         """
+        # Not __init__, which sets up files for appends.
         copy = LogSegment.__new__(LogSegment)
         copy.base_offset = self.base_offset
         copy.index_is_suspect = copy.is_checked = copy._is_closed = False
@@ -125,7 +128,8 @@ class LogSegment:
         except OSError:
             copy.close()
             raise
-        # Set last: an append adds its index entries last, so entries lead only to these batches.
+        # Set last: an append adds its index entries last, so the entries lead only to batches below
+        # this size.
         copy.records.corrupt_ranges = self.records.corrupt_ranges
         copy.records.size_bytes = self.size_bytes
         return copy
@@ -194,7 +198,7 @@ class LogSegment:
         if size_bytes > config.segment_bytes - nbytes:
             return True
         waited_ms = self._waited_ms(timestamp_ms, now_ms)
-        # The first condition avoids the hash of the second one for almost every append.
+        # For almost every append, the first condition avoids the hash in the second one.
         if (
             waited_ms > config.segment_ms - config.segment_jitter_ms
             and waited_ms > self._roll_after_ms(config)
@@ -209,6 +213,7 @@ class LogSegment:
         """
         if not config.segment_jitter_ms:
             return config.segment_ms
+        # A hash instead of a random number, which would have to be stored for each segment.
         share = zlib.crc32(f"{self._directory}/{self.base_offset}".encode())
         return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
@@ -288,11 +293,13 @@ class LogSegment:
         except (CorruptIndex, CorruptMessage) as error:
             self.index_is_suspect = True
             if nowait:
+                # The reactor must not scan a segment, so jobs do that first.
                 if not self.is_checked:
                     raise UncheckedSegment(self) from None
                 if isinstance(error, CorruptMessage):
                     raise
-        # The hint was wrong, or the log is damaged here: only a scan from the start shows which.
+        # Either the hint was wrong or the log is damaged here; only a scan from the start shows
+        # which.
         return self.records.find_offset(offset, 0, nowait=nowait)
 
     def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:
@@ -307,6 +314,7 @@ class LogSegment:
                 if place.position == start and start and place.base_offset > offset:
                     raise CorruptIndex(f"{self!r}: an index entry leads past offset {offset}")
                 return place
+            # After a check, the scan has to bridge the gap: another check would not close it.
             if place.position > end_of_gap and not self.is_checked:
                 raise CorruptIndex(f"{self!r}: no index entry near offset {offset}")
         return None
@@ -360,7 +368,7 @@ class LogSegment:
         )
 
     def _sound_place(self, offset: int, nowait: bool) -> BatchPlace | None:
-        """Do the same as `find_offset`, but raise CorruptMessage inside known damage."""
+        """Return the result of `find_offset`. Raises CorruptMessage inside known damage."""
         for damaged in self.corrupt_ranges:
             if damaged.base_offset <= offset < damaged.end_offset:
                 raise CorruptMessage(
@@ -374,6 +382,7 @@ class LogSegment:
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that end at or after `offset`; return the number of bytes removed."""
         place = self.find_offset(offset)
+        # Before the records: an index entry must never lead past the end of the file.
         self.indexes.truncate_to(offset)
         cut_bytes = 0 if place is None else self.records.truncate(place.position)
         self._forget()
@@ -421,8 +430,8 @@ class LogSegment:
     def sanity_check(self) -> int:
         """Check the indexes against the log and return the offset after the last batch.
 
-        Called first after a start. Opens both indexes and costs three or four preads. Raises
-        CorruptIndex if they clearly do not belong to the log, which then needs recovery.
+        Called when the log is loaded. Opens both indexes and costs three or four preads. Raises
+        CorruptIndex if they clearly do not match the records; the segment then needs recovery.
         """
         self.indexes.sanity_check(self.size_bytes)
         last_position = self.offset_index.last_entry.position
@@ -455,7 +464,7 @@ class LogSegment:
         self.indexes.add_last_entry()
 
     def on_sealed(self) -> None:
-        """Release the resources for appends: the descriptor, and positions of recent batches."""
+        """Release the resources for appends: the descriptor and the positions of recent batches."""
         self._recent = RecentBatches()  # A new object: a job may be reading the old one.
         self.records.end_writing()
 

@@ -6,7 +6,7 @@ There is about one entry per ``index.interval.bytes`` of batches; 8 bytes, big-e
     position          int32   position of that batch in the .log
 
 Source: Kafka 3.9 OffsetIndex, LogSegment.append.
-Invariant: both fields rise strictly from entry to entry.
+Invariant: both fields strictly increase from entry to entry.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The positions of a segment's newest batches, so that most lookups need no read.
 
-Consumers that keep up fetch the newest batches, and the high watermark is near the end, too. Each
-`LogSegment` owns one object and adds each batch that it appends. The object takes at most 16 KiB;
-lists of ints would take 80 KiB, for each of possibly thousands of partitions.
-
-One thread adds batches, while another may look them up.
+Consumers that keep up fetch the newest batches, and the high watermark is also near the end. Each
+`LogSegment` owns one object and adds each batch that it appends. One thread adds batches, while
+another may look them up.
 """
 
 from __future__ import annotations
@@ -23,16 +21,19 @@ class RecentBatches:
     __slots__ = ("_lists",)
 
     def __init__(self) -> None:
+        # Arrays take at most 16 KiB. Lists of ints would take 80 KiB, for each of possibly
+        # thousands of partitions.
         self._lists = (array("q"), array("q"))
         """Last offsets and positions. Replaced together, because a lookup may run concurrently."""
 
     def add(self, position: int, last_offset: int) -> None:
         """Add a batch ending at `last_offset` that was appended at `position`."""
         last_offsets, positions = self._lists
-        # In this order, because a lookup may run between the two and needs a position for each
-        # last offset.
+        # In this order: a lookup may run between the two calls, and needs a position for each last
+        # offset.
         positions.append(position)
         last_offsets.append(last_offset)
+        # Half of the batches at a time, because removing the first element copies all others.
         if len(positions) > 2 * _REMEMBERED:
             self._lists = last_offsets[_REMEMBERED:], positions[_REMEMBERED:]
 

@@ -1,4 +1,4 @@
-"""Sealing: make a rolled segment durable, so that recovery may skip it.
+"""Seal rolled segments: make them durable, so that recovery may skip them.
 
 A seal syncs the segment's records and indexes, and writes the other files that a start needs: the
 snapshot of the producer state at the segment's end, and the leader epochs. It runs in parallel with
@@ -8,17 +8,17 @@ advances its recovery point when the seal is done.
 The seals of a log run one at a time, in order: a snapshot proves to recovery that all segments
 below it are durable, so it must not be written before the seals of all earlier segments are done.
 
-Retention may delete a segment that is not sealed. Its files remain until the snapshot is on disk:
-otherwise, a crash would lose the producers of its records. Only on a full disk are they deleted
-without waiting, to free space.
+Retention may delete a segment that is not sealed. Its files remain until the snapshot is on disk,
+because a crash would otherwise lose the state of the producers of its records. If the disk is full,
+the files are deleted immediately, to free space.
 
-An OSError from a sync takes the directory offline. After a full disk or a bug, only this seal
-fails. It is retried after `RETRY_MS` unless the log has been closed: the directory may then belong
-to a new topic with the same name.
+An OSError from a sync takes the directory offline. If the disk is full, or after a bug, only this
+seal fails. It is retried after `RETRY_MS` unless the log has been closed: the directory may then
+belong to a new topic with the same name.
 
 Source: Kafka 3.9 UnifiedLog.roll, UnifiedLog.flush; docs/architecture.md, rules R11 and R12.
-Invariants: a segment counts as sealed only when all these files are on disk; a snapshot in a log's
-directory proves that all segments below its offset were sealed.
+Invariants: a segment is sealed only once all these files are on disk; a snapshot in a log's
+directory proves that all segments below its offset are durable.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Sealing:
     ) -> None:
         """Call `function` once no seal of `segments` is pending.
 
-        It is also called if the log is closed or goes offline and, because files must be deleted
-        then, if the disk is full.
+        It is also called if the log is closed or goes offline, and if the disk is full, because
+        files must then be deleted.
         """
         pending = [seal for seal in self._waiting.get(log, ()) if seal.segment in segments]
         if pending:
@@ -96,7 +96,7 @@ class Sealing:
             function()
 
     def is_running(self, log_dir: str) -> bool:
-        """Return whether a job is sealing a segment in this directory."""
+        """Return whether a job is sealing a segment in this log directory."""
         return any(log.log_dir == log_dir for log in self._running)
 
     def _begin(self, log: Log) -> None:
@@ -151,6 +151,7 @@ class Sealing:
                 _close(opened)
             try:
                 write_epochs()
+                # Last, because it proves to recovery that the segments below it are durable.
                 seal.write_snapshot()
             except OSError as error:
                 if not is_refusal(error):
@@ -219,6 +220,7 @@ class Sealing:
         if log.closed or log.offline:
             self._abandon(log)
             return
+        # The disk is full: retention must be able to delete files without their snapshots.
         if isinstance(error, OSError) and is_refusal(error):
             for seal in self._waiting[log]:
                 _release(seal)
@@ -227,7 +229,7 @@ class Sealing:
 
 
 def _release(seal: _Seal) -> None:
-    """Call the followers of a seal, each only once."""
+    """Call the followers of a seal; further calls do not repeat them."""
     followers = seal.followers[:]
     seal.followers.clear()
     for function in followers:

@@ -99,7 +99,7 @@ class SegmentIndexes:
         return index
 
     def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
-        """Call `OffsetIndex.lookup`; with `nowait`, a closed index counts as not cached."""
+        """Call `OffsetIndex.lookup`; with `nowait`, a closed index is treated as not cached."""
         if self._offset_index is None:
             if self._last_indexed_position == 0:  # It is known to have no entries.
                 return OffsetPosition(self.base_offset, 0)

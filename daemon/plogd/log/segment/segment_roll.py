@@ -1,4 +1,4 @@
-"""Create the next segment of a log, if `LogSegment.should_roll` or the size of a batch requires it.
+"""Decide whether a log needs a new segment, create it, and refuse batches that fit in none.
 
 Shared by log.py, which writes synchronously, and disk/slow_disk_writes.py, which writes in jobs.
 
@@ -19,8 +19,8 @@ def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig
     """Raise RecordListTooLarge if a batch of this size exceeds ``segment.bytes``."""
     if nbytes > config.segment_bytes:
         raise RecordListTooLarge(
-            f"{topic_partition}: a batch of {nbytes} bytes does not fit into a segment; the limit "
-            f"is segment.bytes={config.segment_bytes}"
+            f"{topic_partition}: a batch of {nbytes} bytes does not fit in a segment; the limit is "
+            f"segment.bytes={config.segment_bytes}"
         )
 
 

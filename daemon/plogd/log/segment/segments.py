@@ -2,7 +2,7 @@
 
 Pure bookkeeping without file access. Used by `Log`, on the reactor's thread. Source: the Kafka
 paper (NetDB 2011), section 3.1: a sorted in-memory list of each segment's first offset. Invariant:
-base offsets rise strictly, and there is always an active (last) segment.
+base offsets strictly increase, and there is always an active (last) segment.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Segments:
 
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
         """Return the segments that may hold `offset` or later offsets."""
-        # bisect returns 0 for an offset below the first base: then all segments follow.
+        # bisect returns 0 for an offset below the first base offset: all segments are then later.
         start = max(0, bisect_right(self._base_offsets, offset) - 1)
         return iter(self._segments[start:])
 

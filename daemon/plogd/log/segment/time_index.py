@@ -1,4 +1,4 @@
-"""The ``.timeindex`` of a segment: maps a timestamp to an offset below which records are older.
+"""The ``.timeindex`` of a segment: maps a timestamp to an offset up to which no record is newer.
 
 An entry has 12 bytes, big-endian. It is written along with an offset index entry if the largest
 timestamp has risen, and once more when the segment is rolled or closed:
@@ -9,7 +9,7 @@ timestamp has risen, and once more when the segment is rolled or closed:
 Retention derives a segment's age from the last entry, without reading the log.
 
 Source: Kafka 3.9 TimeIndex, LogSegment.append.
-Invariant: timestamps rise strictly and offsets never fall from entry to entry.
+Invariant: from entry to entry, timestamps strictly increase and offsets never decrease.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TimestampOffset(NamedTuple):
 
 
 class TimestampAndOffset(NamedTuple):
-    """A record found by time: its timestamp, its offset, the leader epoch of its batch."""
+    """A record found by time: its timestamp, its offset, and the leader epoch of its batch."""
 
     timestamp: int
     offset: int
@@ -63,6 +63,7 @@ class TimeIndex(IndexFile[TimestampOffset]):
         appended.
         """
         assert skip_full_check or not self.is_full, self.file.path
+        # Equal timestamps, too: a lookup needs the first batch that has the timestamp.
         if timestamp <= self.last_entry.timestamp:
             return
         relative_offset = offset - self.base_offset

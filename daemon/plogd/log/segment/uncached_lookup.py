@@ -1,10 +1,10 @@
-"""Lookups on the reactor that would wait for the disk, and the jobs they need first.
+"""Lookups on the reactor that would wait for the disk, and the jobs that read the data first.
 
 A lookup with ``nowait`` reads only bytes in the page cache. If it needs other bytes, it raises
 `UncachedLookup`; a job calls `warm`, and the lookup is retried. A fetch may need several retries:
 to open the index, to read its entries and to read the batches. `LogManager.begin_read` starts the
-jobs. If the index or the batches are damaged, log_segment.py raises `UncheckedSegment` instead. For
-the records that a response sends, see net/uncached_reads.py.
+jobs. If the index or the batches are damaged, log_segment.py raises `UncheckedSegment` instead.
+net/uncached_reads.py handles the records that a response sends.
 
 Raised by segment_indexes.py and file_records.py, caught by ReplicaManager. Invariant: the file
 stays open until `warm` is done, so `warm` is called exactly once.
@@ -31,7 +31,8 @@ class UncachedLookup(Exception):
 
 
 def uncached_range(file: File, position: int, nbytes: int) -> UncachedLookup:
-    """Return an UncachedLookup of these bytes; it opens the file first if necessary."""
+    """Return an UncachedLookup of these bytes; `warm` opens the file if necessary."""
+    # Only `warm` may open a file, because that may block.
     held = file.retain() if file.is_open else None
 
     def warm() -> None:
@@ -39,7 +40,7 @@ def uncached_range(file: File, position: int, nbytes: int) -> UncachedLookup:
             opened = held or file.retain()
         except OSError as error:
             if error.errno in _DELETED:
-                return  # The retried lookup reports that.
+                return  # The retried lookup reports the missing file.
             raise
         try:
             _read_through(opened, position, position + nbytes)
@@ -56,7 +57,7 @@ def uncached_file(files: Files, path: str) -> UncachedLookup:
         try:
             file = files.open_read(path)
         except FileNotFoundError:
-            return  # Deleted or never created: the retried lookup reports that.
+            return  # Deleted or never created: the retried lookup reports the missing file.
         try:
             _read_through(file, 0, file.size())
         finally:
