@@ -2,8 +2,8 @@
 
 Each line contains the offsets, the file or directory and, where possible, the remedy.
 log_recovery.py decides how to handle the damage, and calls this in its jobs. Truncated records were
-never acknowledged, so they cause a warning; damaged or missing records were acknowledged, so they
-cause an error.
+never acknowledged, so they are reported as a warning. Damaged or missing records may have been
+acknowledged, so they are reported as an error.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DamageReport:
             )
 
     def rejected(self, segments: Sequence[LogSegment], why: str) -> None:
-        """Report segments that were removed from the log, and whose files are kept."""
+        """Report segments that were removed from the log, although their files are kept."""
         self._report(
             "removed {count} segments from {topic_partition}, starting at offset {offset}: {why}; "
             "their files are kept in {directory} as *{suffix}: {names}; remove them if their "

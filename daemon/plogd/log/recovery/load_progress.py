@@ -4,8 +4,8 @@
 batches if the broker stops. `LoadProgress` adds up the work of all logs; log_loader.py creates it,
 and the shell reads `amount` to report the progress (supervision.py).
 
-The bytes are those of the segments that recovery scans. `LoadWork` is written by a job's thread and
-read by the reactor's; each attribute has one writer, so it needs no lock.
+The bytes are those of the segments that recovery scans. A `LoadWork` is shared by a job's thread
+and the reactor's. It needs no lock: while the job runs, each attribute has a single writer.
 """
 
 from __future__ import annotations
@@ -72,9 +72,10 @@ class LoadProgress:
         return work
 
     def end(self, work: LoadWork) -> None:
-        """Count a log as loaded, or as failed."""
+        """Add the work of a log that was loaded, or failed to load, to the totals."""
         del self._running[work]
-        # The log counts as fully scanned, even if fewer bytes were scanned than expected.
+        # The bytes scanned are also the log's total, even if more were expected: otherwise, the
+        # progress would never reach the end.
         logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
         self._ended = LoadAmount(
             logs=logs + 1,
@@ -94,8 +95,8 @@ class LoadProgress:
     def amount(self) -> LoadAmount:
         """The work so far, including the logs that are being loaded."""
         logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
-        for work in self._running:  # A cheap step: there may be 100,000 logs.
-            scanned = work.scanned_bytes
+        for work in self._running:  # Kept short, because there may be 100,000 logs.
+            scanned = work.scanned_bytes  # Read once, because the job's thread changes it.
             scanned_bytes += scanned
             total_bytes += max(work.expected_bytes, scanned)
             steps += work.steps

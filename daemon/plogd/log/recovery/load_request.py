@@ -1,7 +1,7 @@
 """The request to load one log: its directory, and its offsets from the checkpoints.
 
-log_loader.py builds it from the metadata and the log directory's checkpoints; log_recovery.py uses
-it.
+log_loader.py builds it from the metadata and the checkpoints of the log directory. log_recovery.py
+loads the log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LoadRequest:
     knows_log_start: bool = False
     """Whether the checkpoint has an entry for the log; otherwise its start is 0."""
     durable_end_offset: int = 0
-    """All records below it are known to have been on disk; set by `load_log`."""
+    """All records below this offset are known to have been on disk; set by `load_log`."""
     work: LoadWork = field(default_factory=LoadWork)
     """Counts the work of loading this log, and ends it if the broker is stopping."""
 

@@ -1,9 +1,9 @@
 """Find the partitions in a log directory, and the topics they belong to.
 
-A partition's directory has the name of the partition; ``partition.metadata`` holds the topic id,
-because a deleted and recreated topic has the same name, but another id. If that file cannot be
-read, the topic is identified by its name. log_loader.py selects which of the logs log_recovery.py
-loads.
+A partition's directory has the name of the partition. ``partition.metadata`` holds the topic id,
+because a topic that was deleted and created again has the same name, but another id. If that file
+cannot be read, the topic is identified by its name. log_loader.py selects the logs that
+log_recovery.py loads.
 
 Source: Kafka 3.9 LogManager.loadLog, PartitionMetadataFile.
 """
@@ -72,7 +72,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
         if parsed is None or not files.is_dir(path):
             continue
         if parsed.state == file_names.DELETE_DIR_SUFFIX:
-            # A stop has interrupted the deletion.
+            # The broker stopped before it had unlinked the files.
             remove_tree(files, path)
         elif parsed.state == file_names.STRAY_DIR_SUFFIX:
             strays.append(name)
@@ -102,7 +102,7 @@ def bytes_to_scan(files: Files, directory: str, recovery_point: int) -> int:
     """Return the size of the segments that recovery will scan in a partition directory. A job.
 
     These are the segment that holds the recovery point and the later ones. The size is only used in
-    reports, so a directory that cannot be read counts as 0.
+    reports, so the result is 0 if the directory cannot be read.
     """
     sizes: dict[int, int] = {}
     try:
@@ -110,8 +110,10 @@ def bytes_to_scan(files: Files, directory: str, recovery_point: int) -> int:
             parsed = file_names.parse_segment_file_name(name)
             if parsed is not None and parsed.suffix == file_names.LOG_SUFFIX and not parsed.state:
                 sizes[parsed.base_offset] = size_of(files, posixpath.join(directory, name))
-    except OSError:
+    except OSError:  # If the disk has failed, loading the log reports that.
         return 0
+    # Empty segments are ignored as in log_recovery.py: appends may have continued in the segment
+    # before an empty one.
     holders = (base for base, size in sizes.items() if size and base <= recovery_point)
     first = max(holders, default=0)
     return sum(size for base, size in sizes.items() if base >= first)
@@ -126,5 +128,5 @@ def topic_id_of(files: Files, directory: str) -> Uuid | None:
 
 
 def with_topic_id_first(found: Iterable[FoundLog]) -> list[FoundLog]:
-    """Return the logs with a readable topic id before those known only by name."""
+    """Return the logs with a readable topic id, then the logs known only by name."""
     return sorted(found, key=lambda one: one.topic_id is None)

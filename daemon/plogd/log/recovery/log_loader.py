@@ -1,8 +1,9 @@
 """Load all logs of a broker's log directories, and handle those that do not match the metadata.
 
-The directory of an unknown partition is renamed as stray. A missing directory of a known partition
-is reported, and an empty log continues at the end offset known from the checkpoints.
-log_recovery.py loads one log; log_manager.py calls this at startup and owns the loaded logs.
+The directory of an unknown partition is renamed as stray. If the directory of a known partition is
+missing, an error is logged, and an empty log continues at the end offset known from the
+checkpoints. log_recovery.py loads one log; log_manager.py calls this at startup and owns the loaded
+logs.
 
 Called on the reactor's thread; file access runs in jobs on the lanes of a directory. Source: Kafka
 3.9 LogManager.loadLogs.
@@ -37,7 +38,7 @@ from plogd.ports import Later, Ports, gather, spawn
 
 
 class LogLoader:
-    """Loads logs and passes each to `loaded(state)`, and failed disks to `storage_failed`."""
+    """Loads logs; passes each one to `loaded(state)`, and disk errors to `storage_failed`."""
 
     def __init__(
         self,
@@ -77,7 +78,7 @@ class LogLoader:
         return lane
 
     async def end_jobs(self) -> None:
-        """Wait until the jobs on the lanes have ended, so that none uses a file any more."""
+        """Wait until all jobs that load logs have ended, so that none of them uses a file."""
         await gather([self._jobs.submit(lane, _nothing) for lane in sorted(self._lanes)])
 
     async def load(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
@@ -123,10 +124,10 @@ class LogLoader:
         for found in with_topic_id_first(everything):
             key = found.topic_partition
             if path_by_partition.get(key) == found.log_dir.path:
-                continue  # This is the metadata log.
+                continue  # The metadata log, which was loaded first.
             topic = topic_of(key)
-            # A directory known only by its name is a stray one if another directory holds the
-            # partition.
+            # Directories with a topic id come first, so a directory known only by its name is stray
+            # if another directory holds the partition.
             is_spare = found.topic_id is None and key in path_by_partition
             if is_spare or not found.is_of(topic):
                 topic = None
@@ -134,7 +135,7 @@ class LogLoader:
             if topic is not None or any(key == one for one, _ in already):
                 claim(path_by_partition, key, found.log_dir.path)
             loads.append(spawn(self._load_or_move_aside(found, topic)))
-        if not self._dirs.offline_paths:  # A missing log may be in an offline one.
+        if not self._dirs.offline_paths:  # A missing log may be in an offline directory.
             loads += self._recreate_missing(topic_of, path_by_partition.keys())
         await gather(loads)
 
@@ -148,7 +149,7 @@ class LogLoader:
             return []
 
     async def _measure(self, log_dir: LogDir, everything: Collection[FoundLog]) -> None:
-        """Compute how many bytes recovery will scan in a directory, to report its progress."""
+        """Compute the number of bytes that recovery will scan in a directory, for its progress."""
         if log_dir.was_clean:
             return
         points = {
@@ -180,7 +181,7 @@ class LogLoader:
             self._storage_failed(found.log_dir.path, error)
 
     async def _adopt(self, found: FoundLog, topic: KnownTopic) -> None:
-        """Assign a directory to a topic by its name, and write its topic id."""
+        """Assign a directory to the topic with its name, and write the topic id."""
         directory = _directory(found.log_dir, found.topic_partition)
         self._report(
             "cannot read partition.metadata in {directory}: wrote a new file, which assigns the "
@@ -221,14 +222,14 @@ class LogLoader:
     def _recreate_missing(
         self, topic_of: TopicOf, found: Collection[TopicPartition]
     ) -> list[Later[None]]:
-        """Recreate the logs that have an entry in a checkpoint, but no directory."""
+        """Recreate the logs that have an entry in a checkpoint but no directory."""
         loads: list[Later[None]] = []
         claimed = set(found)
         for log_dir in self._dirs.online:
             for key in sorted({*log_dir.high_watermarks, *log_dir.recovery_points} - claimed):
                 topic = topic_of(key)
-                # Otherwise the entry may belong to an earlier topic with that name, and the broker
-                # was killed before it created the new topic's directory.
+                # Otherwise, the entry may belong to an earlier topic with the same name, if the
+                # broker was killed before it created the directory of the new topic.
                 if topic is not None and (topic.was_on_disk or log_dir.was_clean):
                     claimed.add(key)
                     loads.append(spawn(self._recreate(log_dir, key, topic)))
@@ -247,6 +248,7 @@ class LogLoader:
 
         def make() -> None:
             self._files.mkdir(directory)
+            # `load` creates the first segment, at the offset known from the checkpoints.
             write_topic_id(self._files, directory, topic.topic_id)
             self._files.sync_dir(log_dir.path)
 

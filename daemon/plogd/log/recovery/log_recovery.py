@@ -3,16 +3,16 @@
 After a clean stop, little is read: the end of the last segment, the newest producer snapshot, the
 leader epochs. After a crash, all segments from the recovery point on are read again, bypassing the
 page cache. Data that was not durable may be missing, torn or garbage, so the log is truncated at
-the first batch that is not whole, the indexes are rebuilt, and the rest is synced before use. No
-content of a directory prevents loading; only disk errors do.
+the first batch that is not whole, the indexes are rebuilt, and the rest is synced before use. Only
+disk errors prevent loading, whatever the files contain.
 
 The checkpoints and the producer snapshots prove up to which offset records were durable. Damage
 below that offset is bit rot: it is kept, and the records around it are served. A segment that
 recovery rejects is renamed to ``.stray``, never unlinked.
 
-Records that were durable and are missing, because a file was truncated or removed, cannot be
-restored, but their offsets are never assigned to other records. The log continues after them in a
-new segment, and an error names the missing offsets.
+If a file was truncated or removed, durable records are missing. They cannot be restored, but their
+offsets are never assigned to other records: the log continues after them in a new segment, and an
+error is logged with the missing offsets.
 
 segment_recovery.py recovers one segment. Everything here is a job and accesses only files that are
 not in use yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14. Invariants:
@@ -43,14 +43,14 @@ from plogd.ports import Files, Report
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     """Load the log in an existing directory. Raises OSError and LoadingStopped."""
-    if not request.clean:  # A clean log loads fast, and is left clean.
+    if not request.clean:  # A clean log is loaded even then: it loads fast and remains clean.
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
-    # Otherwise the log may end below its start, which _complete finds out from the segments.
+    # Otherwise, the log may end below its start. _complete checks that after recovery.
     if request.log_start_offset <= segments[-1].base_offset:
         segments = _drop_below_start(segments, request, dropped)
     epochs = _load_epochs(files, request, segments, report)
@@ -66,13 +66,14 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     segments = _complete(files, request, segments, findings, ends, dropped)
     log_end_offset = _next_offset(segments[-1])
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
+    # Before load_producers, whose replay only adds epochs above the newest entry.
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     producer_state = load_producers(files, request, dropped, segments, log_end_offset, epochs)
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
-        # A log may have thousands; the next lookup opens the index again.
+        # A log may have thousands of segments; the next lookup opens their indexes again.
         segment.release_indexes()
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
     # If the epochs are not on disk, the next start has to find them in the batches again.
@@ -97,9 +98,9 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
 def _durable_end(files: Files, request: LoadRequest) -> int:
     """Return the offset below which every record is known to have been on disk.
 
-    The checkpoints contain such offsets, unless they are missing. So do the names of the producer
-    snapshots, because sealing and a clean stop write a snapshot after all segments below its offset
-    have been synced.
+    The checkpoints contain such offsets, unless they are missing. The names of the producer
+    snapshots do, too, because sealing and a clean stop write a snapshot only after all segments
+    below its offset have been synced.
     """
     snapshots = (
         parsed.base_offset
@@ -187,10 +188,8 @@ def _write_epochs(epochs: LeaderEpochs) -> bool:
 def _drop_below_start(
     segments: list[LogSegment], request: LoadRequest, dropped: list[LogSegment]
 ) -> list[LogSegment]:
-    """Move segments left by an interrupted deletion to `dropped`; return the rest.
-
-    The log start was written before the deletion began.
-    """
+    """Move segments left by an interrupted deletion to `dropped`; return the others."""
+    # A deletion writes the log start offset before it renames the first file.
     while len(segments) > 1 and segments[1].base_offset <= request.log_start_offset:
         dropped.append(segments[0])
         segments = segments[1:]
@@ -200,8 +199,8 @@ def _drop_below_start(
 def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
     """Delete empty segments that the preceding segment has overtaken.
 
-    A failed roll leaves such a segment if the segment cannot be removed, or if a power loss undoes
-    the removal; appends then continue in the old segment.
+    A failed roll leaves such a segment if its files cannot be removed, or if a power loss undoes
+    their removal. Appends then continue in the old segment.
     """
     kept: list[LogSegment] = []
     for segment in segments:
@@ -265,7 +264,7 @@ def _recover(
     findings: DamageReport,
     ends: dict[int, int],
 ) -> list[LogSegment]:
-    """Check the last segments and truncate at the first incomplete batch; return those that remain.
+    """Check the last segments, truncate at the first incomplete batch, and return the valid ones.
 
     Adds the end offset of each segment to `ends`.
     """
@@ -281,6 +280,7 @@ def _recover(
             break
         # The page cache may hold pages that were never written to the disk (rule R13).
         segment.records_file.drop_cache()
+        # This segment has no offsets at or above the base offset of the next one.
         following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
         recovered = recover_segment(
             segment,
@@ -297,16 +297,16 @@ def _recover(
 
 
 def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: int) -> bool:
-    """Return whether records are missing between segments, and none after them is acknowledged.
+    """Return whether records are missing between segments, above all acknowledged records.
 
-    Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage, and
-    reads continue after it, because records there may have been acknowledged.
+    Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage:
+    reads continue after it, because later records may have been acknowledged.
     """
     return durable_end_offset <= next_offset < following_base_offset
 
 
 def _reject(files: Files, segments: Sequence[LogSegment], findings: DamageReport) -> None:
-    for segment in reversed(segments):  # Last first: a crash must not leave a gap.
+    for segment in reversed(segments):  # Newest first, so that a crash leaves no gap.
         mark_stray(files, segment)
     findings.rejected(segments, "records before them were never made durable and are lost")
 
@@ -342,7 +342,7 @@ def _repair_indexes(
                 topic_partition=request.topic_partition,
                 level="warn",
             )
-            # A segment was durable before its successor was created, or once it was sealed.
+            # Sealed segments are durable to their end, and the last one to durable_end_offset.
             following = [one.base_offset for one in segments[number + 1 : number + 2]]
             recovered = recover_segment(
                 segment,
@@ -364,6 +364,7 @@ def _nothing(position: int, header: BatchHeader) -> None:
 
 def _next_offset(segment: LogSegment) -> int:
     """Return the offset after the segment's last batch; the base offset of an empty segment."""
+    # Damage at the end of the segment covers offsets that no batch has.
     next_offset = max([segment.base_offset, *(kept.end_offset for kept in segment.corrupt_ranges)])
 
     def note(position: int, header: BatchHeader) -> None:
@@ -396,6 +397,7 @@ def _continue_after_loss(
         kept = []
     if lost_from < next_offset:
         findings.lost_at_end(lost_from, next_offset)
+    # An empty segment could have the base offset of the new one.
     while kept and not kept[-1].size_bytes:
         kept.pop().delete_files()
     if log_end_offset == log_start_offset and kept:

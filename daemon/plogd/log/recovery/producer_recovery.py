@@ -33,9 +33,9 @@ def load_producers(
 ) -> ProducerStateManager:
     """Load the newest usable snapshot, replay all batches after it, and delete dropped segments.
 
-    After each roll, a job writes a snapshot. If the broker crashed before that, only the segments
-    before the active one, even those below the log start, contain the state of their producers. In
-    this case, the snapshot is written now, because those segments may soon be deleted.
+    After each roll, a job writes a snapshot. If the broker crashed before that, the state of the
+    producers is only in the batches of the segments before the active one, even of those below the
+    log start. In this case, the snapshot is written now, because retention may soon delete them.
     """
     state = ProducerStateManager(
         files, request.directory, expiration_ms=request.producer_id_expiration_ms
@@ -45,6 +45,7 @@ def load_producers(
     offset = state.load(loaded[0].base_offset, log_end_offset)
     if offset is None:
         offset = loaded[0].base_offset
+    # Otherwise, the snapshot already contains the producers of the dropped segments.
     if offset < segments[0].base_offset:
         for segment in dropped:
             _replay_dropped(segment, offset, state, request.work)
@@ -57,7 +58,7 @@ def load_producers(
     for segment in dropped:
         if is_noted:
             segment.delete_files()
-        else:  # The next start finds them again.
+        else:  # Without the snapshot, the next start needs them again.
             segment.close()
     state.date_silence(_append_times(files, request, segments))
     state.remove_expired(request.monotonic_ms)
@@ -69,9 +70,8 @@ def _append_times(
 ) -> Callable[[BatchMetadata], float]:
     """Return a function that computes the latest possible append time of a batch.
 
-    The result is monotonic time. It is the modification time of the segment's file, or the batch's
-    timestamp if that is later, because a copied file may have any date. Batches below the first
-    segment count as part of it. A snapshot contains only the timestamps of records.
+    The result is a monotonic time. It is the modification time of the segment's file, or the
+    batch's timestamp if that is later. Batches below the first segment are treated as part of it.
     """
     bases = [segment.base_offset for segment in segments]
 
@@ -81,6 +81,7 @@ def _append_times(
 
     def appended_ms(batch: BatchMetadata) -> float:
         number = max(0, bisect_right(bases, batch.last_offset) - 1)
+        # A snapshot has no append times, and a copied file may have any modification time.
         latest_ms = max(written_ms(number), batch.timestamp)
         return request.monotonic_ms - max(0, request.now_ms - latest_ms)
 
@@ -90,7 +91,8 @@ def _append_times(
 def _replay_dropped(
     segment: LogSegment, from_offset: int, state: ProducerStateManager, work: LoadWork
 ) -> None:
-    """Replay the producers of a segment, whose indexes are not checked yet, into `state`."""
+    """Replay the producers of a dropped segment into `state`."""
+    # From the start: the segment was not recovered, so its indexes may be wrong.
     with contextlib.suppress(CorruptMessage):
         for position, header in segment.records.batches_from(0):
             work.step()

@@ -1,8 +1,8 @@
 """Check a segment's batches one by one, and recover a segment after a crash.
 
-Each batch is checked: its size, its checksum, its place in the order of offsets. Recovery truncates
-the segment at the first batch that fails, because a crash leaves the end torn, zeroed or stale.
-Below `keep_below_offset` (known to be durable), a failing batch is bit rot, not a torn tail: the
+For each batch, recovery checks the size, the checksum and the order of offsets. It truncates the
+segment at the first batch that fails, because a crash may leave the end torn, zeroed or stale.
+Below `keep_below_offset` (known to be durable), an invalid batch is bit rot, not a torn tail: the
 damaged bytes are kept and recorded, and scanning continues after them, so that all other records
 can be read.
 
@@ -73,9 +73,9 @@ def recover_segment(
     """Check a segment, truncate it at the end of its valid batches, and rebuild its indexes.
 
     `following_base_offset` is the base offset of the next segment, if any. `on_batch` is called
-    with the position and header of each valid batch, in order. Reads every byte, and counts them in
-    `work`; if that is stopped, the segment is left as after a crash during recovery. Raises OSError
-    and LoadingStopped.
+    with the position and header of each valid batch, in order. Reads every byte, and counts the
+    bytes in `work`. If the work is stopped, the segment is left as after a crash during recovery.
+    Raises OSError and LoadingStopped.
     """
     work = work or LoadWork()
     scanned_bytes, size_bytes = work.scanned_bytes, segment.size_bytes
@@ -85,7 +85,7 @@ def recover_segment(
         keep_below_offset=keep_below_offset,
         following_base_offset=following_base_offset,
     )
-    segment.reset_indexes()
+    segment.reset_indexes()  # Old entries may lead to bytes that are truncated below.
     for found in scan.steps():
         work.scanned_to(scanned_bytes + scan.position)
         if found is not None:
@@ -126,7 +126,7 @@ def replay_segment(
 def replay_readable(
     segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
 ) -> None:
-    """Replay a segment up to the first bytes that are not a batch; readers report those later."""
+    """Replay a segment up to the first bytes that are not a batch, which a later read reports."""
     with contextlib.suppress(CorruptMessage):
         replay_segment(segment, from_offset, on_batch)
 
@@ -196,7 +196,7 @@ class SegmentScan:
     def steps(self) -> Iterator[tuple[int, BatchHeader] | None]:
         """Yield the position and header of each valid batch, and None between steps of a search.
 
-        The file must not change meanwhile.
+        The bytes that are scanned must not change meanwhile.
         """
         while self.position < self._records.size_bytes:
             position, next_offset = self.position, self.next_offset
@@ -209,7 +209,7 @@ class SegmentScan:
                 self.position, self.next_offset = position + header.size_bytes, header.next_offset
                 continue
             if next_offset >= self._keep_below_offset:
-                return
+                return  # A torn tail: nothing from here on was acknowledged.
             damaged = yield from self._damaged_range(position, next_offset)
             self.corrupt_ranges.append(damaged)
             self.position, self.next_offset = damaged.end_position, damaged.end_offset
@@ -232,6 +232,7 @@ class SegmentScan:
         """
         if header.base_offset == expected_offset:
             return False
+        # `expected_offset` again: this header's offsets are in doubt and must not set the limit.
         following = self.valid_batch(position + header.size_bytes, expected_offset)
         end_offset = self._following_base_offset if following is None else following.base_offset
         keep_below_offset = self._keep_below_offset
@@ -304,6 +305,7 @@ class SegmentScan:
             following = self.valid_batch(end_position, end_offset)
             if following is not None:
                 return CorruptRange(position, end_position, expected_offset, following.base_offset)
+        # The length cannot be trusted, so the next batch may begin anywhere.
         for start in self._candidates(position + 1):
             if start is None:
                 yield

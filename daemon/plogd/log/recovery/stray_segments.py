@@ -1,8 +1,8 @@
 """Rename the segments that recovery rejects; they are never deleted.
 
-A segment is rejected if the records before it are missing and nothing proves that it was durable,
-or if a checkpoint contradicts it. Its files get a ``.stray`` name, which startup, retention and
-Kafka ignore. log_recovery.py decides which segments to reject, and damage_report.py reports them.
+A segment is rejected if records before it are missing and nothing proves that it was durable, or if
+a checkpoint contradicts it. Its files get ``.stray`` names, which startup, retention and Kafka
+ignore. log_recovery.py decides which segments to reject, and damage_report.py reports them.
 """
 
 from __future__ import annotations
