@@ -3,8 +3,8 @@
 Size, checksum and header are checked in place; the batch is copied only if the topic's
 ``compression.type`` requires another codec. Records are read only if the header is not enough: for
 keys on a compacted topic, for a lower bound on timestamps, for another codec, and on topics of
-coordinators. Kafka decompresses every batch and checks each record; here a correct checksum and a
-consistent header are enough, because the producer wrote both.
+coordinators. Kafka decompresses every batch and checks each record. Here, a correct checksum and a
+consistent header are sufficient, because the producer wrote both.
 
 producer_state.py checks sequence numbers; log.py assigns offsets and leader epochs. `Log` calls
 `validate_batch` on the reactor's thread, in the turn in which it writes a batch. If `bytes_to_read`
@@ -63,16 +63,17 @@ MAX_EXPANSION: Final = 16
 decompressed (decision 0005). Most producers fill batches by uncompressed size and stay far below
 the limit."""
 MAX_WALKED_RECORDS: Final = 250_000
-"""Maximum number of records in a batch that the broker reads: a job takes a quarter of a second."""
+"""Maximum number of records in a batch that the broker reads, which takes a quarter of a second."""
 MAX_CHECKED_RECORDS: Final = 10_000
 """Maximum number of records in a batch if their keys and values are checked, which takes about 20
-times as long."""
+times as long per record."""
+# gzip -9 needs 3 ms for the worst 2 KiB.
 INLINE_BYTES: Final = 2048
-"""The reactor reads records up to this total size. gzip -9 needs 3 ms for the worst 2 KiB."""
+"""The largest total size of records that the reactor reads; a job reads more."""
 FAR_TOO_MANY: Final = 1 << 30
 """A number of bytes that always requires a job."""
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
-"""Default of ``plog.decompressed.batch.max.bytes``."""
+"""The default of ``plog.decompressed.batch.max.bytes``."""
 _NO_BOUND: Final = 1 << 63
 _RECORDS_PER_STEP = 500
 
@@ -102,7 +103,8 @@ class AppendOrigin(Enum):
     """A coordinator of this broker. It may write control batches, uses no sequence numbers, and
     chooses the codec: its records are stored as it wrote them."""
     REPLICATION = "replication"
-    """Fetched from the leader, which has validated it: only size and checksum are checked."""
+    """Fetched from the leader, which has validated the batch: only its size and checksum are
+    checked."""
     RAFT_LEADER = "raft-leader"
     """The writer of the metadata log."""
 
@@ -182,6 +184,7 @@ def bytes_to_read(data: memoryview, rules: BatchRules, now_ms: int) -> int:
     header = BatchHeader._make(HEADER.unpack_from(data))
     if not any(_work_on_records(header, rules, now_ms, AppendOrigin.CLIENT)):
         return 0
+    # The uncompressed size is not in the header.
     return FAR_TOO_MANY if header.attributes & COMPRESSION_MASK else len(data) - HEADER_SIZE
 
 
@@ -208,6 +211,7 @@ def validate_batch(
         raise UnsupportedCompressionType(
             f"compression type {attributes & COMPRESSION_MASK} is not supported"
         )
+    # The usual case for topics with default settings: no record is read.
     if (
         rules.is_plain
         and max_timestamp - now_ms <= rules.max_ahead_ms
@@ -231,7 +235,7 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
     available = len(data)
     if available < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
         raise _not_a_batch(data)
-    # Same as _make, which counts the fields again: every batch of a client passes here.
+    # Faster than _make, which also counts the fields: every batch of a client passes here.
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
     size_bytes = header.batch_length + LOG_OVERHEAD
     if not HEADER_SIZE <= size_bytes <= available:
@@ -265,7 +269,7 @@ def _too_large(size_bytes: int, config: TopicConfig) -> MessageTooLarge:
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    """Check fields of the header that clients may not set, and combinations that are invalid."""
+    """Check that a client set only permitted fields of the header, to consistent values."""
     base_offset, length, _, _, _, attributes, last_delta, _, _, producer, epoch, sequence, count = (
         header
     )
@@ -281,6 +285,7 @@ def _check_client_header(header: BatchHeader) -> None:
         raise InvalidRecord(
             f"producer {producer} sent an invalid sequence number or epoch: {sequence}, {epoch}"
         )
+    # Otherwise, a few bytes could claim two billion records, and so occupy as many offsets.
     payload_bytes = length + LOG_OVERHEAD - HEADER_SIZE
     if not attributes & COMPRESSION_MASK and payload_bytes < count * _MIN_RECORD_BYTES:
         raise InvalidRecord(f"{count} records do not fit in {payload_bytes} bytes")
@@ -292,6 +297,7 @@ def _work_on_records(
     header: BatchHeader, rules: BatchRules, now_ms: int, origin: AppendOrigin
 ) -> tuple[bool, bool]:
     """Return whether the records must be recompressed, and whether each must be read."""
+    # Control batches and batches of a coordinator are stored as they were written.
     if header.is_control or origin is AppendOrigin.COORDINATOR:
         return False, False
     recompress = rules.target is not None and header.attributes & COMPRESSION_MASK != rules.target
@@ -332,6 +338,7 @@ def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bo
     oldest = now_ms - config.message_timestamp_before_max_ms
     if oldest <= 0:
         return False
+    # The header contains the first and the largest timestamp, but not the smallest.
     return header.records_count > 1 or header.max_timestamp < oldest
 
 
@@ -368,7 +375,7 @@ def _check_records(
 
 
 def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int | None) -> int:
-    """Return the largest timestamp; check each record unless `now_ms` is None."""
+    """Return the largest timestamp; check keys and timestamps unless `now_ms` is None."""
     oldest, newest = -_NO_BOUND, _NO_BOUND
     if now_ms is not None and not config.uses_log_append_time:
         oldest = now_ms - config.message_timestamp_before_max_ms

@@ -1,11 +1,12 @@
 """Delete segments and partition directories: rename them now, unlink them later.
 
-A file first gets a ``.deleted`` name (a directory a ``-delete`` name), so that the next start
-removes it. It is unlinked after ``file.delete.delay.ms``, to give readers time to close it. All
-steps are jobs on the log directory's lane. retention.py and the controller decide what to delete.
+A file first gets a ``.deleted`` name, and a directory a ``-delete`` name. If the broker stops, the
+next start removes it. Otherwise, it is unlinked after ``file.delete.delay.ms``, which gives readers
+time to close it. All steps are jobs on the log directory's lane. retention.py and the controller
+decide what to delete.
 
-A failed disk takes the directory offline. A full disk, a missing file or a bug affects only one log
-or directory, whose deletion is retried after `RETRY_MS`.
+A failed disk takes the log directory offline. A full disk, a missing file or a bug affects only one
+log or directory, whose deletion is retried after `RETRY_MS`.
 
 Source: Kafka 3.9 LocalLog.deleteSegmentFiles, LogManager.asyncDelete. Invariant: a crash never
 leaves a gap in a log. The log start offset is on disk before the first file below it is renamed; if
@@ -26,7 +27,7 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files, Ports, spawn
 
 _REMOVED_PER_JOB = 50
-"""Directories that one job removes."""
+"""Maximum number of directories that one job removes, so that other jobs of the lane can run."""
 _TASK = "deletion"
 _LEFT = "the next start removes it or moves it to a -stray directory"
 
@@ -56,7 +57,7 @@ class Deletions:
         self._write_log_starts = write_log_starts
         self._storage_failed = storage_failed
         self._retired: dict[str, list[tuple[Log, Sequence[LogSegment]]]] = {}
-        """Segments of logs whose new start is not on disk yet, by log directory."""
+        """Segments of logs whose new log start offset is not on disk yet, by log directory."""
 
     # -- segments -----------------------------------------------------------------------------
 
@@ -96,7 +97,7 @@ class Deletions:
             self._rename(log, segments, is_noted=is_noted)
 
     def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
-        """Rename now and unlink later; retry if the disk is full."""
+        """Rename segments now and unlink them later; retry if the disk is full."""
 
         def failed(error: Exception) -> None:
             if self._is_disk_failure(log.log_dir, error):
@@ -119,6 +120,8 @@ class Deletions:
                 # Oldest first, so that a crash leaves the rest contiguous.
                 for segment in segments:
                     segment.rename(file_names.DELETED_SUFFIX)
+                    # Without the log start offset on disk, only the order of the renames prevents
+                    # a gap, and without syncs, a power loss could change their order.
                     if not is_noted:
                         self._files.sync_dir(log.directory)
 
@@ -133,7 +136,7 @@ class Deletions:
         def unlink() -> list[tuple[LogSegment, Exception]]:
             left: list[tuple[LogSegment, Exception]] = []
             for number, segment in enumerate(segments):
-                # The directory is deleted, or the next start removes the files.
+                # The files are deleted with their directory, or by the next start.
                 if log.closed or log.offline:
                     segment.close()
                     continue
@@ -169,8 +172,8 @@ class Deletions:
         """Rename the directories of a topic's closed logs, durably.
 
         A failed rename is reported, not raised: the next start removes a directory that belongs to
-        no known topic, or moves it aside. The rename is not retried, because a new topic may have
-        the same name by then.
+        no known topic, or renames it as stray. The rename is not retried, because a new topic may
+        have the same name by then.
         """
         doomed_by_path = {
             # A random id, because a topic of the same name may be created and deleted again.
@@ -213,7 +216,7 @@ class Deletions:
         )
 
     def _remove_directories(self, log_dir: str, doomed: Sequence[str]) -> None:
-        """Unlink ``-delete`` directories, a few per job so that other jobs can run."""
+        """Remove ``-delete`` directories."""
         for start in range(0, len(doomed), _REMOVED_PER_JOB):
             self._remove_some(log_dir, doomed[start : start + _REMOVED_PER_JOB])
 
@@ -226,7 +229,7 @@ class Deletions:
                 except Exception as error:
                     if _is_disk_error(error):
                         raise
-                    if self._files.exists(path):  # Otherwise the operator has removed it.
+                    if self._files.exists(path):  # Otherwise, the operator has removed it.
                         left.append((path, error))
             return left
 
@@ -265,7 +268,7 @@ def _is_disk_error(error: Exception) -> bool:
 
 
 def _close(segments: Sequence[LogSegment]) -> None:
-    """Close segments that will not be unlinked in this process."""
+    """Close segments that this process will not unlink."""
     for segment in segments:
         segment.close()
 

@@ -1,9 +1,9 @@
 """The names of files and directories in a log directory, as in Kafka.
 
-A partition's directory is ``<topic>-<partition>``; one that is to be deleted is
+A partition's directory is ``<topic>-<partition>``; before its deletion, it is renamed to
 ``<topic>-<partition>.<32 hex digits>-delete``. The files of a segment share a stem of 20 digits,
-the base offset. A suffix denotes the kind of file, and a second suffix its state (``.deleted``, for
-example).
+the base offset. A suffix denotes the kind of file, and a second suffix its state, for example
+``.deleted``.
 
 Source: Kafka 3.9 LogFileUtils, LocalLog.parseTopicPartitionName, LocalLog.logDeleteDirName.
 """
@@ -27,9 +27,9 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFI
 DELETED_SUFFIX = ".deleted"
 """Second suffix of a file that was removed from the log and is to be unlinked."""
 CLEANED_SUFFIX = ".cleaned"
-"""Second suffix of a file that compaction is writing."""
+"""Second suffix of a file that compaction or an index rebuild is writing."""
 SWAP_SUFFIX = ".swap"
-"""Second suffix of a file that compaction has finished and is renaming."""
+"""Second suffix of a file that compaction has written and is renaming."""
 STRAY_SUFFIX = ".stray"
 """Last suffix of a file that recovery has removed from the log; only the operator deletes it.
 
@@ -50,11 +50,12 @@ LOCK_FILE = ".lock"
 
 _METADATA_DIR = "__cluster_metadata-0"
 _MAX_DIR_NAME = 255  # NAME_MAX of Linux file systems.
-# re.ASCII: without it, \d also matches digits of other scripts, which int() accepts, too.
+# Without re.ASCII, \d also matches digits of other scripts, which int() accepts as well.
 _SEGMENT_FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?",
     re.ASCII,
 )
+# The last hyphen precedes the partition, because the name of a topic may contain hyphens.
 _PARTITION_DIR = re.compile(
     r"([^\s/]+)-(\d{1,10})(?:\.([^\s.]+)(-delete|-future|-stray))?", re.ASCII
 )

@@ -1,9 +1,9 @@
-"""Background work on many logs or log directories, in which an error affects only one log.
+"""Run background work on many logs or log directories; an error affects only one of them.
 
 Errors in retention, flushes, producer expiration, checkpoints, seals and deletions are handled here
-unless the task handles them itself. They are counted, reported at a bounded rate, and do not affect
+unless the task handles them itself. They are counted, reported at a limited rate, and do not affect
 other logs. The task retries the log at its next run, or after `RETRY_MS`. A pass over all logs runs
-in slices, so that requests are served in between.
+in slices, so that requests are served between slices.
 
 Called on the reactor's thread. Source: docs/architecture.md, rule R15, for the effect of a failed
 disk.
@@ -79,7 +79,8 @@ class Housekeeping:
 
     def log_failed(self, task: str, log: Log, error: Exception) -> None:
         """Count and report an `error` of `task` in `log`."""
-        # A missing file is damage to one log. Any other error concerns the disk, which may be full.
+        # A missing file is damage to one log. Any other OSError concerns the disk, which may merely
+        # be full.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             self._operation_failed(log.log_dir, error)
         self.failed(task, log.topic_partition, error)
@@ -109,7 +110,7 @@ class Housekeeping:
 
 
 class _Slice:
-    """The part of a pass that runs before other work may run."""
+    """The part of a pass that runs without interruption by other work."""
 
     __slots__ = ("_clock", "_steps", "_until_ms")
 

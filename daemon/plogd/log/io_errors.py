@@ -1,9 +1,9 @@
 """Classify errors of file operations as temporary refusals or disk failures.
 
 A refused operation changed nothing and may succeed later. Any other `OSError` takes the log
-directory offline (docs/architecture.md, rule R15). Any other exception is a bug; if it leaves a
-file or a sync in doubt, `storage_error` turns it into an error that takes the directory offline,
-too. Used by the whole log package, on any thread.
+directory offline (docs/architecture.md, rule R15). Any other exception is a bug. If a bug leaves
+the state of a file unknown, `storage_error` turns it into an error that also takes the directory
+offline. Used by the whole log package, on any thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _REMEDIES = {
 
 
 class HalfWritten(OSError):
-    """A failed write left bytes that could not be removed: no write may follow them."""
+    """A failed write left bytes that could not be removed, so no write may follow them."""
+
+    # Raised without an errno, so that `is_refusal` never treats it as a full disk.
 
 
 def storage_error(what: str, error: Exception) -> OSError:

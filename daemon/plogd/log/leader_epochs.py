@@ -1,4 +1,4 @@
-"""The leader epochs of a log, with the first offset written in each.
+"""The leader epochs of a log, each with its first offset.
 
 An epoch ends where the next one begins. A follower and a leader compare their entries to find where
 their logs diverge (KIP-101, KIP-279); a follower that truncated its log to its high watermark could
@@ -8,7 +8,7 @@ The file is ``leader-epoch-checkpoint`` (disk/checkpoint_files.py). `assign` cha
 new epoch needs no additional sync, because recovery reads it from the headers of its batches.
 
 Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for truncations. Invariant: epochs and start
-offsets rise strictly from entry to entry.
+offsets strictly increase from entry to entry.
 """
 
 from __future__ import annotations
@@ -54,11 +54,12 @@ class LeaderEpochs:
         """The directory of the file; updated when it is renamed."""
         self._entries: list[EpochEntry] = []
         self.latest_epoch = UNDEFINED_EPOCH
-        """The newest epoch that has records; -1 if no epoch has any."""
+        """The newest epoch that has records; -1 if no epoch has records."""
         self.highest = highest
-        """Set during loading: the newest epoch that any leader had; None if unknown."""
+        """The newest epoch that any leader has had; None if unknown, and after loading."""
+        # A batch's checksum does not cover its epoch, so a damaged epoch may have any value.
         self.too_high: list[EpochEntry] = []
-        """Entries rejected because of `highest`; the checksum does not cover a batch's epoch."""
+        """Entries that were rejected because their epochs are above `highest`."""
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.is_dirty = False
@@ -81,10 +82,10 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Record that `epoch` begins at `start_offset`; return whether that was unknown.
+        """Record that `epoch` begins at `start_offset`; return whether this was not known yet.
 
-        Recovery calls this for every batch that it finds. Removes contradicting entries, which
-        belong to a leader whose records were truncated.
+        Recovery calls this for every batch that it finds. Removes entries that contradict the new
+        one: they belong to a leader whose records were truncated.
         """
         if self.highest is not None and epoch > self.highest:
             self.too_high.append(EpochEntry(epoch, start_offset))
@@ -136,7 +137,7 @@ class LeaderEpochs:
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if not after:
             return
-        # The epoch that wrote the new start has later records, too, and so keeps an entry.
+        # The epoch of the new start offset also has later records, so it keeps an entry.
         moved = EpochEntry(self._entries[after - 1].epoch, start_offset)
         if after > 1 or moved != self._entries[0]:
             self._entries[:after] = [moved]

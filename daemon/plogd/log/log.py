@@ -88,7 +88,7 @@ class Log:
 
     @property
     def config(self) -> TopicConfig:
-        """The topic's settings; a new value takes effect immediately."""
+        """The topic's settings; new settings take effect immediately."""
         return self._config
 
     @config.setter
@@ -137,9 +137,10 @@ class Log:
     ) -> AppendInfo:
         """Assign offsets to `batch`, write it and request a sync.
 
-        Changes the batch in place (the checksum does not cover base offset and leader epoch),
-        without validating it again. If the batch is refused, raises the `KafkaError` for the client
-        and appends nothing. On a slow disk, a write may fail later: see `AppendInfo.writing`.
+        Changes the batch in place (the checksum does not cover base offset and leader epoch). A
+        `ValidatedBatch` is not validated again. If the batch is refused, raises the `KafkaError`
+        for the client and appends nothing. On a slow disk, a write may fail later: see
+        `AppendInfo.writing`.
         """
         if self.offline or self.closed:
             raise self.not_open()
@@ -185,7 +186,7 @@ class Log:
             position = segment.append(view, last_offset, max_timestamp, first_offset + delta)
             try:
                 took_ms = writes.monotonic_ms() - started_ms
-                if took_ms > SLOW_WRITE_MS:  # Fast writes count only on a slow disk, in its jobs.
+                if took_ms > SLOW_WRITE_MS:  # Fast writes matter only while the disk is slow.
                     writes.took(took_ms)
                 self.appended(header, first_offset, leader_epoch)
             except Exception as error:
@@ -203,7 +204,7 @@ class Log:
         )
 
     def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
-        """Add the batch, already written to the active segment, to the log.
+        """Add a batch, already written to the active segment, to the log.
 
         If this raises, the batch is not part of the log: `log_end_offset` is set last, and the
         steps before it have no effect without it (a sync of nothing new, an epoch without records).
@@ -235,7 +236,7 @@ class Log:
         return info
 
     def writes_ended(self) -> None:
-        """Return to synchronous appends: every prepared batch is written or has failed."""
+        """Return to synchronous appends, because every prepared batch is written or has failed."""
         self._lane = None
         if self.closed:
             self._segments.active.close()
@@ -253,7 +254,10 @@ class Log:
         return self._requested_end_offset < self.log_end_offset
 
     def flush_if_overdue(self, now_ms: float) -> None:
-        """Request a sync if `flush.ms` has passed since the first append without one."""
+        """Request a sync if ``flush.ms`` has passed since the first append without one.
+
+        The time is measured from the first call after that append.
+        """
         if not self.has_unflushed or self.closed or self.offline:
             self._unflushed_since_ms = None
         elif self._unflushed_since_ms is None:
@@ -270,7 +274,7 @@ class Log:
         """Return the files to sync and the resulting durable end; None if the log is closed."""
         if self.closed or self.offline:
             return None
-        # Indexes are not synced here: recovery rebuilds those of segments that are not sealed.
+        # Indexes are not synced, because recovery rebuilds those of segments that are not sealed.
         files = [segment.records_file.retain() for segment in self._dirty]
         directory = self.directory if self._directory_dirty else None
         self._dirty, self._directory_dirty = [], False
@@ -311,7 +315,7 @@ class Log:
                 offset=self.log_end_offset,
             )
             self._hooks.seal(self, old, self.log_end_offset)
-        # Recovery reads segments that are not sealed, so no records are lost.
+        # Not raised: recovery reads segments that are not sealed, so no records are lost.
         except Exception as error:
             self.on_bug(f"sealing a segment of {self.topic_partition}", error)
 
@@ -365,7 +369,7 @@ class Log:
     def _read(
         self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, nowait: bool
     ) -> FetchData:
-        # The first segment may have no batch at or after `offset`: a lost file leaves a gap.
+        # Several segments, because a lost file may leave a gap at the end of the first one.
         for segment in self._segments.starting_at(offset):
             if segment.base_offset >= end_offset:
                 break
@@ -448,12 +452,12 @@ class Log:
     def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
         active = self._segments.active
         # Retention keeps segments with records above the high watermark, so a roll would be useless
-        # now. And a job may be writing to the active segment.
+        # now. If the log has a lane, a job may be writing to the active segment.
         in_doubt = self.high_watermark < self.log_end_offset or self._lane is not None
         if self.closed or self.offline or in_doubt or not active.size_bytes:
             return
         if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
-            if self._writes.is_slow:  # The next retention pass finds the new segment.
+            if self._writes.is_slow:  # The next retention pass deletes the old segment.
                 self._lane = SlowDiskWrites(self, self._files, self._rounds, self._writes)
                 return self._lane.roll()
             try:
@@ -487,8 +491,9 @@ class Log:
         self.closed = True
         self.on_durable = lambda: None  # The callback refers back to this log.
         for segment in self._segments:
+            # A job may be writing to the active segment; `writes_ended` closes it then.
             if self._lane is None or segment is not self._segments.active:
-                segment.close()  # Otherwise a job may be writing to it: see `writes_ended`.
+                segment.close()
 
     def close_durably(self) -> None:
         """Sync and close all files, so that the next start can skip recovery of this log. A job.

@@ -1,8 +1,8 @@
 """All logs of a broker: create, load, maintain, delete and close them.
 
-`LogManager` owns the map from partition to `Log`. The log directories are in disk/log_dirs.py,
-finding and loading logs in recovery/log_loader.py, one log in log.py. The metadata decides which
-topics exist.
+`LogManager` owns the map from partition to `Log`. disk/log_dirs.py handles the log directories,
+recovery/log_loader.py finds and loads logs, and log.py defines a single log. The metadata
+determines which topics exist.
 
 Called on the reactor's thread; all access to a directory runs as a job on that directory's lane. To
 start, call `open_directories`, then `load_metadata_log`, then `load_logs` with a lookup in the
@@ -72,7 +72,7 @@ class LogManager:
         """Number of logs closed so far while the broker stops."""
         self._refusals_quiet_until_ms: dict[str, float] = {}
         self.refusals: dict[str, tuple[float, str]] = {}
-        """The time (monotonic ms) and cause of the last write that each log directory refused."""
+        """The time (monotonic ms) and cause of the last refused write, by log directory."""
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
         """Called with a log directory that failed, and its logs."""
@@ -156,7 +156,7 @@ class LogManager:
 
     @property
     def sync_rounds(self) -> list[SyncRounds]:
-        """The group commit rounds, one per file system; for metrics."""
+        """The group commit of each file system, for metrics."""
         return self._dirs.sync_rounds
 
     def open_directories(self) -> Later[None]:
@@ -168,7 +168,7 @@ class LogManager:
     def load_metadata_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: TopicConfig
     ) -> Later[Log]:
-        """Load the embedded store's log where it exists, or create it in the first directory."""
+        """Load the metadata log from the directory that has it, or create it in the first one."""
         return spawn(self._load_metadata_log(topic_partition, topic_id, config))
 
     async def _load_metadata_log(
@@ -203,9 +203,9 @@ class LogManager:
     def load_logs(self, topic_of: TopicOf) -> Later[None]:
         """Load the other logs; rename the directories of unknown topics to ``-stray`` names.
 
-        Removes directories that are marked for deletion. A stray directory (its topic id is
-        unknown) stays on disk for the operator to inspect. A log directory that cannot be read goes
-        offline. Raises LogDirUnusable if two log directories hold the same partition.
+        Removes directories that are marked for deletion. A stray directory remains on disk, so that
+        the operator can inspect it. A log directory that cannot be read goes offline. Raises
+        LogDirUnusable if two log directories hold the same partition.
         """
         return spawn(self._load_logs(topic_of))
 
@@ -222,8 +222,8 @@ class LogManager:
     def stop_loading(self) -> None:
         """End the recovery of logs between two batches; the loading then fails with LoadingStopped.
 
-        The next start recovers them. Logs that were closed cleanly are still loaded, which takes
-        little time, so that they are clean for the next start, too.
+        The next start recovers these logs. Logs that were closed cleanly are still loaded, which
+        takes little time, so that they remain clean for the next start.
         """
         if not self._is_loaded:
             self._loading.progress.stop()
@@ -257,7 +257,7 @@ class LogManager:
         counts = {log_dir.path: 0 for log_dir in self._dirs.online}
         if not counts:
             raise KafkaStorageError("cannot create logs: every log directory is offline")
-        if len(counts) > 1:  # With one directory, counting all logs would not change the result.
+        if len(counts) > 1:  # With a single directory, there is no choice, so nothing is counted.
             for log in self.logs.values():
                 if log.log_dir in counts:
                     counts[log.log_dir] += 1
@@ -288,6 +288,7 @@ class LogManager:
         expiration_ms = self._config.producer_id_expiration_ms
 
         def create() -> list[LogState]:
+            # First: after a crash, entries of a deleted topic would apply to the new logs.
             log_dir.forget([new.topic_partition for new in new_logs])
             return create_logs(
                 self._files, log_dir.path, new_logs, producer_id_expiration_ms=expiration_ms
@@ -314,7 +315,7 @@ class LogManager:
         by_dir: dict[str, list[Log]] = {one.path: [] for one in self._dirs}
         async for key in Slices(self._queue).over(of_topic):
             log = self.logs.pop(key)
-            log.close()
+            log.close()  # Before the rename: a closed log starts no further job in its directory.
             by_dir[log.log_dir].append(log)
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
         await gather(deletions)
@@ -322,7 +323,7 @@ class LogManager:
     # -- cold reads ---------------------------------------------------------------------------
 
     def begin_read(self, log: Log, cold: UncachedLookup) -> Later[None]:
-        """Run the job that an uncached lookup needs before it is retried. Fails with OSError."""
+        """Run the jobs that an uncached lookup needs before it is retried. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
         return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
@@ -370,7 +371,7 @@ class LogManager:
         return self._write_everywhere(file_names.LOG_START_OFFSET_CHECKPOINT)
 
     def write_log_start_of(self, log: Log) -> Later[bool]:
-        """Persist the start of `log`, so that no crash undoes deletions; False means failure."""
+        """Write the log start offset of `log` durably; return whether that succeeded."""
         written = self._dirs[log.log_dir].log_starts.get(log.topic_partition, 0)
         if written >= log.log_start_offset:
             return ready(True)
@@ -440,7 +441,7 @@ class LogManager:
 
     async def _shutdown(self) -> None:
         if not self._is_loaded:
-            # No job may use a directory after its lock is released.
+            # Jobs must not use a directory after its lock has been released.
             await self._loading.end_jobs()
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()  # Pending writes to a slow disk may request a sync.
@@ -450,7 +451,7 @@ class LogManager:
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()
         for log_dir in self._dirs.online:
-            # After the seals in progress: one that fails takes the directory offline.
+            # The seals in progress come first, because a failed one takes the directory offline.
             await self._jobs.submit(log_dir.lane, _nothing)
             while self._sealing.is_running(log_dir.path):
                 await self._jobs.submit(log_dir.lane, _nothing)
@@ -465,7 +466,7 @@ class LogManager:
             log_dir.release()
 
     async def _close_logs(self, log_dir: LogDir) -> None:
-        """Close all logs of a directory and mark it clean, unless one of them fails to close."""
+        """Close all logs of a directory, and mark it as clean if all of them could be closed."""
         closings = [
             self._jobs.submit(self._loading.lane(log_dir), log.close_durably).map(self._closed)
             for log in self._logs_in(log_dir.path)
@@ -480,7 +481,7 @@ class LogManager:
             reason = str(error)
         except Exception as error:  # A bug affects the mark of this directory only.
             reason = repr(error)
-        # If no log was loaded, startup was refused, and that has been reported.
+        # If no log was loaded, the broker refused to start and has reported the reason.
         if self.logs or self._loading.has_begun:
             text = "cannot mark {log_dir} as cleanly shut down: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
@@ -490,6 +491,7 @@ class LogManager:
 
 
 def _read_lane(log_dir: str) -> str:
+    # Not the lane of the other jobs, on which a read would wait for seals and deletions.
     return f"read:{log_dir}"
 
 

@@ -16,7 +16,7 @@ class Writing:
     def __init__(self) -> None:
         self.is_written = False
         self.error: KafkaError | None = None
-        """The reason why the write failed; the batch's offsets are assigned to other records."""
+        """Why the write failed; None otherwise. Other records get the offsets of a failed batch."""
 
 
 class AppendInfo(NamedTuple):
@@ -27,7 +27,7 @@ class AppendInfo(NamedTuple):
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool = False
-    """The batch was already in the log; the offsets are those of its first append."""
+    """Whether the batch was already in the log; the offsets are those of its first append."""
     writing: Writing | None = None
     """Set while the disk is slow: the batch has offsets, but is not in the log yet."""
 

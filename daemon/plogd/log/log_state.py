@@ -35,21 +35,23 @@ class LogState:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    """The last checkpointed value, limited to the offsets in the log."""
+    """The last value in the checkpoint, limited to the offsets of the log."""
     recovery_point: int
     """All records below this offset were durable before this process started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHooks(Generic[L]):
-    """Callbacks from a `Log` to its `LogManager`; `L` is `Log`, whose module imports this one."""
+    """Callbacks from a `Log` to its `LogManager`; `L` is always `Log`."""
+
+    # Generic, because log.py imports this module and not the other way round.
 
     seal: Callable[[L, LogSegment, int], None]
     """Make a rolled segment durable in a job, then call `Log.sealed`."""
     retire: Callable[[L, Sequence[LogSegment]], None]
     """Delete segments that were removed from the log, after ``file.delete.delay.ms``."""
     operation_failed: Callable[[str, OSError], None]
-    """A write failed: take the log directory offline, unless the disk is only full."""
+    """Handle a failed write: take the log directory offline, unless the disk is only full."""
     report: Report
     on_bug: Callable[[str, Exception], None]
     """Report an unexpected exception as a bug, with its traceback and the failed operation."""

@@ -7,8 +7,8 @@ The offset (exclusive) is in the file's name. Version 1, big-endian:
     entry count         int32
     entries             46 bytes each, `_ENTRY` below
 
-A snapshot contains only the newest batch of each producer, so fewer duplicates are recognized right
-after a restart.
+A snapshot contains only the newest batch of each producer, so the broker recognizes fewer
+duplicates directly after a restart.
 
 Source: Kafka 3.9 ProducerSnapshot.json, ProducerStateManager.readSnapshot and writeSnapshot.
 """
@@ -64,6 +64,7 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
         raise CorruptSnapshot(f"producer snapshot version {version} is not supported")
     if crc32c(memoryview(data)[_CRC_END:]) != crc:
         raise CorruptSnapshot("the checksum of a producer snapshot does not match")
+    # The checksum covers the count, so this is a bug of the writer, not a damaged file.
     if len(data) != _HEADER.size + count * _ENTRY.size:
         raise CorruptSnapshot(
             f"a producer snapshot of {len(data)} bytes does not contain {count} entries"

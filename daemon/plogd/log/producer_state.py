@@ -8,13 +8,13 @@ begin at the base offset of a segment instead of the log start offset.
 
 The state of a producer remains when retention deletes its batches. It expires when the producer has
 been inactive for ``producer.id.expiration.ms``. Unlike in Kafka, the broker's clock measures this,
-not the timestamps of records: a producer that backfills old data must not expire early. Inactivity
-counts from the first check after the last append or, after a start, from the modification time of
+not the timestamps of records: a producer that backfills old data must not expire early. The time is
+measured from the first check after the last append or, after a start, from the modification time of
 the newest batch's segment. Both are no earlier than the last append.
 
 An unknown producer may begin with any sequence number. But if a full disk refused its first batch,
-that batch must come first: otherwise the next batch, which may be smaller, would be accepted out of
-order. Kafka has no such rule, because a full disk takes it offline.
+that batch must come first. Otherwise, the next batch, which may be smaller, would be accepted out
+of order. Kafka has no such rule, because a full disk takes its log directory offline.
 
 Called on the reactor's thread; functions that access files run in jobs.
 
@@ -53,9 +53,9 @@ _EXPIRED_PER_STEP = 1000
 """Number of producers that one step of `expire` checks."""
 
 MAX_REFUSED = 10_000
-"""Maximum number of refused first batches to remember; the oldest is dropped first."""
+"""Maximum number of refused first batches that are remembered; the oldest is dropped first."""
 
-_SEQUENCE_MODULUS = 2**31  # After Java's largest int, a producer continues at 0.
+_SEQUENCE_MODULUS = 2**31  # After Java's largest int, a producer continues with 0.
 
 
 class BatchMetadata(NamedTuple):
@@ -107,7 +107,7 @@ class ProducerState:
     def __init__(self, producer_id: int, generation: int = 0) -> None:
         self.producer_id = producer_id
         self.generation = generation
-        """Number of snapshots begun before this object was created: see `prepare_snapshot`."""
+        """Number of snapshots begun before this object was created; see `prepare_snapshot`."""
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
@@ -199,7 +199,7 @@ class ProducerStateManager:
         """The directory of snapshots; updated when it is renamed."""
         self.expiration_ms = expiration_ms
         self._generation = 0
-        """Number of snapshots begun; older states in `producers` may be shared with a snapshot."""
+        """Number of snapshots begun; a snapshot may share the older states in `producers`."""
         self.producers: dict[int, ProducerState] = {}
         self._refused: dict[int, _Refused] = {}
         """The refused first batch of each producer that is otherwise unknown."""
@@ -218,6 +218,7 @@ class ProducerStateManager:
         if state is None:
             self._check_first(header)
             return None
+        # Before the sequence check, which would refuse a duplicate as out of order.
         if origin is AppendOrigin.CLIENT:
             duplicate = state.find_duplicate(header)
             if duplicate is not None:
@@ -239,7 +240,10 @@ class ProducerStateManager:
         return None
 
     def _check_first(self, header: BatchHeader) -> None:
-        """Refuse a batch of an unknown producer that must not overtake a refused one."""
+        """Refuse a batch of an unknown producer whose first batch was refused and is still missing.
+
+        Raises OutOfOrderSequenceNumber.
+        """
         refused = self._refused.get(header.producer_id)
         if (
             refused is not None
@@ -253,9 +257,9 @@ class ProducerStateManager:
             )
 
     def note_refused(self, header: BatchHeader) -> None:
-        """Record a batch refused for lack of space: its producer must send it first.
+        """Record a batch that was refused for lack of space: its producer must send it first.
 
-        Does nothing for a known producer, whose next sequence number is known anyway.
+        Does nothing for a known producer, whose next sequence number is checked in any case.
         """
         if header.producer_id < 0 or header.producer_id in self.producers:
             return
@@ -270,7 +274,8 @@ class ProducerStateManager:
     def _check_sequence(self, state: ProducerState, header: BatchHeader) -> None:
         if header.producer_epoch != state.producer_epoch:
             last_sequence = NO_SEQUENCE
-            # The epoch is unknown: all its batches have expired (KIP-360).
+            # Each epoch begins with sequence number 0. If the producer's epoch is unknown, its
+            # batches have expired, and it may continue with any number (KIP-360).
             in_order = header.base_sequence == 0 or state.producer_epoch == NO_PRODUCER_EPOCH
         else:
             last_sequence = state.last_sequence
@@ -337,7 +342,8 @@ class ProducerStateManager:
             pass
 
     def expire(self, now_ms: float) -> Iterator[None]:
-        """Do the same as `remove_expired`, in steps of a bounded number of producers."""
+        """Remove producers as `remove_expired` does, in steps of a limited number of producers."""
+        # In a single step, because there are at most MAX_REFUSED of these.
         for producer_id, refused in list(self._refused.items()):
             if refused.silent_since_ms is None:
                 self._refused[producer_id] = refused._replace(silent_since_ms=now_ms)
@@ -377,8 +383,9 @@ class ProducerStateManager:
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
         """Return a job that writes the current state; see `write_snapshot`.
 
-        This is almost free: a producer's state is copied only before its next change.
+        This costs little: the state of a producer is copied only before its next change.
         """
+        # States of earlier generations belong to the snapshot, and are never changed again.
         self._generation += 1
         states = list(self.producers.values())
         files, path = self._files, self.snapshot_path(end_offset)
@@ -423,7 +430,8 @@ class ProducerStateManager:
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Delete snapshots that belong to no segment.
 
-        Keeps the newest one if it is above all segments, because a clean stop wrote it.
+        Keeps the newest snapshot if its offset is above those of all segments, because a clean stop
+        wrote it.
         """
         offsets = self.snapshot_offsets()
         latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []

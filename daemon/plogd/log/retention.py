@@ -72,7 +72,7 @@ def deletable_segments(
     deletable: list[SegmentInfo] = []
     for segment in segments[:-1]:  # The last segment is active.
         if segment.end_offset > high_watermark:
-            break
+            break  # Retention must not delete records that are not committed.
         expired = 0 <= policy.retention_ms < now_ms - segment.max_timestamp_ms
         # Deleting must leave at least retention.bytes: the setting is a minimum, not a maximum.
         oversize = policy.retention_bytes >= 0 and excess_bytes >= segment.size_bytes

@@ -1,7 +1,7 @@
 """Find a record of a log by timestamp, using the segments' time indexes.
 
-A lookup may read cold data from the disk and decompress a batch, so it runs in jobs. It is an
-iterator of steps, each with a bounded number of batches or records: between two steps it may be
+A lookup may read uncached data from the disk and decompress a batch, so it runs in jobs. It is an
+iterator of steps, each with a limited number of batches or records. Between two steps, it may be
 abandoned, and other lookups may run. It opens its own files for each segment, so that the reactor
 can append, roll, delete and close concurrently.
 
@@ -30,7 +30,7 @@ Steps: TypeAlias = Generator[None, None, T]
 
 _BATCHES_PER_STEP = 256
 _BATCH_MAX_BYTES = 64 << 20
-"""The largest uncompressed batch that is read; producers may have sent larger ones."""
+"""The largest uncompressed size of a batch that is read; producers may have sent larger ones."""
 _RECORDS_PER_STEP = 4096
 
 
@@ -61,7 +61,7 @@ def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
     for segment in list(log.segments):
         if segment.base_offset >= start:
             latest = max(latest, segment.max_timestamp)
-        # The log starts inside this segment: the largest timestamp may belong to a deleted record.
+        # The log starts inside this segment: its largest timestamp may be that of a deleted record.
         elif segment.max_timestamp > latest:
             look_up = partial(max_timestamp_from, starting_offset=start)
             found = yield from _read(log, segment, look_up)
@@ -81,13 +81,14 @@ def _read(
     try:
         at = segment.open_for_reading()
     except FileNotFoundError:
-        if segment in log.segments:  # Then retention has not deleted the file: it is damage.
+        if segment in log.segments:  # Not deleted by retention, so the file was lost.
             raise
         return None
     try:
         return (yield from look_up(at))
     finally:
         at.close()
+        # `at` is a copy, but the check works on the segment of the log.
         if at.index_is_suspect:
             segment.index_is_suspect = True
 
@@ -97,8 +98,8 @@ def find_in_segment(
 ) -> Steps[TimestampAndOffset | None]:
     """Find the first record at or after `starting_offset` with at least this timestamp.
 
-    Decompresses only the batch that holds it, unless a batch header is wrong. Raises
-    CorruptMessage.
+    Decompresses only the batch that holds the record, unless the largest timestamp in a batch
+    header is wrong. Raises CorruptMessage.
     """
     position = _position_before(segment, timestamp, starting_offset)
     for number, (batch_position, header) in enumerate(segment.records.batches_from(position), 1):
@@ -145,7 +146,7 @@ def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) 
         hint = segment.time_index.lookup(timestamp)
         if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:
             place = segment.find_offset(hint.offset)
-            # A hint is used only if it leads to the batch that it describes.
+            # A damaged entry could lead past the record, so it must match the batch.
             header = None if place is None else segment.records.header_at(place.position)
             if header is not None and header.max_timestamp == hint.timestamp:
                 return segment.position_of(hint.offset)
