@@ -177,7 +177,7 @@ class SyncRounds:
         try:
             # Appends that wait for room cannot arrive before a round has ended.
             must_wait = not self._waiting_for_room and self._commit_delay.must_wait()
-        finally:
+        finally:  # Also after an exception: otherwise, no further round would be scheduled.
             if not must_wait:
                 self._begin()
 
@@ -193,7 +193,7 @@ class SyncRounds:
         self.synced_logs += len(tickets)
         try:
             syncing = self._sync(tickets)
-        except Exception as error:
+        except Exception as error:  # As in a failed job: the tickets must be released.
             syncing = failed(error)
         syncing.then(
             lambda failures: self._finish(tickets, failures),

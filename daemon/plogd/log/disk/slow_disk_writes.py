@@ -124,6 +124,7 @@ class SlowDiskWrites:
         self._writes = writes
         self._end_offset = log.log_end_offset
         """The end offset of the prepared batches."""
+        # Contains only producers with prepared batches; the log has the state of all others.
         self._producers = ProducerStateManager(
             files, log.directory, expiration_ms=log.producer_state.expiration_ms
         )
@@ -300,6 +301,8 @@ class SlowDiskWrites:
         """Handle a bug in a job, after which it is unknown how many batches are in the file."""
         group, self._group, self.is_busy = self._group, (), False
         self._log.on_bug("a job that appends", error)
+        # HalfWritten has no errno, so it takes the log directory offline; recovery then checks the
+        # file.
         self._fail(group, HalfWritten(f"a job that appends failed: {error!r}"))
         self._continue()
 

@@ -60,6 +60,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
+    # Rebuilt indexes may have added scanned bytes that were not expected.
     request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     if suspects:
         segments += _recover(files, suspects, request, epochs, findings, ends)
@@ -75,6 +76,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     for segment in segments:
         # A log may have thousands of segments; the next lookup opens their indexes again.
         segment.release_indexes()
+    # After recovery, all segments are durable, but the active one has no snapshot at its end.
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
     # If the epochs are not on disk, the next start has to find them in the batches again.
     if len(suspects) > 1 and not _write_epochs(epochs):

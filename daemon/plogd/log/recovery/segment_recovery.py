@@ -260,6 +260,7 @@ class SegmentScan:
         return None
 
     def _fits(self, header: BatchHeader, expected_offset: int) -> bool:
+        # The last condition is the limit of an index entry, so an append never exceeds it.
         return (
             header.base_offset >= expected_offset
             and header.last_offset_delta >= 0
@@ -302,6 +303,7 @@ class SegmentScan:
             end_position, end_offset = position + header.size_bytes, header.next_offset
             if end_position == self._records.size_bytes:
                 return CorruptRange(position, end_position, expected_offset, end_offset_at_end)
+            # The damaged header is trusted only if it leads to a valid batch.
             following = self.valid_batch(end_position, end_offset)
             if following is not None:
                 return CorruptRange(position, end_position, expected_offset, following.base_offset)

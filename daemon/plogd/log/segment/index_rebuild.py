@@ -103,6 +103,7 @@ class IndexRebuilds:
             is_done = await self._jobs.submit(lane_of(log.log_dir), rebuild.run_step)
         if log.closed or log.offline or not _is_in(log, segment):
             return False
+        # The active segment keeps its indexes, because appends continue to add entries to them.
         if not rebuild.is_active:
             await self._jobs.submit(lane_of(log.log_dir), rebuild.put_in_place)
         return True
@@ -118,6 +119,7 @@ class IndexRebuilds:
                 next_offset=rebuild.scan.next_offset,
                 truncated_bytes=0,
                 reason="",
+                # Known damage was reported when it was found.
                 corrupt_ranges=tuple(one for one in found if one not in known),
             ),
         )
@@ -176,6 +178,7 @@ class _Rebuild:
                     header.max_timestamp,
                     header.last_offset,
                     always=self.scan.is_after_damage,
+                    # On a full disk, the check continues, so that the damage is recorded.
                     if_room=True,
                 )
             if position >= pause_position:

@@ -29,6 +29,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
 
     __slots__ = ()
 
+    # Kafka's format. An int32 suffices for a position, because segment.bytes is an int32 in Kafka.
     LAYOUT = struct.Struct(">ii")
     OFFSET_FIELD = 0
 
@@ -58,6 +59,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
 
         With `nowait`, raises UncachedLookup.
         """
+        # In memory: most lookups are for the newest records.
         if self.count and offset >= self.last_entry.offset:
             return self.last_entry
         slot = self._floor_slot(self.OFFSET_FIELD, offset - self.base_offset, nowait=nowait)

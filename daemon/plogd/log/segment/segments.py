@@ -21,6 +21,7 @@ class Segments:
 
     def __init__(self, segments: Iterable[LogSegment]) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        # A separate list, because bisect with a key would call a function for each step.
         self._base_offsets = [segment.base_offset for segment in self._segments]
         assert self._segments, "a log has at least its active segment"
         self.active = self._segments[-1]

@@ -90,6 +90,7 @@ class TimeIndex(IndexFile[TimestampOffset]):
         if not self.count:
             return
         first, last = self.entry(0), self.last_entry
+        # A batch without a timestamp (-1) never adds an entry.
         if first.timestamp < 0 or first.timestamp > last.timestamp:
             raise CorruptIndex(f"{self.file.path}: invalid first or last entry: {first}, {last}")
         if not self.base_offset <= first.offset <= last.offset:
