@@ -58,7 +58,7 @@ class _Lane:
         waiting = self._waiting.pop(topic)
         job, outcome = waiting.popleft()
         if waiting:
-            self._waiting[topic] = waiting  # At the end of the rotation again.
+            self._waiting[topic] = waiting  # Inserted again, so that all other topics come first.
         self._is_busy = True
         try:
             running = self._jobs.submit(self._name, job)
