@@ -43,7 +43,7 @@ from plogd.ports import Files, Report
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     """Load the log in an existing directory. Raises OSError and LoadingStopped."""
-    if not request.clean:  # A clean log loads fast, and is left clean.
+    if not request.clean:  # A clean log loads quickly, and stays clean for the next start.
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
@@ -72,7 +72,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
-        # A log may have thousands; the next lookup opens the index again.
+        # A log may have thousands of segments; the next lookup opens an index again.
         segment.release_indexes()
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
     # If the epochs are not on disk, the next start has to find them in the batches again.
