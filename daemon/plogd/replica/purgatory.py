@@ -23,6 +23,7 @@ from typing import Protocol
 from plogd.ports import Clock, Timer, Timers
 
 TICK_MS = 10
+"""Time that one bucket of the timer wheel covers."""
 
 
 class Operation(Protocol):

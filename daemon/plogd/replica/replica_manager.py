@@ -162,6 +162,7 @@ class ReplicaManager:
     ) -> list[PartitionAppend]:
         began_ms = self._clock.monotonic_ms()
         await self.append_queues.watch(request, timeout_ms)
+        # The request's timeout includes the time that its appends have spent in the queue.
         left_ms = max(0, timeout_ms - int(self._clock.monotonic_ms() - began_ms))
         return await settle(self._wait_for_acks(appends, request.required_acks, left_ms))
 

@@ -39,6 +39,7 @@ class TopicStart:
         """Become the leader of all partitions, except those whose logs cannot be created."""
         try:
             await self._topics.start_topics(topics)
+        # PolicyViolation means that the process may not open enough files for all logs.
         except (KafkaStorageError, PolicyViolation) as error:
             missing = await self._topics.without_logs(topics)
             self._report(

@@ -71,6 +71,7 @@ class _Lane:
 
     def _ended(self, deliver: Callable[[], None]) -> None:
         self._is_busy = False
+        # The next job starts first, so that the thread does not idle while the outcome is handled.
         if self._waiting:
             self._start()
         deliver()

@@ -57,7 +57,7 @@ class LoadWork:
 
 
 class LoadProgress:
-    """The work of loading all logs of a broker. Reactor thread only."""
+    """The work of loading all logs of a broker. Called on the reactor's thread."""
 
     def __init__(self) -> None:
         self.is_stopped = False

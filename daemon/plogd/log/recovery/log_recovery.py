@@ -50,7 +50,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
-    # Otherwise the log may end below its start, which _complete finds out from the segments.
+    # If the start is higher, the log may end below its start, which `_complete` detects.
     if request.log_start_offset <= segments[-1].base_offset:
         segments = _drop_below_start(segments, request, dropped)
     epochs = _load_epochs(files, request, segments, report)
@@ -297,7 +297,7 @@ def _recover(
 
 
 def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: int) -> bool:
-    """Return whether records are missing between segments, and none after them is acknowledged.
+    """Return whether records are missing between segments, and no later one was acknowledged.
 
     Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage, and
     reads continue after it, because records there may have been acknowledged.
