@@ -55,7 +55,8 @@ NO_TIMESTAMP = -1
 
 _MIN_RECORD_BYTES = 7
 """One byte each: length, attributes, two deltas, absent key, absent value, header count."""
-_ANY_AGE = 2**63 - 1
+_ANY_AGE = 2**63 - 1  # Default of message.timestamp.before.max.ms, as in Kafka (Long.MAX_VALUE).
+# Attributes that a client must not set: only a broker writes batches with them.
 _BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 MAX_EXPANSION: Final = 16
@@ -68,12 +69,13 @@ MAX_CHECKED_RECORDS: Final = 10_000
 """Maximum number of records in a batch if their keys and values are checked, which takes about 20
 times as long."""
 INLINE_BYTES: Final = 2048
-"""The reactor reads records up to this total size. gzip -9 needs 3 ms for the worst 2 KiB."""
+"""Maximum total size of records that the reactor reads itself. gzip -9 needs 3 ms for
+the worst 2 KiB."""
 FAR_TOO_MANY: Final = 1 << 30
 """A number of bytes that always requires a job."""
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
 """Default of ``plog.decompressed.batch.max.bytes``."""
-_NO_BOUND: Final = 1 << 63
+_NO_BOUND: Final = 1 << 63  # More than any timestamp, which is an int64.
 _RECORDS_PER_STEP = 500
 
 _CODEC_BY_NAME = {
@@ -104,7 +106,7 @@ class AppendOrigin(Enum):
     REPLICATION = "replication"
     """Fetched from the leader, which has validated it: only size and checksum are checked."""
     RAFT_LEADER = "raft-leader"
-    """The writer of the metadata log."""
+    """The writer of the metadata log. max.message.bytes does not limit its batches."""
 
 
 class ValidatedBatch(NamedTuple):
@@ -154,7 +156,7 @@ class BatchRules(NamedTuple):
 
 
 def _proceed() -> None:
-    """Continue the validation."""
+    """Do nothing: validation that runs inline is never aborted."""
 
 
 class RecordReading(NamedTuple):
@@ -241,6 +243,7 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
         )
     if size_bytes > rules.max_bytes and origin is not AppendOrigin.RAFT_LEADER:
         raise _too_large(size_bytes, rules.config)
+    # The checksum comes last, because it is the only check that reads the whole batch.
     if crc32c(data[ATTRIBUTES_POSITION:size_bytes]) != header.crc:
         raise CorruptMessage(f"the checksum of a batch of {size_bytes} bytes does not match")
     return header
@@ -292,6 +295,7 @@ def _work_on_records(
     header: BatchHeader, rules: BatchRules, now_ms: int, origin: AppendOrigin
 ) -> tuple[bool, bool]:
     """Return whether the records must be recompressed, and whether each must be read."""
+    # A coordinator has chosen the codec and the keys of its records (see `AppendOrigin`).
     if header.is_control or origin is AppendOrigin.COORDINATOR:
         return False, False
     recompress = rules.target is not None and header.attributes & COMPRESSION_MASK != rules.target
@@ -332,6 +336,7 @@ def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bo
     oldest = now_ms - config.message_timestamp_before_max_ms
     if oldest <= 0:
         return False
+    # The header has only the newest timestamp. The records of a larger batch may be much older.
     return header.records_count > 1 or header.max_timestamp < oldest
 
 

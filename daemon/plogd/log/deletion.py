@@ -1,6 +1,6 @@
 """Delete segments and partition directories: rename them now, unlink them later.
 
-A file first gets a ``.deleted`` name (a directory a ``-delete`` name), so that the next start
+A file first gets a ``.deleted`` name, and a directory a ``-delete`` name, so that the next start
 removes it. It is unlinked after ``file.delete.delay.ms``, to give readers time to close it. All
 steps are jobs on the log directory's lane. retention.py and the controller decide what to delete.
 
@@ -26,7 +26,7 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files, Ports, spawn
 
 _REMOVED_PER_JOB = 50
-"""Directories that one job removes."""
+"""Maximum number of directories that one job removes, so that other jobs of the lane can run."""
 _TASK = "deletion"
 _LEFT = "the next start removes it or moves it to a -stray directory"
 
@@ -96,7 +96,7 @@ class Deletions:
             self._rename(log, segments, is_noted=is_noted)
 
     def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
-        """Rename now and unlink later; retry if the disk is full."""
+        """Rename now and unlink later; retry after any error except a disk failure."""
 
         def failed(error: Exception) -> None:
             if self._is_disk_failure(log.log_dir, error):
@@ -115,10 +115,12 @@ class Deletions:
             return
 
         def mark_deleted() -> None:
+            # The directory of a closed log may belong to a new topic with the same name.
             if not log.closed:
                 # Oldest first, so that a crash leaves the rest contiguous.
                 for segment in segments:
                     segment.rename(file_names.DELETED_SUFFIX)
+                    # The log start is not durable, so renames must reach the disk in order.
                     if not is_noted:
                         self._files.sync_dir(log.directory)
 
@@ -169,8 +171,8 @@ class Deletions:
         """Rename the directories of a topic's closed logs, durably.
 
         A failed rename is reported, not raised: the next start removes a directory that belongs to
-        no known topic, or moves it aside. The rename is not retried, because a new topic may have
-        the same name by then.
+        no known topic, or gives it a ``-stray`` name. The rename is not retried, because a new
+        topic may have the same name by then.
         """
         doomed_by_path = {
             # A random id, because a topic of the same name may be created and deleted again.
@@ -213,7 +215,7 @@ class Deletions:
         )
 
     def _remove_directories(self, log_dir: str, doomed: Sequence[str]) -> None:
-        """Unlink ``-delete`` directories, a few per job so that other jobs can run."""
+        """Remove ``-delete`` directories, a few per job so that other jobs can run."""
         for start in range(0, len(doomed), _REMOVED_PER_JOB):
             self._remove_some(log_dir, doomed[start : start + _REMOVED_PER_JOB])
 

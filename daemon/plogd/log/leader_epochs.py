@@ -58,7 +58,7 @@ class LeaderEpochs:
         self.highest = highest
         """Set during loading: the newest epoch that any leader had; None if unknown."""
         self.too_high: list[EpochEntry] = []
-        """Entries rejected because of `highest`; the checksum does not cover a batch's epoch."""
+        """Entries above `highest`, which are damaged: no checksum covers the epoch of a batch."""
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.is_dirty = False
@@ -81,7 +81,7 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Record that `epoch` begins at `start_offset`; return whether that was unknown.
+        """Record that `epoch` begins at `start_offset`; return whether it added an entry.
 
         Recovery calls this for every batch that it finds. Removes contradicting entries, which
         belong to a leader whose records were truncated.

@@ -78,9 +78,11 @@ class Log:
         self._dirty: list[LogSegment] = []
         """Segments with bytes that no sync round has included yet, oldest first."""
         self._directory_dirty = False
+        """Whether a roll has created files that no sync round has included yet."""
         self._requested_end_offset = state.log_end_offset
         """A sync has been requested for all appends below this offset."""
         self._unflushed_since_ms: float | None = None
+        """When `flush_if_overdue` first found the current unflushed appends (monotonic)."""
         self._end_position = (state.log_end_offset, self._segments.active, self._active_size())
         """A recent durable end, its segment and its byte position: most reads stop there."""
 
@@ -147,8 +149,9 @@ class Log:
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
         if not isinstance(batch, ValidatedBatch):
             batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
+        # While jobs still write earlier batches, a synchronous append would overtake them.
         by_job = self._lane is not None or self._writes.is_slow
-        # SlowDiskWrites does this check itself, because it includes the prepared batches.
+        # SlowDiskWrites has its own check, which includes batches that are not written yet.
         if not by_job and batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)
             if duplicate is not None:
@@ -185,7 +188,8 @@ class Log:
             position = segment.append(view, last_offset, max_timestamp, first_offset + delta)
             try:
                 took_ms = writes.monotonic_ms() - started_ms
-                if took_ms > SLOW_WRITE_MS:  # Fast writes count only on a slow disk, in its jobs.
+                # Fast writes matter only while the disk is slow, and its jobs report them.
+                if took_ms > SLOW_WRITE_MS:
                     writes.took(took_ms)
                 self.appended(header, first_offset, leader_epoch)
             except Exception as error:
@@ -205,8 +209,7 @@ class Log:
     def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
         """Add the batch, already written to the active segment, to the log.
 
-        If this raises, the batch is not part of the log: `log_end_offset` is set last, and the
-        steps before it have no effect without it (a sync of nothing new, an epoch without records).
+        If this raises, the batch is not part of the log.
         """
         segment = self._segments.active
         end_offset = first_offset + header.last_offset_delta + 1
@@ -220,6 +223,8 @@ class Log:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if header.producer_id >= 0:
             self.producer_state.update(header, first_offset=first_offset)
+        # Last, because the steps above have no effect without it: they sync nothing new, or add
+        # an epoch without records.
         self.log_end_offset = end_offset
         if wants_sync:
             self._requested_end_offset, self._unflushed_since_ms = end_offset, None
@@ -227,7 +232,7 @@ class Log:
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
-        """Append on the disk's lane, from the first slow write until all such writes are done."""
+        """Append in a job on the directory's lane, because the disk is or was slow."""
         lane = self._lane or SlowDiskWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:
@@ -253,7 +258,7 @@ class Log:
         return self._requested_end_offset < self.log_end_offset
 
     def flush_if_overdue(self, now_ms: float) -> None:
-        """Request a sync if `flush.ms` has passed since the first append without one."""
+        """Request a sync once ``flush.ms`` has passed since this first found unflushed appends."""
         if not self.has_unflushed or self.closed or self.offline:
             self._unflushed_since_ms = None
         elif self._unflushed_since_ms is None:
@@ -271,6 +276,7 @@ class Log:
         if self.closed or self.offline:
             return None
         # Indexes are not synced here: recovery rebuilds those of segments that are not sealed.
+        # Retained, because retention may close a segment before its sync is complete.
         files = [segment.records_file.retain() for segment in self._dirty]
         directory = self.directory if self._directory_dirty else None
         self._dirty, self._directory_dirty = [], False
@@ -448,7 +454,7 @@ class Log:
     def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
         active = self._segments.active
         # Retention keeps segments with records above the high watermark, so a roll would be useless
-        # now. And a job may be writing to the active segment.
+        # now. Also, a job may be writing to the active segment.
         in_doubt = self.high_watermark < self.log_end_offset or self._lane is not None
         if self.closed or self.offline or in_doubt or not active.size_bytes:
             return
@@ -485,7 +491,7 @@ class Log:
     def close(self) -> None:
         """Close the files without syncing them; regions that readers hold stay open."""
         self.closed = True
-        self.on_durable = lambda: None  # The callback refers back to this log.
+        self.on_durable = lambda: None  # Breaks a cycle: the partition refers back to this log.
         for segment in self._segments:
             if self._lane is None or segment is not self._segments.active:
                 segment.close()  # Otherwise a job may be writing to it: see `writes_ended`.

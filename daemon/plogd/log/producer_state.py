@@ -7,10 +7,10 @@ of order, and batches of a producer that has been fenced. `Log` calls `check` be
 begin at the base offset of a segment instead of the log start offset.
 
 The state of a producer remains when retention deletes its batches. It expires when the producer has
-been inactive for ``producer.id.expiration.ms``. Unlike in Kafka, the broker's clock measures this,
-not the timestamps of records: a producer that backfills old data must not expire early. Inactivity
+been inactive for ``producer.id.expiration.ms``. Unlike Kafka, plog measures this with the
+broker's clock, not with record timestamps: a producer of old data must not expire early. Inactivity
 counts from the first check after the last append or, after a start, from the modification time of
-the newest batch's segment. Both are no earlier than the last append.
+the newest batch's segment. Neither is earlier than the last append.
 
 An unknown producer may begin with any sequence number. But if a full disk refused its first batch,
 that batch must come first: otherwise the next batch, which may be smaller, would be accepted out of
@@ -218,7 +218,7 @@ class ProducerStateManager:
         if state is None:
             self._check_first(header)
             return None
-        if origin is AppendOrigin.CLIENT:
+        if origin is AppendOrigin.CLIENT:  # Coordinators use no sequence numbers.
             duplicate = state.find_duplicate(header)
             if duplicate is not None:
                 return duplicate
@@ -239,7 +239,7 @@ class ProducerStateManager:
         return None
 
     def _check_first(self, header: BatchHeader) -> None:
-        """Refuse a batch of an unknown producer that must not overtake a refused one."""
+        """Refuse a batch of an unknown producer if a refused batch must be sent first."""
         refused = self._refused.get(header.producer_id)
         if (
             refused is not None
@@ -375,10 +375,9 @@ class ProducerStateManager:
         self.prepare_snapshot(end_offset)()
 
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
-        """Return a job that writes the current state; see `write_snapshot`.
-
-        This is almost free: a producer's state is copied only before its next change.
-        """
+        """Return a job that writes the current state; see `write_snapshot`."""
+        # Copying all states would block the reactor. Instead, a new generation makes `_to_change`
+        # copy the state of a producer before its next change.
         self._generation += 1
         states = list(self.producers.values())
         files, path = self._files, self.snapshot_path(end_offset)
@@ -417,6 +416,7 @@ class ProducerStateManager:
                 for entry in entries:
                     self.producers[entry.producer_id] = ProducerState.from_snapshot(entry)
                 return offset
+            # A snapshot beyond the log end contains producers of records that were lost.
             self.delete_snapshot(offset)
         return None
 

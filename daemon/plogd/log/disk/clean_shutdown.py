@@ -27,7 +27,7 @@ def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None
 def take_clean_mark(files: Files, log_dir: str) -> bool:
     """Durably remove the clean shutdown file; return whether it existed.
 
-    Otherwise, a crash during startup would be mistaken for a clean stop (KAFKA-10471). Raises
+    If it remained, a crash during startup would be mistaken for a clean stop (KAFKA-10471). Raises
     OSError.
     """
     path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)

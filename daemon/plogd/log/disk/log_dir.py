@@ -118,7 +118,7 @@ class LogDir:
 
     def take_over(self, identity: MetaProperties) -> None:
         """Start to use the directory: remove its clean shutdown file and write its identity."""
-        # First: whatever follows, a crash from now on is not a clean stop (KAFKA-10471).
+        # First, because a crash from now on must not look like a clean stop (KAFKA-10471).
         self.was_clean = clean_shutdown.take_clean_mark(self.files, self.path)
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.

@@ -3,9 +3,9 @@
 A write goes to the page cache and takes microseconds. If the page cache is at its dirty limit, the
 journal is full or the device hangs, a write blocks the reactor and thus all clients. So each log
 measures its writes. A write that takes longer than 20 ms marks the directory as slow: all its logs
-then write by jobs on its lane (slow_disk_writes.py), until no write was slow for some time. This
-time is 1 s at first and doubles with each slow write: the system may have preempted the broker
-once, but a disk that is slow again and again stays on its lane.
+then write by jobs on its lane (slow_disk_writes.py), until no write has been slow for some time.
+This time is 1 s at first and doubles with each slow write. A single slow write may only mean that
+the system has preempted the broker, but a disk that is slow repeatedly stays on its lane.
 
 Called on the reactor's thread; LogDirs has one object per directory. See
 docs/decisions/0007-slow-directories-write-on-their-lane.md.
@@ -25,9 +25,9 @@ SLOW_WRITE_MS = 20.0
 FIRST_QUIET_MS = 1_000.0
 """The time without a slow write, after the first one, before the reactor writes again."""
 LONGEST_QUIET_MS = 30_000.0
-"""The bound of this time, which doubles with each slow write."""
+"""Maximum of this time, which doubles with each slow write."""
 FORGET_MS = 300_000.0
-"""After this time of fast writes, the next slow write counts as the first."""
+"""After this time of fast writes, the next slow write is treated as the first one."""
 
 
 class SlowDisk:
@@ -53,7 +53,7 @@ class SlowDisk:
         self.monotonic_ms = ports.clock.monotonic_ms
         """The clock that measures writes."""
         self.quiet_ms = FIRST_QUIET_MS
-        """How long no write may be slow after the next slow write."""
+        """The time without a slow write that the next slow write will require."""
         self.is_slow = False
 
     def took(self, write_ms: float) -> None:

@@ -43,14 +43,14 @@ from plogd.ports import Files, Report
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     """Load the log in an existing directory. Raises OSError and LoadingStopped."""
-    if not request.clean:  # A clean log loads fast, and is left clean.
+    if not request.clean:  # A clean log loads quickly, and stays clean for the next start.
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
-    # Otherwise the log may end below its start, which _complete finds out from the segments.
+    # If the start is higher, the log may end below its start, which `_complete` detects.
     if request.log_start_offset <= segments[-1].base_offset:
         segments = _drop_below_start(segments, request, dropped)
     epochs = _load_epochs(files, request, segments, report)
@@ -72,7 +72,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
-        # A log may have thousands; the next lookup opens the index again.
+        # A log may have thousands of segments; the next lookup opens an index again.
         segment.release_indexes()
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
     # If the epochs are not on disk, the next start has to find them in the batches again.
@@ -297,7 +297,7 @@ def _recover(
 
 
 def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: int) -> bool:
-    """Return whether records are missing between segments, and none after them is acknowledged.
+    """Return whether records are missing between segments, and no later one was acknowledged.
 
     Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage, and
     reads continue after it, because records there may have been acknowledged.

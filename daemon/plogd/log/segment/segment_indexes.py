@@ -99,7 +99,7 @@ class SegmentIndexes:
         return index
 
     def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
-        """Call `OffsetIndex.lookup`; with `nowait`, a closed index counts as not cached."""
+        """Call `OffsetIndex.lookup`; with `nowait`, a closed index is treated as not cached."""
         if self._offset_index is None:
             if self._last_indexed_position == 0:  # It is known to have no entries.
                 return OffsetPosition(self.base_offset, 0)
@@ -243,7 +243,7 @@ class SegmentIndexes:
     def _add_entries(self, position: int, last_offset: int) -> None:
         by_offset, by_time = self.by_offset, self.by_time
         if self.is_full:
-            return  # Only in a rebuild after segment.index.bytes was lowered.
+            return  # This happens only in a rebuild after segment.index.bytes was lowered.
         self._is_full = None
         by_offset.append(last_offset, position)
         try:
