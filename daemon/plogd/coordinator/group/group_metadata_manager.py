@@ -128,10 +128,11 @@ class GroupMetadataManager:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
         assignments: dict[str, bytes] = {}
         if group.state is not STABLE and group.leader_id == member.member_id:
-            # With `map`, not element by element, because a request may list 50,000 unknown members.
+            # `map` avoids interpreted steps for each of up to 50,000 elements, which may all name
+            # unknown members.
             assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
-        # Only after all checks, because an operation that raises must change nothing.
+        # The first change, after all checks: an operation that raises must change nothing.
         self._rebalances.on_sync(group, member)
         if group.state is STABLE:
             return Result(response=sync_group_response(group, member))
@@ -160,7 +161,7 @@ class GroupMetadataManager:
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
-        # Even if the group is rebalancing, because the member is alive.
+        # Restarted during a rebalance too: the heartbeat shows that the member is alive.
         self._rebalances.restart_session(group, member)
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
@@ -253,6 +254,7 @@ class GroupMetadataManager:
     def describe(self, group_id: str) -> DescribedGroup:
         """Describe the group and its members. Raises GroupIdNotFound."""
         group = self._find(group_id)
+        # As in Kafka: before the group is STABLE, its protocol may still change.
         protocol = group.protocol_name if group.state is STABLE else None
         return DescribedGroup(
             group_id=group_id,
@@ -315,7 +317,8 @@ class GroupMetadataManager:
         for group in self._groups.values():
             for member in group.members.values():
                 self._rebalances.restart_session(group, member)
-            # group.max.size may have been lowered; a rebalance admits only that many (KIP-389).
+            # group.max.size may have been lowered: a rebalance admits only that many members
+            # (KIP-389).
             size = self._config().group_max_size
             if len(group.members) > size:
                 result = self._rebalances.begin(group, f"it exceeds group.max.size ({size})")
@@ -323,6 +326,8 @@ class GroupMetadataManager:
 
     def on_unloaded(self, error: Exception) -> None:
         """Fail pending requests with `error` and discard all groups."""
+        # Cleared before the loop, because a client may react to the error with a new request. The
+        # dict stays the same object: `Rebalances` and `GroupJoins` share it.
         groups = list(self._groups.values())
         self._groups.clear()
         for group in groups:

@@ -45,7 +45,7 @@ class CoordinatorRuntime(Generic[S]):
             present = self._shards.get(state.partition)
             if present is not None:
                 if present.partition is partition:
-                    continue
+                    continue  # Loading it again would fail its pending requests.
                 present.close(NotCoordinator(f"{present} moved to another leader"))
             self._shards[state.partition] = ShardRuntime(
                 partition, self._kind, self._context, self._load_gate
@@ -60,6 +60,7 @@ class CoordinatorRuntime(Generic[S]):
 
         Completes when no shard reads its log any longer.
         """
+        # Copied first, because `_close_all` empties the table but their loads may still be reading.
         shards = [*self._shards.values()]
         self._close_all(NotCoordinator("the broker is stopping"))
 
@@ -70,6 +71,7 @@ class CoordinatorRuntime(Generic[S]):
         return spawn(loads_ended())
 
     def _close_all(self, error: KafkaError) -> None:
+        # Replaced before the loop: requests that a callback sends must not find a closed shard.
         shards, self._shards = self._shards, {}
         for shard in shards.values():
             shard.close(error)
