@@ -71,7 +71,9 @@ class AutoTopicCreation:
                 )
             )
         waiters = Waiters()
-        outcome = self._wait(name, waiters)  # First, because setting its timer may fail.
+        # Called before the topic is registered, so that nothing has changed if its timer cannot be
+        # set.
+        outcome = self._wait(name, waiters)
         self._waiters[name] = waiters
         self._controller.create_topic(new).then(
             lambda topic: self._waiters.pop(name).succeed(topic),
@@ -91,6 +93,8 @@ class AutoTopicCreation:
         now_ms = self._clock.monotonic_ms()
         grown = self._allowance + (now_ms - self._allowed_ms) * limit / 1000
         self._allowance, self._allowed_ms = min(float(limit), grown), now_ms
+        # Creations in progress are bounded, too: on a slow disk they may take longer than the rate
+        # allows for.
         if self._allowance < 1 or len(self._waiters) >= limit:
             return False
         self._allowance -= 1

@@ -50,7 +50,7 @@ _MAX_WHOLE_NUMBERS: Final[Mapping[str, int | None]] = {
 """Largest value of each quota that must be a whole number; None if fractions are allowed."""
 _QUOTAS_OF_IPS: Final = {"connection_creation_rate"}
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
-"""Match types."""
+"""The match types of DescribeClientQuotas."""
 _ANY: Final = None
 
 
@@ -102,7 +102,7 @@ class ClientQuotas:
         times: dict[frozenset[tuple[str, str | None]], int] = {}
         # Counted first: an entity that occurs more than once is not changed at all.
         async for alteration in slices.over(alterations):
-            entity = frozenset(alteration.entity)
+            entity = frozenset(alteration.entity)  # The order of its parts has no meaning.
             times[entity] = times.get(entity, 0) + 1
         changes: list[Change] = []
         results: list[KafkaError | None] = []
@@ -112,7 +112,7 @@ class ClientQuotas:
                     raise InvalidRequest("the request names this entity more than once")
                 changes.append(self._change(alteration))
             except KafkaError as error:
-                results.append(error.bare())
+                results.append(error.bare())  # Tracebacks of thousands of errors use much memory.
             else:
                 results.append(None)
         if changes and not validate_only:
@@ -219,6 +219,7 @@ def _wanted(components: Sequence[Component]) -> dict[str, str | None]:
 def _wanted_name(component: Component) -> str | None:
     if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
         raise InvalidRequest(f"unknown match type {component.match_type}")
+    # Kafka refuses both: an exact match without a name, and a name with another match type.
     if (component.match is None) is (component.match_type == _EXACT):
         raise InvalidRequest("an exact match requires a name; other matches must not have one")
     if component.match_type == _EXACT:
