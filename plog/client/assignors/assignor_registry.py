@@ -41,7 +41,7 @@ def assignors_from(strategy: Iterable[str | Assignor | type[Assignor]]) -> list[
 
 
 def _assignor(entry: str | Assignor | type[Assignor]) -> Assignor:
-    # This is a class, so that each member gets its own instance.
+    # An entry may be a class, which gives each member an instance of its own.
     if isinstance(entry, type):
         return entry()
     if not isinstance(entry, str):

@@ -32,7 +32,10 @@ class GeneralAssignment:
         owned: Mapping[str, OrderedPartitions],
         previous: Mapping[TopicPartition, tuple[str, int]],
     ) -> None:
-        """Take `owned`, `previous` as in `OwnedPartitions`; `wishes` are each member's topics."""
+        """Initialize with `owned` and `previous`, as in `OwnedPartitions`.
+
+        `wishes` contains the topics to which each member subscribes.
+        """
         self._counts = partition_counts
         self._topics = {
             # Ignore topics that do not exist, as Kafka's assignors do.
@@ -80,8 +83,8 @@ class GeneralAssignment:
         if not self._must_revoke:
             self._rebalance(unassigned)
         moved = self._rebalance(everything)
-        # Undo the moves if they did not help: with each, a member loses the state it keeps for the
-        # partition.
+        # Undo the moves if they did not help: each move makes a member lose the state that it keeps
+        # for the partition.
         if moved and not begins_empty and _imbalance(self._shares) >= _imbalance(before):
             self._shares = before
         return {member: list(share) for member, share in (self._shares | set_aside).items()}
@@ -215,7 +218,7 @@ class Movements:
 
     def better_one(self, partition: TopicPartition, old: str, new: str) -> TopicPartition:
         """Return the partition to move from `old` to `new` in place of `partition`."""
-        # Only the original owner counts, however often the partition has moved since then.
+        # Only the first owner matters, however often the partition has moved since then.
         first_owner = self._way[partition][0] if partition in self._way else old
         back = self._moved.get((partition.topic, new, first_owner))
         return back.first() if back else partition
@@ -224,7 +227,7 @@ class Movements:
         """Record that `partition` has moved; a move back to the first owner removes the record."""
         topic = partition.topic
         if partition in self._way:
-            # Two moves count as one move from the first owner to the last.
+            # Two moves amount to one move from the first owner to the last.
             old, middle = self._way.pop(partition)
             self._moved[topic, old, middle].remove(partition)
             if not self._moved[topic, old, middle]:
@@ -240,5 +243,6 @@ class Movements:
 def _imbalance(shares: Mapping[str, OrderedPartitions]) -> int:
     """Return the sum of the differences in size between all pairs of shares."""
     sizes = sorted(len(share) for share in shares.values())
-    # In sorted order each size counts once against every smaller and every larger one.
+    # The sum over all pairs takes quadratic time. In sorted order, each size is added once for
+    # every smaller size and subtracted once for every larger one.
     return sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))
