@@ -23,6 +23,7 @@ from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
 """Maximum time for which a request waits for its topics; their creation continues afterwards."""
+# Clients retry until the topic exists; a line for each attempt would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000
 
 

@@ -81,6 +81,7 @@ class ClientQuotas:
 
     def watch(self, watcher: Callable[[QuotaEntity, Quotas | None], None]) -> None:
         """Call `watcher` with the quotas of every entity, now and whenever they change."""
+        # The store reports only later changes.
         for key, (quotas, _) in self._store.load(("client_quota",)).items():
             watcher(entity_of_key(key), quotas)
         self._store.watch(

@@ -83,7 +83,7 @@ class Configs:
             # Called in each round, because APPEND and SUBTRACT depend on the current value.
             new = alter(old)
             check(old, new)
-            if validate_only or new == old:
+            if validate_only or new == old:  # An unchanged value needs no record.
                 return
             change = Change(key=key, value=new or None, expected=version)
             [outcome] = await self._store.write([change])

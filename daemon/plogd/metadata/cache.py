@@ -67,7 +67,7 @@ class MetadataCache:
 
     def topics(self) -> Iterable[TopicState]:
         """Return all topics, by name."""
-        if self._sorted is None:
+        if self._sorted is None:  # Sorted once after a change instead of for each request.
             self._sorted = sorted(self._topics)
         return [self._topics[name] for name in self._sorted]
 

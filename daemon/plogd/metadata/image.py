@@ -69,6 +69,7 @@ class MetadataImage:
     def get(self, key: Key) -> tuple[Any, int]:
         """Return value and version; (None, ABSENT) if the key is missing."""
         entry = self._entries.get(key[0], {}).get(key)
+        # The caller may keep the value, so the next change has to replace it with a copy.
         self._unseen.discard(key)
         return (None, ABSENT) if entry is None else (entry.value, entry.version)
 
@@ -133,6 +134,7 @@ class MetadataImage:
 
     def _replay_topic(self, record: TopicRecord, offset: int) -> list[Key]:
         self._name_by_topic_id[record.topic_id] = record.name
+        # Each partition follows in a record of its own.
         value = TopicValue(topic_id=record.topic_id, assignments={})
         return [self._put(("topic", record.name), value, offset)]
 

@@ -345,6 +345,7 @@ class Group:
 
     def _key_bytes(self, member_id: str) -> int:
         """Return the memory of the timer keys, which contain both ids."""
+        # A member has up to two timers: one for its session, one for a disconnected client.
         return 2 * (len(self.group_id) + len(member_id))
 
     def _resize(self, growth_bytes: int) -> None:
@@ -372,6 +373,7 @@ class Group:
 
         In case of a tie, the protocol that received its first vote earlier wins.
         """
+        # Never empty: `supports` refuses members that share no protocol with all others.
         candidates = {
             name for name, count in self._supporters.items() if count == len(self.members)
         }
@@ -414,6 +416,8 @@ class Group:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether a member subscribes, or may subscribe, to the topic."""
+        # The unknown subscriptions of consumers may include the topic, so its offsets are kept.
+        # Other protocols have no subscriptions.
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics

@@ -127,6 +127,7 @@ class GroupMetadataManager:
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
         assignments: dict[str, bytes] = {}
+        # In a STABLE group, a leader that repeats its request receives the stored assignment.
         if group.state is not STABLE and group.leader_id == member.member_id:
             # `map` avoids interpreted steps for each of up to 50,000 elements, which may all name
             # unknown members.
@@ -246,6 +247,7 @@ class GroupMetadataManager:
         """Return the group, or create one without members, for which only offsets are written."""
         group = self._groups.get(group_id)
         if group is None:
+            # Not counted as unused, because the group lasts as long as its committed offsets.
             group = Group(group_id, state_since_ms=self._clock.now_ms())
             group.track_memory(self._memory)
             self._groups[group_id] = group
@@ -285,6 +287,7 @@ class GroupMetadataManager:
     def tombstones_if_unused(self, group_id: str) -> list[CoordinatorRecord]:
         """Return the tombstone of a group without offsets, unless it has members or pending ids."""
         group = self._groups.get(group_id)
+        # A client with a pending id is about to join.
         if group is None or not group.is_empty or group.pending_joins:
             return []
         return [group_tombstone(group_id)]
@@ -292,6 +295,7 @@ class GroupMetadataManager:
     def _find(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
+            # The text is Kafka's, because its tools print it and scripts parse their output.
             raise GroupIdNotFound(f"Group {group_id} not found.")
         return group
 
@@ -300,6 +304,7 @@ class GroupMetadataManager:
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         """Apply a group's record: it replaces the group; a tombstone removes it."""
         if value is not None:
+            # A log that is not compacted yet contains a record for each generation.
             previous = self._groups.get(key.group)
             if previous is not None:
                 previous.untrack_memory()

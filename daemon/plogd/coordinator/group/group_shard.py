@@ -122,7 +122,7 @@ class GroupShard(Generic[G]):
             found = self.offsets.tombstones_of_topic(topic, group_ids[-1], end_offset)
             tombstones = list(islice(found, room))
             records += tombstones
-            if len(tombstones) < room:
+            if len(tombstones) < room:  # Otherwise, the group may have more of them.
                 group_ids.pop()
         return Result(records=records, response=len(records))
 

@@ -135,6 +135,7 @@ class OffsetMetadataManager:
                 commit.generation_id,
             )
         elif commit.generation_id >= 0:
+            # Commits without a generation create the group; a member's group must exist.
             problem = f"group {commit.group_id} does not exist; join it again"
             if commit.version >= _FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
                 raise GroupIdNotFound(problem)
@@ -246,6 +247,7 @@ class OffsetMetadataManager:
 
     def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
         """Yield the tombstones of all offsets of a group."""
+        # Several transactions may contain an offset for the same partition.
         seen: set[tuple[str, int]] = set()
         for table in (self._table, *self._pending.values()):
             for key in table.keys(group_id):

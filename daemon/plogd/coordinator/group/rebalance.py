@@ -109,6 +109,7 @@ class Rebalances:
             self._fail_syncs(
                 group, RebalanceInProgress(f"group {group.group_id} is rebalancing: {reason}")
             )
+        # Members of the old generation need not send SyncGroup any more; they join again.
         group.pending_syncs.clear()
         self._timers.cancel(_sync_key(group.group_id))
         group.transition_to(PREPARING_REBALANCE, self._clock.now_ms())
@@ -437,6 +438,7 @@ class Rebalances:
         """
         group = self._find_group(group_id)
         member = None if group is None else group.members.get(member_id)
+        # If the client has repeated the request on another connection, the new request is pending.
         if group is None or member is None or member.join is not answer:
             return NOTHING
         if member.is_new and not member.is_static:

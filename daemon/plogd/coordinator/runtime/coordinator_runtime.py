@@ -98,7 +98,7 @@ class CoordinatorRuntime(Generic[S]):
     ) -> Later[T]:
         """Run `ShardRuntime.write` on the shard of partition `number`."""
         shard = self._shards.get(number)
-        if shard is None:
+        if shard is None:  # The client then looks up the coordinator again.
             return failed(self._no_shard(number))
         return shard.write(operation, atomic=atomic)
 

@@ -161,6 +161,7 @@ class ShardLoader(Generic[S]):
 
     async def _read(self, offset: int) -> list[_Batch]:
         """Return the next batches from `offset` on, at least one."""
+        # Errors of the disk become KafkaErrors, because the runtime reports all others as bugs.
         try:
             region = await self._find(offset)
             batches = []
