@@ -111,7 +111,7 @@ class Acls:
             try:
                 acl_filter.validate()
             except KafkaError as error:
-                # Drops the traceback, whose frames use kilobytes for each of many errors.
+                # Drop the traceback: in a request with many errors, each one would keep kilobytes.
                 results[acl_filter] = error.bare()
                 continue
             matching = await self._matching(acl_filter, existing, slices)

@@ -72,8 +72,7 @@ class AutoTopicCreation:
                 )
             )
         waiters = Waiters()
-        # Called before the topic is registered, so that nothing has changed if its timer cannot be
-        # set.
+        # Set the timer before the topic is registered: if that fails, nothing must have changed.
         outcome = self._wait(name, waiters)
         self._waiters[name] = waiters
         self._controller.create_topic(new).then(

@@ -113,7 +113,8 @@ class ClientQuotas:
                     raise InvalidRequest("the request names this entity more than once")
                 changes.append(self._change(alteration))
             except KafkaError as error:
-                results.append(error.bare())  # Tracebacks of thousands of errors use much memory.
+                # Drop the traceback: thousands of them would use much memory.
+                results.append(error.bare())
             else:
                 results.append(None)
         if changes and not validate_only:

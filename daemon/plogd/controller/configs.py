@@ -80,7 +80,7 @@ class Configs:
         while True:
             value, version = self._store.get(key)
             old: Mapping[str, str] = value or {}
-            # Called in each round, because APPEND and SUBTRACT depend on the current value.
+            # Each round calls `alter`, because APPEND and SUBTRACT depend on the current value.
             new = alter(old)
             check(old, new)
             if validate_only or new == old:  # An unchanged value needs no record.

@@ -306,13 +306,13 @@ class Controller:
             new = await _first_states(assignments, slices)
             topic = with_partitions(self._topics[requested.topic], new)
             try:
-                # Logs first, because no record can remove a partition whose log cannot be created.
+                # Create the logs first: no record removes a partition whose log cannot be created.
                 await self._brokers.create_logs(topic)
                 version = await self._write_partitions(topic, new, slices)
             except Exception:
                 await self._brokers.remove_unserved_logs(topic)
                 raise
-            # Read again, because the settings may have changed during the write.
+            # Read the topic again, because its settings may have changed during the write.
             topic = with_partitions(self._topics[requested.topic], new)
             self._add_topic(topic, version)
             await self._brokers.start_topic(topic)

@@ -179,6 +179,6 @@ def _assign(new: NewTopic, defaults: Defaults) -> Assignments:
     count = defaults.num_partitions if new.num_partitions == -1 else new.num_partitions
     factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
     if count > MAX_PARTITIONS:
-        # Checked before the placement as well, because a request may name two billion partitions.
+        # Check before the placement as well, because a request may ask for two billion partitions.
         raise _too_many(new)
     return assign_replicas(defaults.brokers, count, factor)

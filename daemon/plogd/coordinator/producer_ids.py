@@ -97,7 +97,7 @@ class ProducerIds:
 
     def _on_error(self, error: Exception) -> None:
         self._is_fetching = False
-        # Replaced before the loop, because a callback may request an id again.
+        # Replace the dict before the loop, because a callback may request an id again.
         waiting, self._waiting = self._waiting, {}
         # Producers repeat InitProducerId after COORDINATOR_NOT_AVAILABLE.
         reason = error if isinstance(error, PlogError) else CoordinatorNotAvailable(str(error))

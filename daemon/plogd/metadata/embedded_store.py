@@ -224,7 +224,7 @@ class EmbeddedStore:
 
     def _fail(self, failure: KafkaStorageError) -> None:
         self._failure = failure
-        # Everything is cleared before the callbacks, which may write again or read the state.
+        # Clear everything before the callbacks, which may write again or read the state.
         preparing = [] if self._preparing is None else [self._preparing]
         waiting = [*preparing, *self._in_flight, *self._queue]
         self._preparing = None
@@ -425,7 +425,7 @@ class EmbeddedStore:
             spawn(self._finish_in_slices(changed)).then(_ignore, _raise)
             return
         group, self._in_flight, self._in_flight_records = self._in_flight, [], []
-        # Watchers first: a client that has its response must not see an older state elsewhere.
+        # Notify watchers first: a client that has its response must not see an older state.
         notify_all([*self._notifications(changed), *self._outcomes(group), self._pump])
 
     def _apply(self, records: Sequence[MetadataRecord], base_offset: int) -> dict[Key, None]:

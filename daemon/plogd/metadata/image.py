@@ -198,7 +198,7 @@ class MetadataImage:
         if type_name is None:
             raise ValueError(f"unknown resource type {record.resource_type}")
         key: Key = ("config", type_name, record.resource_name)
-        # A copy, because readers may hold the previous value.
+        # Copy the settings, because readers may hold the previous value.
         settings = dict(self.get(key)[0] or {})
         if record.value is None:
             settings.pop(record.name, None)

@@ -140,7 +140,7 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
     if get_origin(hint) is tuple:
         return _items_of_tuple(value, get_args(hint), name)
     if _is_several(hint):
-        # A list, because an iterator could be read only once, and retries read it again.
+        # Return a list, because an iterator can be read only once, and a retry reads it again.
         (item_hint,) = get_args(hint)
         return [conform(one, item_hint, f"{name}[{index}]") for index, one in enumerate(value)]
     if _is_named_tuple(hint):

@@ -192,7 +192,7 @@ async def by_coordinator(
             return error
 
     async def ask_coordinators(waiting: list[str]) -> Answers[str, V]:
-        # Looked up concurrently, because each group may have a different coordinator.
+        # Look them up concurrently, because each group may have a different coordinator.
         found = await cluster.network.gather([find(group) for group in waiting])
         coordinated: dict[int, list[str]] = {}
         outcomes: dict[str, V | KafkaError] = {}

@@ -77,7 +77,7 @@ class ConstrainedAssignment:
         elif self._large_shares_left:
             self._at_small.append(member)
         self._shares[member] += owned[:size]
-        # Recorded, because another member may get these partitions only after their revocation.
+        # Record them, because another member may get these partitions only after their revocation.
         self._given_up.update((partition, member) for partition in owned[size:])
 
     def _deal_out(self, partitions: Iterable[TopicPartition]) -> None:

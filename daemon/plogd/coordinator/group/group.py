@@ -246,7 +246,7 @@ class Group:
         """Update a member that joins again; `client` is the client id and host of a new process."""
         before_bytes = member.size_bytes
         if client is not None:
-            # Set between the two sizes, because the group counts the bytes of these texts.
+            # The texts change here, between the two sizes, because the group counts their bytes.
             member.client_id, member.client_host = client
         self._supporters.subtract(member.protocol_names)
         member.protocols = protocols
@@ -345,7 +345,7 @@ class Group:
 
     def _key_bytes(self, member_id: str) -> int:
         """Return the memory of the timer keys, which contain both ids."""
-        # A member has up to two timers: one for its session, one for a disconnected client.
+        # A member has up to two timers: one for its session and one for a disconnected client.
         return 2 * (len(self.group_id) + len(member_id))
 
     def _resize(self, growth_bytes: int) -> None:
@@ -426,8 +426,8 @@ class Group:
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> Member:
         """Return the member. Raises UnknownMemberId, FencedInstanceId."""
-        # Checked first: a fenced client must stop, but UNKNOWN_MEMBER_ID would make it join again
-        # and fence the member that replaced it.
+        # Check the instance id first: a fenced client must stop, but UNKNOWN_MEMBER_ID would make
+        # it join again and fence the member that replaced it.
         if group_instance_id is not None:
             current = self._static_member_ids.get(group_instance_id)
             if current is None:

@@ -178,8 +178,8 @@ class GroupCoordinator(Generic[G]):
             await self._create_topic(
                 OFFSETS_TOPIC,
                 partitions=config.offsets_topic_num_partitions,
-                # Kafka refuses to create the topic while there are fewer brokers. plog creates it
-                # with fewer replicas, because a single broker must be able to serve groups.
+                # Kafka refuses to create the topic with fewer brokers than replicas. plog reduces
+                # the number of replicas, because a single broker must be able to serve groups.
                 replication_factor=min(config.offsets_topic_replication_factor, self._brokers()),
                 # The settings with which Kafka creates this topic.
                 config={
@@ -221,7 +221,7 @@ class GroupCoordinator(Generic[G]):
         atomic: bool = True,
     ) -> Later[T]:
         """Run `operation` on the group's shard and respond once its records are durable."""
-        # The usual case, without a coroutine; the topic is missing only before its first use.
+        # Avoid a coroutine in the usual case: the topic is missing only before its first use.
         if self._cache.topic(OFFSETS_TOPIC) is not None:
             return self.runtime.write(self.partition_for(group_id), operation, atomic=atomic)
         return spawn(self._write_later(group_id, operation, atomic))
@@ -243,7 +243,7 @@ class GroupCoordinator(Generic[G]):
         size_bytes = self._memory.check_join(request)
         release = self._memory.hold(request.group_id, size_bytes)
 
-        # Releases the bytes before the operation, which counts the member against the same bound.
+        # Release the bytes before the operation, which counts the member against the same bound.
         def run(shard: GroupShard[G]) -> Result[T]:
             release()
             return operation(shard)
@@ -324,8 +324,8 @@ class GroupCoordinator(Generic[G]):
     async def _delete_group(self, group_id: str) -> None:
         is_deleted = False
         while not is_deleted:
-            # Each slice checks for members again, because one may join between two slices. It need
-            # not be atomic, because each tombstone is valid by itself.
+            # Each slice checks for members again, because a client may join between two slices. The
+            # write need not be atomic, because each tombstone is valid by itself.
             count, is_deleted = await self.write(
                 group_id, lambda shard: shard.delete_group(group_id), atomic=False
             )

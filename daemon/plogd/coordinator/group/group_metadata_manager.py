@@ -133,7 +133,7 @@ class GroupMetadataManager:
             # unknown members.
             assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
-        # The first change, after all checks: an operation that raises must change nothing.
+        # All checks come before this first change: an operation that raises must change nothing.
         self._rebalances.on_sync(group, member)
         if group.state is STABLE:
             return Result(response=sync_group_response(group, member))
@@ -162,7 +162,7 @@ class GroupMetadataManager:
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
-        # Restarted during a rebalance too: the heartbeat shows that the member is alive.
+        # Restart the session during a rebalance, too: the heartbeat shows that the member is alive.
         self._rebalances.restart_session(group, member)
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
@@ -247,7 +247,7 @@ class GroupMetadataManager:
         """Return the group, or create one without members, for which only offsets are written."""
         group = self._groups.get(group_id)
         if group is None:
-            # Not counted as unused, because the group lasts as long as its committed offsets.
+            # The group is not counted as unused, because it lasts as long as its committed offsets.
             group = Group(group_id, state_since_ms=self._clock.now_ms())
             group.track_memory(self._memory)
             self._groups[group_id] = group
@@ -256,7 +256,7 @@ class GroupMetadataManager:
     def describe(self, group_id: str) -> DescribedGroup:
         """Describe the group and its members. Raises GroupIdNotFound."""
         group = self._find(group_id)
-        # As in Kafka: before the group is STABLE, its protocol may still change.
+        # As in Kafka, only a STABLE group reports its protocol and the metadata of its members.
         protocol = group.protocol_name if group.state is STABLE else None
         return DescribedGroup(
             group_id=group_id,
@@ -331,8 +331,8 @@ class GroupMetadataManager:
 
     def on_unloaded(self, error: Exception) -> None:
         """Fail pending requests with `error` and discard all groups."""
-        # Cleared before the loop, because a client may react to the error with a new request. The
-        # dict stays the same object: `Rebalances` and `GroupJoins` share it.
+        # Clear the dict before the loop, because a client may respond to the error with a new
+        # request. `Rebalances` and `GroupJoins` share this dict, so it is not replaced.
         groups = list(self._groups.values())
         self._groups.clear()
         for group in groups:

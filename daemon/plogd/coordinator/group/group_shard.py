@@ -98,9 +98,9 @@ class GroupShard(Generic[G]):
         The group must have no members. The response is the number of deleted offsets, and whether
         the group is deleted.
         """
-        # Before the first slice: a group with members must keep all of its offsets.
+        # Validate before the first slice: a group with members must keep all of its offsets.
         deleted = self.groups.delete(group_id)
-        # One more than a slice shows whether this slice is the last.
+        # One tombstone more than a slice shows whether this slice is the last.
         tombstones = list(islice(self.offsets.tombstones_of(group_id), SLICE_RECORDS + 1))
         if len(tombstones) > SLICE_RECORDS:
             del tombstones[SLICE_RECORDS:]

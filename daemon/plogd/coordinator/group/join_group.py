@@ -72,7 +72,7 @@ class GroupJoins:
             raise UnknownMemberId(f"group {request.group_id} does not exist; join as a new member")
         group = Group(request.group_id, state_since_ms=self._clock.now_ms())
         result = self._join(group, joining)
-        # Added only now, because a group whose first member is refused must not exist.
+        # Add the group only now: a group whose first member is refused must not exist.
         group.count_as_unused()
         group.track_memory(self._memory)
         self._groups[group.group_id] = group
@@ -190,7 +190,7 @@ class GroupJoins:
             is_new=True,
             join=answer,
         )
-        # Checked before anything changes: a refused member must leave no trace in the group.
+        # Check before anything changes: a refused member must leave no trace in the group.
         self._check_room(group, member.size_bytes)
         if group.is_initial_rebalance:
             group.has_new_member = True

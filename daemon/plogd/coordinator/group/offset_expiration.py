@@ -44,7 +44,7 @@ def expired_partitions(
         for partition, committed in partitions.items():
             due_ms = retention_start(committed) + retention_ms
             if committed.expire_timestamp != NO_TIMESTAMP:
-                # Set by OffsetCommit 2 to 4, whose clients choose the retention time.
+                # In OffsetCommit 2 to 4, the client specifies the retention time.
                 due_ms = committed.expire_timestamp
             if now_ms < due_ms or (topic, partition) in unstable:
                 is_all = False

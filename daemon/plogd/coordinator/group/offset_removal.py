@@ -85,7 +85,7 @@ class OffsetRemoval(Generic[G]):
     ) -> None:
         while groups:
             await self._turn()
-            # Not atomic: each tombstone is valid by itself, so a slice may need several batches.
+            # A slice may need several batches, because each tombstone is valid by itself.
             count = await shard.write(
                 lambda state: state.delete_topic_offsets(topic, groups, end_offset), atomic=False
             )

@@ -105,7 +105,7 @@ class Rebalances:
     def begin(self, group: Group, reason: str) -> Result[None]:
         """Start a rebalance; complete it immediately if all members have joined."""
         if group.state is COMPLETING_REBALANCE:
-            # The members that wait for an assignment of the old generation have to join again.
+            # Members that wait for an assignment of the old generation have to join again.
             self._fail_syncs(
                 group, RebalanceInProgress(f"group {group.group_id} is rebalancing: {reason}")
             )

@@ -60,7 +60,7 @@ class CoordinatorRuntime(Generic[S]):
 
         Completes when no shard reads its log any longer.
         """
-        # Copied first, because `_close_all` empties the table but their loads may still be reading.
+        # Copy the shards: their loads may still be reading after `_close_all` empties the dict.
         shards = [*self._shards.values()]
         self._close_all(NotCoordinator("the broker is stopping"))
 
@@ -71,7 +71,7 @@ class CoordinatorRuntime(Generic[S]):
         return spawn(loads_ended())
 
     def _close_all(self, error: KafkaError) -> None:
-        # Replaced before the loop: requests that a callback sends must not find a closed shard.
+        # Replace the dict before the loop: requests from a callback must not find a closed shard.
         shards, self._shards = self._shards, {}
         for shard in shards.values():
             shard.close(error)

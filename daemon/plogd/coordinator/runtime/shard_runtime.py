@@ -53,7 +53,7 @@ from plogd.replica.replica_manager import ReplicaManager
 
 T = TypeVar("T")
 
-# Kafka leaves a failed shard as it is until the partition's leader changes; on a single broker, the
+# Kafka does not reload a failed shard until the partition's leader changes. On a single broker, the
 # leader never changes.
 LOAD_RETRY_MS: Final = 10_000.0
 _RECORD_OVERHEAD_BYTES = 32
@@ -247,7 +247,7 @@ class ShardRuntime(Generic[S]):
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        # Stopped first, because callbacks of failed events may schedule operations.
+        # Stop the timers first, because callbacks of failed events may schedule operations.
         self._timers.stop()
         self._deferred.fail_all(error)
         if has_state:  # State replayed by a failed load counts against memory bounds too.
@@ -269,7 +269,7 @@ class ShardRuntime(Generic[S]):
         """Reload the shard if a write whose records were already replayed has failed."""
         writing = self._newest_writing
         if writing is not None and writing.error is not None and self.state is ShardState.ACTIVE:
-            # Reloads without a delay: the log is readable, and only the state in memory is ahead.
+            # Reload without a delay: the log is readable; only the state in memory is ahead of it.
             self._fail(writing.error, reload_after_ms=0.0)
 
     # -- operations ---------------------------------------------------------------------------
@@ -346,7 +346,7 @@ class ShardRuntime(Generic[S]):
         for record in records:
             key, value = codec.encode_key(record.key), codec.encode_value(record.value)
             encoded.append(Record(timestamp=now_ms, key=key, value=value))
-            # A lower bound, so that a request of many megabytes is refused before all of it is
+            # This lower bound of the size refuses a request of many megabytes before all of it is
             # encoded. The log checks the exact size.
             room -= len(key) + len(value or b"")
             if is_bounded and room < 0:
