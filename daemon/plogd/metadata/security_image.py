@@ -102,7 +102,7 @@ def records_for(change: Change, old: Any) -> Sequence[MetadataRecord]:
         case ("scram", str(user), int(mechanism)):
             return _scram_records(user, mechanism, change.value, old)
         case _:
-            raise ValueError(f"{change.key} cannot be written")
+            raise ValueError(f"cannot write {change.key}: the key is unknown or read-only")
 
 
 def _acl_records(acl_id: Uuid, new: Acl | None, old: Acl | None) -> list[MetadataRecord]:

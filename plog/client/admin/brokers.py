@@ -167,7 +167,9 @@ def update_features_request(
     # KIP-778 replaced the flag for downgrades with a type.
     typed = version >= _FIRST_WITH_TYPES
     if validate_only and not typed:
-        raise UnsupportedVersion("the broker does not support validate_only for feature updates")
+        raise UnsupportedVersion(
+            "cannot validate feature updates: the broker does not support validate_only"
+        )
     return UpdateFeaturesRequest(
         timeout_ms=timeout_ms,
         feature_updates=[

@@ -176,8 +176,8 @@ def create_topics_request(
 def _creatable(topic: NewTopic) -> CreatableTopic:
     if topic.assignments is not None and (topic.partitions or topic.replication_factor):
         raise InvalidRequest(
-            f"topic {topic.name}: give either assignments or counts of partitions and replicas,"
-            " not both"
+            f"cannot create topic {topic.name}: it has both assignments and counts of partitions or"
+            " replicas; give only one of them"
         )
     partitions, replicas = topic.partitions, topic.replication_factor
     return CreatableTopic(
@@ -212,7 +212,9 @@ def delete_topics_request(
     names = []
     for topic in topics:
         if not isinstance(topic, str):
-            raise UnsupportedVersion("the broker cannot delete topics by id; use the topic name")
+            raise UnsupportedVersion(
+                "cannot delete a topic by id: the broker does not support it; use the topic name"
+            )
         names.append(topic)
     return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
 

@@ -378,7 +378,6 @@ class Group:
             name for name, count in self._supporters.items() if count == len(self.members)
         }
         votes = Counter(member.vote(candidates) for member in self.members.values())
-        # `most_common` returns equal counts in the order in which they were first encountered.
         return votes.most_common(1)[0][0]
 
     def begin_generation(self, now_ms: int) -> None:
@@ -464,12 +463,15 @@ class Group:
         CoordinatorNotAvailable.
         """
         if self._state is DEAD:
-            raise CoordinatorNotAvailable(f"group {self.group_id} has just been deleted")
+            raise CoordinatorNotAvailable(
+                f"cannot commit offsets of group {self.group_id}: it has just been deleted; retry"
+            )
         if generation_id < 0 and self.is_empty:
             return  # A consumer with manual assignment, or an admin client.
         if generation_id < 0 and not member_id and group_instance_id is None:
             raise UnknownMemberId(
-                f"group {self.group_id} has active members; only they may commit offsets"
+                f"cannot commit offsets of group {self.group_id}: only its members may commit while"
+                " it has any; stop them first"
             )
         self.validate_member(member_id, group_instance_id)
         self.validate_generation(generation_id)
@@ -477,15 +479,20 @@ class Group:
         if self._state is COMPLETING_REBALANCE:
             # The member knows the generation but has not received its assignment yet.
             raise RebalanceInProgress(
-                f"group {self.group_id} is waiting for its leader's assignment"
+                f"cannot commit offsets of group {self.group_id}: it is waiting for its leader's"
+                " assignment"
             )
 
     def validate_delete(self) -> None:
         """Raise NonEmptyGroup if the group has members."""
         if self._state in ACTIVE_STATES:
-            raise NonEmptyGroup(f"group {self.group_id} has members; stop them first")
+            raise NonEmptyGroup(
+                f"cannot delete group {self.group_id}: it has members; stop them first"
+            )
 
     def validate_offset_delete(self) -> None:
         """Raise NonEmptyGroup if the group has members whose subscriptions are unknown."""
         if self._state in ACTIVE_STATES and not self.uses_consumer_protocol:
-            raise NonEmptyGroup(f"group {self.group_id} has members; stop them first")
+            raise NonEmptyGroup(
+                f"cannot delete offsets of group {self.group_id}: it has members; stop them first"
+            )
