@@ -153,9 +153,9 @@ def boot(start_guest: Callable[..., Guest], request: pytest.FixtureRequest) -> I
 
 @pytest.fixture
 def figure(request: pytest.FixtureRequest, suite: str) -> Record:
-    """Returns a function that records a figure: name, value, target and unit."""
+    """Returns a function that records a figure: name, value, target if there is one, and unit."""
 
-    def record(name: str, value: float, *, target: float, unit: str) -> None:
+    def record(name: str, value: float, *, target: float | None = None, unit: str = "") -> None:
         found = Figure(suite=suite, name=name, value=value, target=target, unit=unit)
         request.node.user_properties.append((FIGURE, str(found)))
 

@@ -16,11 +16,11 @@ from tests.helpers.eventually import eventually
 PAGE = Path(__file__).parents[2] / "docs/operations.md"
 
 
-def blocks(heading: str) -> list[str]:
-    """Return the shell commands below a heading of the page, one string per block."""
+def blocks(heading: str, language: str = "sh") -> list[str]:
+    """Return the shell commands or settings below a heading of the page, one string per block."""
     section = re.search(rf"\n## {re.escape(heading)}\n(.*?)(?=\n## |\Z)", PAGE.read_text(), re.S)
     assert section is not None, heading
-    found = re.findall(r"```sh\n(.*?)```", section[1], re.S)
+    found = re.findall(rf"```{language}\n(.*?)```", section[1], re.S)
     assert found, heading
     return found
 

@@ -1,8 +1,7 @@
 """Log shippers of Debian deliver every line while the broker restarts, is killed and is upgraded.
 
-A shipper reads a file to which the test appends. librdkafka, which both use, sends again what was
-not acknowledged. With idempotence it does so without duplicates, but the shippers' own retries may
-repeat lines: the tests count them and print the counts.
+A shipper, with the settings of docs/operations.md, reads a file to which the test appends. The page
+explains how a line may arrive twice: the tests count these lines and print the counts.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.deb.clients import consume
-from tests.deb.conftest import Boot
+from tests.deb.conftest import Boot, Record
 from tests.deb.guest import Guest
+from tests.deb.test_operations import blocks
 from tests.deb.test_upgrade import upgrade
 from tests.helpers.eventually import eventually
 
@@ -22,53 +22,31 @@ LINES = 100_000
 NUMBERS = "/var/log/numbers.log"
 _PIECE = 500
 
-_RSYSLOG = f"""
-module(load="imfile" mode="inotify")
-module(load="omkafka")
-template(name="line" type="string" string="%msg%")
-input(type="imfile" file="{NUMBERS}" tag="numbers" ruleset="plog")
-ruleset(name="plog") {{
-    action(
-        type="omkafka" broker=["127.0.0.1:9092"] topic="numbers" template="line"
-        confParam=["acks=all", "enable.idempotence=true", "reconnect.backoff.max.ms=500"]
-        resubmitOnFailure="on" keepFailedMessages="on" failedMsgFile="/var/spool/rsyslog/failed"
-        action.resumeRetryCount="-1" action.resumeInterval="1"
-        queue.type="LinkedList" queue.filename="plog" queue.size="200000" queue.saveOnShutdown="on"
-    )
-}}
-"""
 
-_SYSLOG_NG = f"""@version: 3.38
-options {{ keep-hostname(yes); stats-freq(0); }};
-source numbers {{ file("{NUMBERS}" follow-freq(0.2) flags(no-parse)); }};
-destination plog {{
-    kafka-c(
-        bootstrap-servers("127.0.0.1:9092")
-        topic("numbers")
-        message("$MSG")
-        config("acks"("all") "enable.idempotence"("true") "reconnect.backoff.max.ms"("500"))
-        disk-buffer(reliable(yes) disk-buf-size(67108864) mem-buf-size(16777216))
-    );
-}};
-log {{ source(numbers); destination(plog); flags(flow-control); }};
-"""
-
-
-def test_rsyslog_delivers_every_line(boot: Boot, installed: list[Path], suite: str) -> None:
+def test_rsyslog_delivers_every_line(
+    boot: Boot, installed: list[Path], suite: str, figure: Record
+) -> None:
     guest = boot(installed)
     guest.run("apt-get", "-qq", "-y", "install", "rsyslog", "rsyslog-kafka")
-    guest.path("/etc/rsyslog.conf").write_text(_RSYSLOG)
-    _deliver(guest, "rsyslog", suite)
+    guest.path("/etc/rsyslog.conf").write_text(_settings("rsyslog"))
+    _deliver(guest, "rsyslog", suite, figure)
 
 
-def test_syslog_ng_delivers_every_line(boot: Boot, installed: list[Path], suite: str) -> None:
+def test_syslog_ng_delivers_every_line(
+    boot: Boot, installed: list[Path], suite: str, figure: Record
+) -> None:
     guest = boot(installed)
     guest.run("apt-get", "-qq", "-y", "install", "syslog-ng-core", "syslog-ng-mod-rdkafka")
-    guest.path("/etc/syslog-ng/syslog-ng.conf").write_text(_SYSLOG_NG)
-    _deliver(guest, "syslog-ng", suite)
+    guest.path("/etc/syslog-ng/syslog-ng.conf").write_text(_settings("syslog-ng"))
+    _deliver(guest, "syslog-ng", suite, figure)
 
 
-def _deliver(guest: Guest, shipper: str, suite: str) -> None:
+def _settings(shipper: str) -> str:
+    [settings] = blocks("Ship logs with rsyslog or syslog-ng", shipper)
+    return settings
+
+
+def _deliver(guest: Guest, shipper: str, suite: str, figure: Record) -> None:
     """Append all lines during a restart, a kill and an upgrade, and compare what arrives."""
     numbers = guest.path(NUMBERS)
     numbers.touch()
@@ -87,7 +65,7 @@ def _deliver(guest: Guest, shipper: str, suite: str) -> None:
         thread.join()
     counts = eventually(lambda: _all_delivered(guest), f"delivery of all lines by {shipper}")
     repeated = sum(counts.values()) - LINES
-    print(f"{suite}: {shipper} delivered {LINES} lines, {repeated} of them twice")
+    figure(f"{shipper}: lines delivered again, of {LINES:,}", repeated)
 
 
 def _append(file: Path, numbers: range) -> None:

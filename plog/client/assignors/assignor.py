@@ -31,7 +31,7 @@ from plog.wire.internal.consumer_protocol import (
 from plog.wire.primitives import Buffer
 
 NO_GENERATION = -1
-# Version 3 of the formats has the generation (KIP-792) and the rack (KIP-881).
+# The subscription got the generation in version 2 (KIP-792) and the rack in version 3 (KIP-881).
 _SUBSCRIPTION_VERSION = 3
 _ASSIGNMENT_VERSION = 3
 
@@ -108,6 +108,7 @@ class Assignment:
         message = decode_assignment(data)
         return cls(
             partitions=_partitions(message.assigned_partitions),
+            # Copied for the same reason as in `Subscription.decode`.
             user_data=None if message.user_data is None else bytes(message.user_data),
         )
 

@@ -18,7 +18,7 @@ _KNOWN: tuple[type[Assignor], ...] = (
 )
 _BY_NAME = {assignor.name: assignor for assignor in _KNOWN}
 _BY_CLASS = {assignor.__name__: assignor for assignor in _KNOWN}
-# Settings files for Java clients name the classes.
+# Settings files for Java clients contain full class names.
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 
 
@@ -34,14 +34,14 @@ def assignors_from(strategy: Iterable[str | Assignor | type[Assignor]]) -> list[
     names = [assignor.name for assignor in found]
     if not names:
         raise ValueError("the list of assignors is empty; set at least one assignor")
-    # Two assignors with one name would share a protocol entry in JoinGroup.
+    # JoinGroup identifies assignors by name, so each name must be unique.
     if len(set(names)) < len(names):
         raise ValueError(f"duplicate assignor in {', '.join(names)}")
     return found
 
 
 def _assignor(entry: str | Assignor | type[Assignor]) -> Assignor:
-    # An entry may be a class, which gives each member an instance of its own.
+    # An assignor may keep state, so each member gets its own instance of the class.
     if isinstance(entry, type):
         return entry()
     if not isinstance(entry, str):

@@ -35,7 +35,7 @@ def in_hash_order(keys: Iterable[str]) -> list[str]:
 
 def partition_hash(partition: TopicPartition) -> int:
     """Return Java's ``TopicPartition.hashCode``; only the lower 32 bits are significant."""
-    # Java computes the same, but its int overflows silently.
+    # Java computes this in an int, which overflows; `HashOrder.add` discards the upper bits.
     return 31 * (31 + partition.partition) + java_hash(partition.topic)
 
 

@@ -32,7 +32,7 @@ class RangeAssignor(Assignor):
             each, more = divmod(count, len(readers))
             first = 0
             for position, member in enumerate(readers):
-                # If the count is not a multiple, the first members get one more partition.
+                # As in Kafka, the first members get the remainder, one partition each.
                 end = first + each + (position < more)
                 shares[member] += (TopicPartition(topic, number) for number in range(first, end))
                 first = end

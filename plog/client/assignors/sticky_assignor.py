@@ -178,7 +178,7 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
             for number in topic.partitions
         )
         return OwnedPartitionsClaim(partitions, user_data.generation)
-    # A member with unreadable data claims nothing: at worst, its partitions move.
+    # Ignore unreadable data, as if there were no claim: at worst, the member's partitions move.
     return OwnedPartitionsClaim()
 
 

@@ -1,4 +1,4 @@
-"""Sticky assignment if all members subscribe to the same topics: shares differ by at most one.
+"""Sticky assignment for identical subscriptions: shares differ by at most one.
 
 With P partitions and M members, each member gets P div M partitions, and P mod M members get one
 more. First, members keep their partitions up to their share; earlier members get the larger shares.
@@ -77,7 +77,7 @@ class ConstrainedAssignment:
         elif self._large_shares_left:
             self._at_small.append(member)
         self._shares[member] += owned[:size]
-        # Record them, because another member may get these partitions only after their revocation.
+        # Record these: another member gets them only after this one has revoked them.
         self._given_up.update((partition, member) for partition in owned[size:])
 
     def _deal_out(self, partitions: Iterable[TopicPartition]) -> None:

@@ -1,4 +1,4 @@
-"""Sticky assignment if subscriptions differ: shares are as balanced as the subscriptions allow.
+"""Sticky assignment for different subscriptions: shares are as balanced as these allow.
 
 Members keep the partitions of topics that they still subscribe to. The unassigned partitions
 follow, topics with the fewest subscribers first; each goes to the subscriber with the smallest
@@ -83,8 +83,8 @@ class GeneralAssignment:
         if not self._must_revoke:
             self._rebalance(unassigned)
         moved = self._rebalance(everything)
-        # Undo the moves if they did not help: each move makes a member lose the state that it keeps
-        # for the partition.
+        # Undo moves that did not help: a member loses the state that it keeps for a partition when
+        # the partition moves.
         if moved and not begins_empty and _imbalance(self._shares) >= _imbalance(before):
             self._shares = before
         return {member: list(share) for member, share in (self._shares | set_aside).items()}
@@ -218,7 +218,7 @@ class Movements:
 
     def better_one(self, partition: TopicPartition, old: str, new: str) -> TopicPartition:
         """Return the partition to move from `old` to `new` in place of `partition`."""
-        # Only the first owner matters, however often the partition has moved since then.
+        # Compare with the first owner, because `add` merges all moves of a partition into one.
         first_owner = self._way[partition][0] if partition in self._way else old
         back = self._moved.get((partition.topic, new, first_owner))
         return back.first() if back else partition
@@ -227,7 +227,7 @@ class Movements:
         """Record that `partition` has moved; a move back to the first owner removes the record."""
         topic = partition.topic
         if partition in self._way:
-            # Two moves amount to one move from the first owner to the last.
+            # Record both moves as a single move from the first owner to the last.
             old, middle = self._way.pop(partition)
             self._moved[topic, old, middle].remove(partition)
             if not self._moved[topic, old, middle]:
@@ -243,6 +243,5 @@ class Movements:
 def _imbalance(shares: Mapping[str, OrderedPartitions]) -> int:
     """Return the sum of the differences in size between all pairs of shares."""
     sizes = sorted(len(share) for share in shares.values())
-    # The sum over all pairs takes quadratic time. In sorted order, each size is added once for
-    # every smaller size and subtracted once for every larger one.
+    # In sorted order, a size is added once for each smaller one, subtracted for each larger one.
     return sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))

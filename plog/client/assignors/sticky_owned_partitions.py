@@ -1,8 +1,8 @@
 """Determine the previous owners of partitions from the claims of the members.
 
 Members report the partitions that they own and the generation of the assignment. If two members
-claim the same partition, one of them has missed a rebalance, so the claim of the later generation
-applies. If both report the same generation, both claims are ignored.
+claim the same partition, one of them has missed a rebalance, so the later generation wins; if both
+report the same generation, both claims are ignored.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class OwnedPartitions:
                 continue
             for partition in claim.partitions:
                 known = previous.get(partition)
-                # Keep the most recent of the earlier owners.
+                # Keep only the most recent of the earlier owners.
                 if known is None or claim.generation > known[1]:
                     previous[partition] = (member, claim.generation)
         return previous
