@@ -29,7 +29,6 @@ from plog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-_FIRST_WITH_FENCED = 2
 # UpdateFeatures has upgrade types since KIP-778.
 _FIRST_WITH_TYPES = 1
 # ApiVersions omits features with a minimum level of 0 before this version (KAFKA-17011).

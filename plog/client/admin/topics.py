@@ -41,7 +41,7 @@ _BROKER_DEFAULT = -1
 # KIP-516: topics can be deleted by id.
 _FIRST_DELETION_BY_ID = 6
 # Brokers before Kafka 2.4 do not return the counts (KIP-525).
-_NONE_TOLD = -1
+_NOT_RETURNED = -1
 
 
 class TopicAdmin(AdminBase):
@@ -262,9 +262,9 @@ def _created(topic: CreatableTopicResult) -> CreatedTopic:
     return CreatedTopic(
         name=topic.name,
         topic_id=topic_id_of(topic.topic_id),
-        partitions=None if topic.num_partitions == _NONE_TOLD else topic.num_partitions,
+        partitions=None if topic.num_partitions == _NOT_RETURNED else topic.num_partitions,
         replication_factor=None
-        if topic.replication_factor == _NONE_TOLD
+        if topic.replication_factor == _NOT_RETURNED
         else topic.replication_factor,
         configs=None
         if hidden
