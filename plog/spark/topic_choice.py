@@ -14,7 +14,11 @@ _NAMES = ("assign", "subscribe", "subscribePattern")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicChoice:
-    """All partitions of `topics` or of topics that fully match `pattern`, or only `partitions`."""
+    """All partitions of `topics` or of topics in which `pattern` is found, or only `partitions`.
+
+    As in the connector, a pattern does not have to match the whole name. It excludes internal
+    topics.
+    """
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
