@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.helpers.apache_kafka import ApacheKafka
+from tests.helpers.programs.apache_kafka import ApacheKafka
 from tests.integration.conftest import broker, new_topic, start_broker, topic
 from tests.spark.spark_session import spark_session
 

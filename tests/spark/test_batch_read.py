@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from plogd.testing.broker_process import BrokerProcess
-    from tests.helpers.apache_kafka import ApacheKafka
+    from tests.helpers.programs.apache_kafka import ApacheKafka
 
 SOURCES = ("plog", "kafka")
 REJECTED = "rejected"
