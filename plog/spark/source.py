@@ -1,7 +1,7 @@
 """`PlogSource`: the entry point of Spark, for ``format("plog")``.
 
 Spark imports this module once per application even if the application never uses it, so it imports
-little. The reader is imported when a query is planned.
+little. Readers and writers are imported when a query is planned.
 
 Source: pyspark 4.2 pyspark.sql.datasource.
 """
@@ -26,6 +26,8 @@ from plog.spark.option_values import OptionReader
 
 if TYPE_CHECKING:
     from plog.spark.batch_reader import BatchReader
+    from plog.spark.record_writers import BatchWriter, StreamWriter
+    from plog.spark.sink_options import SinkOptions
 
 
 class PlogSource(DataSource):
@@ -57,6 +59,32 @@ class PlogSource(DataSource):
                 ]
             )
         return BatchReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return the writer of a batch query. Raises ConfigError for wrong options or columns."""
+        from plog.spark.record_writers import BatchWriter
+
+        if overwrite:
+            raise ConfigError(['the mode is "overwrite": a topic only grows; use mode("append")'])
+        return BatchWriter(self._sink_options(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """Return the writer of a stream. Raises ConfigError for wrong options or columns.
+
+        Spark sets `overwrite` for the output mode complete, whose rows are appended too.
+        """
+        from plog.spark.record_writers import StreamWriter
+
+        return StreamWriter(self._sink_options(schema))
+
+    def _sink_options(self, schema: StructType) -> SinkOptions:
+        from plog.spark.row_columns import check_row_columns
+        from plog.spark.sink_options import read_sink_options
+
+        options = read_sink_options(self.options)
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        check_row_columns(columns, topic=options.topic)
+        return options
 
 
 def source_schema(*, with_headers: bool) -> StructType:

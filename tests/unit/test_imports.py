@@ -143,7 +143,7 @@ ROWS = (
     Row(names=("plog.spark",), may_import=(*LIBRARY, "plog.client"), outside=("pyarrow",)),
     # The rest of the package is used and tested without pyspark.
     Row(
-        names=("plog.spark.batch_reader", "plog.spark.source"),
+        names=("plog.spark.batch_reader", "plog.spark.record_writers", "plog.spark.source"),
         may_import=(*LIBRARY, "plog.client", "plog.spark"),
         outside=("pyarrow", "pyspark"),
     ),
