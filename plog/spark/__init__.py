@@ -6,9 +6,9 @@ record_writers.py import pyspark; the other files are plain code, which is teste
 Start with source.py; source_options.py and sink_options.py list the options.
 
 A batch query is planned in the driver (batch_ranges.py, cluster_lookup.py, task_planning.py), and
-its records are read in the Python workers (range_reading.py). The workers also
-write the rows of a query (record_writing.py). The top-level module `pyspark_plog` registers the
-source in every Spark session.
+its records are read in the Python workers (range_reading.py). The workers also write the rows of a
+query (record_writing.py). The top-level module `pyspark_plog` registers the source in every Spark
+session.
 
 Source: Spark 4.2 Structured Streaming + Kafka Integration Guide, KafkaSourceProvider.
 """

@@ -1,4 +1,4 @@
-"""The example of docs/spark.md."""
+"""The examples of docs/spark.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from plog.client.faces.blocking import Producer
+from plog.client.faces.blocking import Consumer, Producer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 _PAGE = Path(__file__).parents[2] / "docs/spark.md"
 
 
-def test_example_of_the_page_shows_the_records(
+def test_examples_of_the_page_show_and_write_the_records(
     spark: SparkSession, broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("orders", b"two shirts").result()
-    [example] = re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.S)
-    assert "127.0.0.1:9092" in example
-    exec(example.replace("127.0.0.1:9092", broker.bootstrap_servers), {})  # noqa: S102  # ours
+    examples = "\n".join(re.findall(r"```python\n(.*?)```", _PAGE.read_text(), re.S))
+    assert examples.count("127.0.0.1:9092") == 2
+    exec(examples.replace("127.0.0.1:9092", broker.bootstrap_servers), {})  # noqa: S102 - our docs
     assert "two shirts" in capsys.readouterr().out
+    with Consumer(
+        "orders-in-capitals",
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        assert next(iter(consumer)).value == b"TWO SHIRTS"
