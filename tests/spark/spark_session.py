@@ -6,13 +6,14 @@ Maven downloads the connector's jars once, through connector-jars.
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.helpers.outside import missing, need_program
 
@@ -42,9 +43,6 @@ def spark_session(folder: Path) -> Iterator[SparkSession]:
     jars = connector_jars()
     from pyspark.sql import SparkSession
 
-    # Workers do not inherit sys.path, and would otherwise run the first python3 in PATH.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = f"{_ROOT}:{_ROOT / 'daemon'}"
     builder = SparkSession.builder.master("local[2]").appName("plog-tests")
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -59,7 +57,12 @@ def spark_session(folder: Path) -> Iterator[SparkSession]:
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
-    session = builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as environment:
+        # The JVM inherits these, and its workers from it. Without them, workers would run the first
+        # python3 in PATH, which may not find plog.
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        environment.setenv("PYTHONPATH", f"{_ROOT}:{_ROOT / 'daemon'}")
+        session = builder.getOrCreate()
     try:
         yield session
     finally:
