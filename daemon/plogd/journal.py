@@ -146,7 +146,7 @@ class JournalSender:
 
 
 class JournalWriter:
-    """Writes entries to the journal, or as lines to `descriptor`, which the journal also reads."""
+    """Writes entries to the journal's socket, or without one as lines to `descriptor`."""
 
     def __init__(self, sender: JournalSender, descriptor: int) -> None:
         self._sender = sender

@@ -92,6 +92,8 @@ def _module_files() -> Iterator[str]:
         patterns = ["*.py", *data.get(package, "").replace(",", " ").split()]
         for path in sorted(path for pattern in patterns for path in folder.glob(pattern)):
             yield f"{MODULES}/{package.replace('.', '/')}/{path.name}"
+    for module in config["options"]["py_modules"].split():
+        yield f"{MODULES}/{module}.py"
 
 
 def _scripts() -> Iterator[str]:

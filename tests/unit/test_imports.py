@@ -139,7 +139,15 @@ ROWS = (
         may_import=(*LIBRARY, "plog.client", "plog.cli"),
         outside=("kazoo",),
     ),
-    Row(names=("plog.agent", "plog.spark"), may_import=(*LIBRARY, "plog.client")),
+    Row(names=("plog.agent",), may_import=(*LIBRARY, "plog.client")),
+    Row(names=("plog.spark",), may_import=(*LIBRARY, "plog.client"), outside=("pyarrow",)),
+    # The rest of the package is used and tested without pyspark.
+    Row(
+        names=("plog.spark.batch_reader", "plog.spark.record_writers", "plog.spark.source"),
+        may_import=(*LIBRARY, "plog.client", "plog.spark"),
+        outside=("pyarrow", "pyspark"),
+    ),
+    Row(names=("pyspark_plog",), may_import=("plog.spark",)),
     Row(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),
     Row(names=("plog.testing",), may_import=("plog", "plogd.testing")),
     Row(names=("plog",), may_import=(*LIBRARY, "plog.client")),
@@ -219,6 +227,8 @@ def _modules() -> list[Module]:
             parts = [prefix, *path.relative_to(ROOT / folder).with_suffix("").parts]
             name = ".".join(parts).removesuffix(".__init__")
             found.append(Module(name=name, path=path, tree=ast.parse(path.read_text())))
+    path = ROOT / "pyspark_plog.py"
+    found.append(Module(name=path.stem, path=path, tree=ast.parse(path.read_text())))
     return found
 
 

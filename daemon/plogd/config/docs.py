@@ -49,10 +49,10 @@ invalid value: it reports the file, the line and the allowed values.
   `kafka-configs.sh --alter`, for one broker (`--entity-name 1`) or for all (`--entity-default`).
 - **immediately, per broker**: as above, but for one broker only.
 
-Values set by clients survive a restart and take precedence over the files. The order is: values for
-this broker, values for all brokers, the files, the default. To return to the value in the files,
-delete the value (`--delete-config`). Names that are not in these tables are rejected; Kafka accepts
-any name for a broker because a plug-in might read it.
+Values set by clients survive a restart and take precedence over the files. The order of precedence
+is: values for this broker, values for all brokers, the files, the default. To return to the value
+in the files, delete the value (`--delete-config`). Names of settings that are not in these tables
+are rejected. Kafka accepts any name in a broker's settings, because a plug-in might read it.
 
 [etc/server.properties](../etc/server.properties) holds the broker's settings with their defaults.
 """

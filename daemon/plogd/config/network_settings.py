@@ -177,11 +177,12 @@ class NetworkSettings:
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         128 * MIB,
-        "Memory for incomplete requests, counted as their bytes arrive, and for requests with many"
-        " elements until they are decoded. Three quarters are reserved for requests over 1 MiB, the"
-        " rest for all others. While a part is full, the broker stops reading the requests that"
-        " need it, and closes connections whose requests take longer than 10 s to arrive. -1,"
-        " Kafka's default, means no limit. Must be at least `socket.request.max.bytes`.",
+        "Memory for incomplete requests, whose bytes are counted as they arrive, and for requests"
+        " with many elements until they are decoded. Three quarters of it is reserved for requests"
+        " over 1 MiB, the rest for smaller ones. While one of these shares is full, the broker"
+        " stops reading the requests that need it, and closes connections whose requests take"
+        " longer than 10 s to arrive. -1, Kafka's default, means no limit. Any other value must be"
+        " at least `socket.request.max.bytes`.",
         type=SettingType.LONG,
         at_least=1,
         also=(-1,),

@@ -81,8 +81,8 @@ class OffsetsSettings:
         "offsets.topic.replication.factor",
         3,
         "Number of replicas with which `__consumer_offsets` is created, limited to the number of"
-        " brokers. Kafka would refuse to create the topic instead; here a single broker serves"
-        " groups.",
+        " brokers. Kafka refuses to create the topic if there are too few brokers; plog creates it,"
+        " so that a single broker can serve groups.",
         type=SettingType.SHORT,
         at_least=1,
         importance="high",

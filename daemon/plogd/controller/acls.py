@@ -78,6 +78,7 @@ class Acls:
         async for acl in slices.over(acls):
             error = _validation_error(acl)
             results.append(error)
+            # Creating an ACL that already exists succeeds, as in Kafka, but changes nothing.
             if error is None and acl not in known:
                 known.add(acl)  # The request may repeat it.
                 key = self._new_key(keys)
@@ -110,10 +111,12 @@ class Acls:
             try:
                 acl_filter.validate()
             except KafkaError as error:
+                # Drop the traceback: in a request with many errors, each one would keep kilobytes.
                 results[acl_filter] = error.bare()
                 continue
             matching = await self._matching(acl_filter, existing, slices)
-            # Counts repeated matches too: many filters matching all ACLs would fill gigabytes.
+            # Repeated matches count, too: the response to many filters that each match all ACLs
+            # would use gigabytes.
             matched += len(matching)
             self._check_count(matched)
             to_delete.update((key, version) for key, _, version in matching)
@@ -146,7 +149,7 @@ class Acls:
         return self._store.load(("acl",))
 
     def _new_key(self, taken: set[Key]) -> Key:
-        while True:
+        while True:  # A random id that is in use or reserved is practically impossible.
             acl_id = self._random.random_bytes(16)
             key: Key = ("acl", uuid_to_text(acl_id))
             if acl_id != ZERO_UUID and key not in taken:

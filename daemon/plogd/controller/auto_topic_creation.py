@@ -23,6 +23,7 @@ from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
 """Maximum time for which a request waits for its topics; their creation continues afterwards."""
+# Clients retry until the topic exists; a line for each attempt would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000
 
 
@@ -71,7 +72,8 @@ class AutoTopicCreation:
                 )
             )
         waiters = Waiters()
-        outcome = self._wait(name, waiters)  # First, because setting its timer may fail.
+        # Set the timer before the topic is registered: if that fails, nothing must have changed.
+        outcome = self._wait(name, waiters)
         self._waiters[name] = waiters
         self._controller.create_topic(new).then(
             lambda topic: self._waiters.pop(name).succeed(topic),
@@ -91,6 +93,8 @@ class AutoTopicCreation:
         now_ms = self._clock.monotonic_ms()
         grown = self._allowance + (now_ms - self._allowed_ms) * limit / 1000
         self._allowance, self._allowed_ms = min(float(limit), grown), now_ms
+        # Creations in progress are bounded, too: on a slow disk they may take longer than the rate
+        # allows for.
         if self._allowance < 1 or len(self._waiters) >= limit:
             return False
         self._allowance -= 1

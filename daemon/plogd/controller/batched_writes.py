@@ -1,7 +1,7 @@
 """Split the changes of a request into several writes of the metadata store.
 
 The store encodes, appends and replays up to 256 changes of a write in one turn, and a larger write
-delays all later ones. Callers use it for changes that do not depend on each other.
+delays all later ones. Use this module only for changes that do not depend on each other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plog.errors import PolicyViolation
 from plogd.fair_queue import FairQueue
 from plogd.metadata.store import Change, MetadataStore, Written
 
-CHANGES_PER_WRITE: Final = 200
+CHANGES_PER_WRITE: Final = 200  # Less than LARGE in metadata/pending_write.py.
 
 
 async def write_in_batches(

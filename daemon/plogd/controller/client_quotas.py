@@ -50,7 +50,7 @@ _MAX_WHOLE_NUMBERS: Final[Mapping[str, int | None]] = {
 """Largest value of each quota that must be a whole number; None if fractions are allowed."""
 _QUOTAS_OF_IPS: Final = {"connection_creation_rate"}
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
-"""Match types."""
+"""The match types of DescribeClientQuotas."""
 _ANY: Final = None
 
 
@@ -81,6 +81,7 @@ class ClientQuotas:
 
     def watch(self, watcher: Callable[[QuotaEntity, Quotas | None], None]) -> None:
         """Call `watcher` with the quotas of every entity, now and whenever they change."""
+        # The store reports only later changes.
         for key, (quotas, _) in self._store.load(("client_quota",)).items():
             watcher(entity_of_key(key), quotas)
         self._store.watch(
@@ -102,7 +103,7 @@ class ClientQuotas:
         times: dict[frozenset[tuple[str, str | None]], int] = {}
         # Counted first: an entity that occurs more than once is not changed at all.
         async for alteration in slices.over(alterations):
-            entity = frozenset(alteration.entity)
+            entity = frozenset(alteration.entity)  # The order of its parts has no meaning.
             times[entity] = times.get(entity, 0) + 1
         changes: list[Change] = []
         results: list[KafkaError | None] = []
@@ -112,6 +113,7 @@ class ClientQuotas:
                     raise InvalidRequest("the request names this entity more than once")
                 changes.append(self._change(alteration))
             except KafkaError as error:
+                # Drop the traceback: thousands of them would use much memory.
                 results.append(error.bare())
             else:
                 results.append(None)
@@ -219,6 +221,7 @@ def _wanted(components: Sequence[Component]) -> dict[str, str | None]:
 def _wanted_name(component: Component) -> str | None:
     if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
         raise InvalidRequest(f"unknown match type {component.match_type}")
+    # Kafka refuses both: an exact match without a name, and a name with another match type.
     if (component.match is None) is (component.match_type == _EXACT):
         raise InvalidRequest("an exact match requires a name; other matches must not have one")
     if component.match_type == _EXACT:

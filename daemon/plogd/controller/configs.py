@@ -80,9 +80,10 @@ class Configs:
         while True:
             value, version = self._store.get(key)
             old: Mapping[str, str] = value or {}
+            # Each round calls `alter`, because APPEND and SUBTRACT depend on the current value.
             new = alter(old)
             check(old, new)
-            if validate_only or new == old:
+            if validate_only or new == old:  # An unchanged value needs no record.
                 return
             change = Change(key=key, value=new or None, expected=version)
             [outcome] = await self._store.write([change])
@@ -92,4 +93,5 @@ class Configs:
                 )
             if not isinstance(outcome, Conflict):
                 return
-            # Another writer was faster: derive the change again, from the settings it has written.
+            # Another writer was faster: derive the change again from the settings that it has
+            # written.

@@ -62,7 +62,7 @@ _RESERVED_IDS = (ZERO_UUID, bytes(15) + b"\x01")
 
 
 class Brokers(Protocol):
-    """The controller's requests to the brokers of a topic; so far, a topic has only one broker."""
+    """The controller's requests to the brokers of a topic; currently, each topic has one broker."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
         """Create the logs of `topic` and start serving it. Fails with KafkaStorageError."""
@@ -167,6 +167,9 @@ class Controller:
 
     def _leave(self, key: str) -> None:
         if self._busy[key]:
+            # The key stays in `_busy`, so no new operation can overtake the next one. `Turns`
+            # resumes waiting operations in a loop: if each one resumed the next, a hundred of them
+            # would exhaust the stack.
             self._turns.give(self._busy[key].popleft())
         else:
             del self._busy[key]
@@ -209,7 +212,9 @@ class Controller:
             self._add_topic(topic, version)
             try:
                 await self._brokers.start_topic(topic)
-            except Exception:  # Of any kind: clients could neither use nor delete the topic.
+            except Exception:
+                # Any exception requires a rollback: otherwise, clients could neither use nor delete
+                # the topic.
                 await self._roll_back(topic)
                 raise
         finally:
@@ -232,8 +237,8 @@ class Controller:
     def _new_topic_id(self) -> Uuid:
         while True:
             raw = bytearray(self._random.random_bytes(16))
-            raw[6] = raw[6] & 0x0F | 0x40  # RFC 4122, version 4
-            raw[8] = raw[8] & 0x3F | 0x80
+            raw[6] = raw[6] & 0x0F | 0x40  # UUID version 4 (RFC 9562).
+            raw[8] = raw[8] & 0x3F | 0x80  # The variant of RFC 9562.
             topic_id = bytes(raw)
             # Like Kafka, avoid ids whose text looks like a command-line option.
             if topic_id not in _RESERVED_IDS and not uuid_to_text(topic_id).startswith("-"):
@@ -269,6 +274,8 @@ class Controller:
 
     async def _undo(self, topic: TopicState) -> None:
         """Remove a topic and its logs; can be repeated after a failure."""
+        # The removal comes last: as long as the topic is recorded, the next attempt stops it again.
+        # A log that is still open would be mistaken for a log of a new topic of this name.
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
 
@@ -299,12 +306,14 @@ class Controller:
             new = await _first_states(assignments, slices)
             topic = with_partitions(self._topics[requested.topic], new)
             try:
+                # Create the logs first: no record removes a partition whose log cannot be created.
                 await self._brokers.create_logs(topic)
                 version = await self._write_partitions(topic, new, slices)
             except Exception:
                 await self._brokers.remove_unserved_logs(topic)
                 raise
-            topic = with_partitions(self._topics[requested.topic], new)  # It may have new settings.
+            # Read the topic again, because its settings may have changed during the write.
+            topic = with_partitions(self._topics[requested.topic], new)
             self._add_topic(topic, version)
             await self._brokers.start_topic(topic)
         finally:
@@ -346,8 +355,11 @@ class Controller:
         await self._enter(key)
         try:
             topic = self._topics.get(name)
+            # With another id, the topic was deleted and recreated while this operation waited.
             if topic is None or topic.topic_id != topic_id:
                 raise UnknownTopicOrPartition(f"topic '{name}' no longer exists")
+            # The removal comes first: after a crash, the next start moves away logs without a
+            # topic, but it would recreate the logs of a topic that is still recorded.
             await self._remove(name)
             await self._brokers.stop_topic(topic)
         finally:

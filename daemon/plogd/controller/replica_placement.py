@@ -2,7 +2,7 @@
 
 No I/O. `assign_replicas` distributes leaders round-robin and places followers on the next brokers,
 so that both are spread evenly. `check_assignments` validates a manual assignment. Source: Kafka 3.9
-AdminUtils; for the rules of manual assignments Kafka 4.0 ReplicationControlManager.
+AdminUtils and, for the rules of manual assignments, Kafka 4.0 ReplicationControlManager.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def assign_replicas(
             f"{len(brokers)} broker(s) are registered."
         )
     count = len(brokers)
-    # One tuple for each first leader: a topic may have thousands of partitions.
+    # Partitions with the same leader share a tuple, because a topic may have thousands of them.
     by_leader = [
         tuple(brokers[(leader + replica) % count] for replica in range(replication_factor))
         for leader in range(count)

@@ -99,6 +99,7 @@ class ScramUsers:
                     raise DuplicateResource("the request changes this user more than once")
                 changes.append(self._change(one))
             except KafkaError as error:
+                # Drop the traceback: thousands of them would use much memory.
                 results[one.user] = error.bare()
             else:
                 results[one.user] = None

@@ -1,4 +1,4 @@
-"""Gauges that count stored security rules which the broker does not enforce.
+"""Gauges that count stored security rules that the broker does not enforce.
 
 Operators can alert on them; docs/security.md describes what is enforced.
 """

@@ -25,6 +25,8 @@ from plogd.controller.replica_placement import Assignments, assign_replicas, che
 from plogd.topic_config import validate_overrides
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+# As in Kafka: a file name has at most 255 bytes, and the name of a log's directory is the name of
+# the topic with a hyphen and the partition number.
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS: Final = 9_000
 """Maximum partitions of a topic: one atomic write must be able to hold all its records."""
@@ -98,6 +100,7 @@ def collision_key(name: str) -> str:
     >>> collision_key("a.b") == collision_key("a_b")
     True
     """
+    # Kafka replaces periods in the names of metrics.
     return name.replace(".", "_")
 
 
@@ -176,5 +179,6 @@ def _assign(new: NewTopic, defaults: Defaults) -> Assignments:
     count = defaults.num_partitions if new.num_partitions == -1 else new.num_partitions
     factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
     if count > MAX_PARTITIONS:
-        raise _too_many(new)  # Checked here too, before two billion partitions are placed.
+        # Check before the placement as well, because a request may ask for two billion partitions.
+        raise _too_many(new)
     return assign_replicas(defaults.brokers, count, factor)

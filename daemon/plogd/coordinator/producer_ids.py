@@ -3,7 +3,7 @@
 The broker reserves ids in blocks of a thousand. It allocates ids of a block only once the metadata
 store has durably recorded the reservation. Ids left over when the broker stops are lost, which
 costs less than a write per id. If two brokers reserve a block at the same time, compare-and-set
-lets one succeed and the other retries.
+lets only one of them succeed, and the other retries.
 
 Source: Kafka 4.0 ProducerIdManager, ProducerIdControlManager (block size, first id 0).
 """
@@ -24,9 +24,9 @@ from plogd.metadata.store import (
 )
 from plogd.ports import Later, MaybeLater, spawn
 
-BLOCK_SIZE: Final = 1000
+BLOCK_SIZE: Final = 1000  # As in Kafka (ProducerIdsBlock).
 _KEY: Final[Key] = ("producer_ids",)
-_MAX_TRIES = 10  # A try fails only if another broker has reserved a block.
+_MAX_TRIES = 10  # An attempt fails only if another broker has reserved a block.
 
 
 class ProducerIds:
@@ -44,6 +44,7 @@ class ProducerIds:
 
     def next_id(self) -> MaybeLater[int]:
         """Return a new id. Fails with CoordinatorNotAvailable if no block can be reserved."""
+        # A callback of `_on_block` may request an id; it must not overtake older requests.
         if self._next < self._end and not self._waiting:
             return self._take()
         later: Later[int] = Later(lambda: self._waiting.pop(later, None))
@@ -65,6 +66,7 @@ class ProducerIds:
         """Reserve a block and return its first id."""
         value, version = self._store.load(_KEY).get(_KEY, (None, ABSENT))
         for _ in range(_MAX_TRIES):
+            # The stored id is the first one that no broker has reserved.
             first: int = 0 if value is None else value.next_producer_id
             reserved = ProducerIdsValue(
                 broker_id=self._broker_id,
@@ -95,7 +97,9 @@ class ProducerIds:
 
     def _on_error(self, error: Exception) -> None:
         self._is_fetching = False
+        # Replace the dict before the loop, because a callback may request an id again.
         waiting, self._waiting = self._waiting, {}
+        # Producers repeat InitProducerId after COORDINATOR_NOT_AVAILABLE.
         reason = error if isinstance(error, PlogError) else CoordinatorNotAvailable(str(error))
         for later in waiting:
             later.fail(reason)

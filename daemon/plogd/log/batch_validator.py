@@ -55,7 +55,8 @@ NO_TIMESTAMP = -1
 
 _MIN_RECORD_BYTES = 7
 """One byte each: length, attributes, two deltas, absent key, absent value, header count."""
-_ANY_AGE = 2**63 - 1
+_ANY_AGE = 2**63 - 1  # Default of message.timestamp.before.max.ms, as in Kafka (Long.MAX_VALUE).
+# Attributes that a client must not set: only a broker writes batches with them.
 _BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 MAX_EXPANSION: Final = 16
@@ -74,7 +75,7 @@ FAR_TOO_MANY: Final = 1 << 30
 """A number of bytes that always requires a job."""
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
 """The default of ``plog.decompressed.batch.max.bytes``."""
-_NO_BOUND: Final = 1 << 63
+_NO_BOUND: Final = 1 << 63  # More than any timestamp, which is an int64.
 _RECORDS_PER_STEP = 500
 
 _CODEC_BY_NAME = {
@@ -106,7 +107,7 @@ class AppendOrigin(Enum):
     """Fetched from the leader, which has validated the batch: only its size and checksum are
     checked."""
     RAFT_LEADER = "raft-leader"
-    """The writer of the metadata log."""
+    """The writer of the metadata log. max.message.bytes does not limit its batches."""
 
 
 class ValidatedBatch(NamedTuple):
@@ -156,7 +157,7 @@ class BatchRules(NamedTuple):
 
 
 def _proceed() -> None:
-    """Continue the validation."""
+    """Do nothing: validation that runs inline is never aborted."""
 
 
 class RecordReading(NamedTuple):
@@ -245,6 +246,7 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
         )
     if size_bytes > rules.max_bytes and origin is not AppendOrigin.RAFT_LEADER:
         raise _too_large(size_bytes, rules.config)
+    # The checksum comes last, because it is the only check that reads the whole batch.
     if crc32c(data[ATTRIBUTES_POSITION:size_bytes]) != header.crc:
         raise CorruptMessage(f"the checksum of a batch of {size_bytes} bytes does not match")
     return header
@@ -297,7 +299,7 @@ def _work_on_records(
     header: BatchHeader, rules: BatchRules, now_ms: int, origin: AppendOrigin
 ) -> tuple[bool, bool]:
     """Return whether the records must be recompressed, and whether each must be read."""
-    # Control batches and batches of a coordinator are stored as they were written.
+    # A coordinator has chosen the codec and the keys of its records (see `AppendOrigin`).
     if header.is_control or origin is AppendOrigin.COORDINATOR:
         return False, False
     recompress = rules.target is not None and header.attributes & COMPRESSION_MASK != rules.target

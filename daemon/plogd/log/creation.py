@@ -55,8 +55,8 @@ def create_logs(
 ) -> list[LogState]:
     """Durably create all of `new_logs` in one log directory, or none if an error occurs.
 
-    An existing directory gets a ``-stray`` name, or is removed if nothing was written to it, as
-    after an unfinished creation.
+    An existing directory gets a ``-stray`` name. If nothing was written to it, an earlier creation
+    was not completed, and the directory is removed.
     """
     uses_sync_fs = len(new_logs) >= _SYNC_FS_FROM and files.supports_sync_fs(log_dir)
     states: list[LogState] = []

@@ -97,7 +97,7 @@ class Deletions:
             self._rename(log, segments, is_noted=is_noted)
 
     def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
-        """Rename segments now and unlink them later; retry if the disk is full."""
+        """Rename now and unlink later; retry after any error except a disk failure."""
 
         def failed(error: Exception) -> None:
             if self._is_disk_failure(log.log_dir, error):
@@ -116,6 +116,7 @@ class Deletions:
             return
 
         def mark_deleted() -> None:
+            # The directory of a closed log may belong to a new topic with the same name.
             if not log.closed:
                 # Oldest first, so that a crash leaves the rest contiguous.
                 for segment in segments:
@@ -172,8 +173,8 @@ class Deletions:
         """Rename the directories of a topic's closed logs, durably.
 
         A failed rename is reported, not raised: the next start removes a directory that belongs to
-        no known topic, or renames it as stray. The rename is not retried, because a new topic may
-        have the same name by then.
+        no known topic, or gives it a ``-stray`` name. The rename is not retried, because a new
+        topic may have the same name by then.
         """
         doomed_by_path = {
             # A random id, because a topic of the same name may be created and deleted again.
@@ -216,7 +217,7 @@ class Deletions:
         )
 
     def _remove_directories(self, log_dir: str, doomed: Sequence[str]) -> None:
-        """Remove ``-delete`` directories."""
+        """Remove ``-delete`` directories, a few per job so that other jobs can run."""
         for start in range(0, len(doomed), _REMOVED_PER_JOB):
             self._remove_some(log_dir, doomed[start : start + _REMOVED_PER_JOB])
 

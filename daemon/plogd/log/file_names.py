@@ -25,7 +25,7 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFI
 """The suffixes of a segment's files, records first."""
 
 DELETED_SUFFIX = ".deleted"
-"""Second suffix of a file that was removed from the log and is to be unlinked."""
+"""Second suffix of a file that was removed from the log and will be unlinked later."""
 CLEANED_SUFFIX = ".cleaned"
 """Second suffix of a file that compaction or an index rebuild is writing."""
 SWAP_SUFFIX = ".swap"
@@ -139,7 +139,7 @@ def is_metadata_dir(directory: str) -> bool:
 
 
 def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
-    """Return the name of a partition's directory that is to be deleted.
+    """Return the name of a partition's directory that will be deleted.
 
     Shortens the topic if the name would be too long for a file. `unique_id` has 32 hex digits.
 
@@ -150,7 +150,7 @@ def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
 
 
 def stray_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
-    """Return the name of a stray partition directory, with a topic shortened if necessary.
+    """Return the name of a stray partition directory; shorten the topic if necessary.
 
     >>> stray_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
     'page-views-3.0123456789abcdef0123456789abcdef-stray'

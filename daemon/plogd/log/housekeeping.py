@@ -79,8 +79,8 @@ class Housekeeping:
 
     def log_failed(self, task: str, log: Log, error: Exception) -> None:
         """Count and report an `error` of `task` in `log`."""
-        # A missing file is damage to one log. Any other OSError concerns the disk, which may merely
-        # be full.
+        # A missing file is damage to one log. Any other OSError concerns the disk, for example
+        # because it is full.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             self._operation_failed(log.log_dir, error)
         self.failed(task, log.topic_partition, error)

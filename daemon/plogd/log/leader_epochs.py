@@ -82,7 +82,7 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Record that `epoch` begins at `start_offset`; return whether this was not known yet.
+        """Record that `epoch` begins at `start_offset`; return whether this added an entry.
 
         Recovery calls this for every batch that it finds. Removes entries that contradict the new
         one: they belong to a leader whose records were truncated.

@@ -78,9 +78,11 @@ class Log:
         self._dirty: list[LogSegment] = []
         """Segments with bytes that no sync round has included yet, oldest first."""
         self._directory_dirty = False
+        """Whether a roll has created files that no sync round has included yet."""
         self._requested_end_offset = state.log_end_offset
         """A sync has been requested for all appends below this offset."""
         self._unflushed_since_ms: float | None = None
+        """When `flush_if_overdue` first found the current unflushed appends (monotonic)."""
         self._end_position = (state.log_end_offset, self._segments.active, self._active_size())
         """A recent durable end, its segment and its byte position: most reads stop there."""
 
@@ -148,8 +150,9 @@ class Log:
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
         if not isinstance(batch, ValidatedBatch):
             batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
+        # While jobs still write earlier batches, a synchronous append would overtake them.
         by_job = self._lane is not None or self._writes.is_slow
-        # SlowDiskWrites does this check itself, because it includes the prepared batches.
+        # SlowDiskWrites has its own check, which includes batches that are not written yet.
         if not by_job and batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)
             if duplicate is not None:
@@ -186,7 +189,8 @@ class Log:
             position = segment.append(view, last_offset, max_timestamp, first_offset + delta)
             try:
                 took_ms = writes.monotonic_ms() - started_ms
-                if took_ms > SLOW_WRITE_MS:  # Fast writes matter only while the disk is slow.
+                # Fast writes matter only while the disk is slow, and its jobs report them.
+                if took_ms > SLOW_WRITE_MS:
                     writes.took(took_ms)
                 self.appended(header, first_offset, leader_epoch)
             except Exception as error:
@@ -206,8 +210,7 @@ class Log:
     def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
         """Add a batch, already written to the active segment, to the log.
 
-        If this raises, the batch is not part of the log: `log_end_offset` is set last, and the
-        steps before it have no effect without it (a sync of nothing new, an epoch without records).
+        If this raises, the batch is not part of the log.
         """
         segment = self._segments.active
         end_offset = first_offset + header.last_offset_delta + 1
@@ -221,6 +224,8 @@ class Log:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if header.producer_id >= 0:
             self.producer_state.update(header, first_offset=first_offset)
+        # Last, because the steps above have no effect without it: they sync nothing new, or add
+        # an epoch without records.
         self.log_end_offset = end_offset
         if wants_sync:
             self._requested_end_offset, self._unflushed_since_ms = end_offset, None
@@ -228,7 +233,7 @@ class Log:
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
-        """Append on the disk's lane, from the first slow write until all such writes are done."""
+        """Append in a job on the directory's lane, because the disk is or was slow."""
         lane = self._lane or SlowDiskWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:
@@ -275,6 +280,7 @@ class Log:
         if self.closed or self.offline:
             return None
         # Indexes are not synced, because recovery rebuilds those of segments that are not sealed.
+        # Retained, because retention may close a segment before its sync is complete.
         files = [segment.records_file.retain() for segment in self._dirty]
         directory = self.directory if self._directory_dirty else None
         self._dirty, self._directory_dirty = [], False
@@ -489,7 +495,7 @@ class Log:
     def close(self) -> None:
         """Close the files without syncing them; regions that readers hold stay open."""
         self.closed = True
-        self.on_durable = lambda: None  # The callback refers back to this log.
+        self.on_durable = lambda: None  # Breaks a cycle: the partition refers back to this log.
         for segment in self._segments:
             # A job may be writing to the active segment; `writes_ended` closes it then.
             if self._lane is None or segment is not self._segments.active:

@@ -1,8 +1,8 @@
 """All logs of a broker: create, load, maintain, delete and close them.
 
-`LogManager` owns the map from partition to `Log`. disk/log_dirs.py handles the log directories,
-recovery/log_loader.py finds and loads logs, and log.py defines a single log. The metadata
-determines which topics exist.
+`LogManager` owns the map from partition to `Log`. disk/log_dirs.py holds the log directories,
+recovery/log_loader.py finds and loads logs, and log.py implements a single log. The metadata
+decides which topics exist.
 
 Called on the reactor's thread; all access to a directory runs as a job on that directory's lane. To
 start, call `open_directories`, then `load_metadata_log`, then `load_logs` with a lookup in the
@@ -134,7 +134,7 @@ class LogManager:
         )
 
     def _retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Delete the files of segments removed from `log`, once their producers are on disk."""
+        """Delete the files of segments removed from `log`, after their pending seals."""
         self._sealing.after_seals(log, segments, lambda: self._deletions.retire(log, segments))
 
     # -- directories --------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class LogManager:
     def load_metadata_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: TopicConfig
     ) -> Later[Log]:
-        """Load the metadata log from the directory that has it, or create it in the first one."""
+        """Load the embedded store's log, or create it in the first directory if none has it."""
         return spawn(self._load_metadata_log(topic_partition, topic_id, config))
 
     async def _load_metadata_log(
@@ -345,7 +345,7 @@ class LogManager:
         return self._each("retention", lambda log: log.apply_retention(now_ms))
 
     def flush_overdue(self, now_ms: float) -> Later[None]:
-        """Request a sync of each log whose first unflushed append is older than ``flush.ms``."""
+        """Request a sync of each log that has had unflushed appends for ``flush.ms``."""
         return self._each("flush", lambda log: log.flush_if_overdue(now_ms))
 
     def expire_producers(self, now_ms: float) -> Later[None]:
@@ -363,7 +363,7 @@ class LogManager:
         return self._write_everywhere(file_names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
-        """Write replication-offset-checkpoint in every directory, limited to the durable ends."""
+        """Write replication-offset-checkpoint in every directory, up to the durable ends."""
         return self._write_everywhere(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:
@@ -451,7 +451,7 @@ class LogManager:
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()
         for log_dir in self._dirs.online:
-            # The seals in progress come first, because a failed one takes the directory offline.
+            # Wait for the seals in progress: one that fails takes the directory offline.
             await self._jobs.submit(log_dir.lane, _nothing)
             while self._sealing.is_running(log_dir.path):
                 await self._jobs.submit(log_dir.lane, _nothing)

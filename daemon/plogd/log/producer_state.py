@@ -219,7 +219,7 @@ class ProducerStateManager:
             self._check_first(header)
             return None
         # Before the sequence check, which would refuse a duplicate as out of order.
-        if origin is AppendOrigin.CLIENT:
+        if origin is AppendOrigin.CLIENT:  # Coordinators use no sequence numbers.
             duplicate = state.find_duplicate(header)
             if duplicate is not None:
                 return duplicate
@@ -240,10 +240,7 @@ class ProducerStateManager:
         return None
 
     def _check_first(self, header: BatchHeader) -> None:
-        """Refuse a batch of an unknown producer whose first batch was refused and is still missing.
-
-        Raises OutOfOrderSequenceNumber.
-        """
+        """Refuse a batch of an unknown producer if a refused batch must be sent first."""
         refused = self._refused.get(header.producer_id)
         if (
             refused is not None
@@ -381,11 +378,9 @@ class ProducerStateManager:
         self.prepare_snapshot(end_offset)()
 
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
-        """Return a job that writes the current state; see `write_snapshot`.
-
-        This costs little: the state of a producer is copied only before its next change.
-        """
-        # States of earlier generations belong to the snapshot, and are never changed again.
+        """Return a job that writes the current state; see `write_snapshot`."""
+        # Copying all states would block the reactor. Instead, a new generation makes `_to_change`
+        # copy the state of a producer before its next change.
         self._generation += 1
         states = list(self.producers.values())
         files, path = self._files, self.snapshot_path(end_offset)
@@ -424,6 +419,7 @@ class ProducerStateManager:
                 for entry in entries:
                     self.producers[entry.producer_id] = ProducerState.from_snapshot(entry)
                 return offset
+            # A snapshot beyond the log end contains producers of records that were lost.
             self.delete_snapshot(offset)
         return None
 

@@ -30,7 +30,7 @@ Steps: TypeAlias = Generator[None, None, T]
 
 _BATCHES_PER_STEP = 256
 _BATCH_MAX_BYTES = 64 << 20
-"""The largest uncompressed size of a batch that is read; producers may have sent larger ones."""
+"""Maximum uncompressed size of a batch that is read; producers may have sent larger ones."""
 _RECORDS_PER_STEP = 4096
 
 

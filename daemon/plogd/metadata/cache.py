@@ -1,8 +1,8 @@
 """The topics of the cluster that this broker shows to clients, by name and id.
 
-Updated when replicas start and stop here, after the log of a partition is ready, so that a client
-only sees topics that it can use. The metadata store is authoritative; the cache is a copy that
-request handlers read without waiting. It does not contain the store's own log, which is not a
+A topic is added when its partitions have started on this broker and their logs are ready, so
+clients only see topics that they can use. The metadata store is authoritative; the cache is a copy
+that request handlers read without waiting. It does not contain the store's own log, which is not a
 topic.
 
 Source: Kafka 4.0 KRaftMetadataCache.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from plog.types import Uuid
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that only coordinators write to."""
+"""Topics that hold the state of coordinators, as in Kafka's Topic.INTERNAL_TOPICS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class TopicState:
 
     @property
     def is_internal(self) -> bool:
-        """Whether only coordinators may write to it."""
+        """Whether the topic holds the state of a coordinator."""
         return self.name in INTERNAL_TOPICS
 
 
@@ -53,7 +53,7 @@ class MetadataCache:
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
         self._sorted: list[str] | None = []
-        """The names in order; None while out of date."""
+        """All names in order; None if they have to be sorted again."""
         self.version = 0
         """Increases with each change."""
 
@@ -67,7 +67,7 @@ class MetadataCache:
 
     def topics(self) -> Iterable[TopicState]:
         """Return all topics, by name."""
-        if self._sorted is None:
+        if self._sorted is None:  # Sorted once after a change instead of for each request.
             self._sorted = sorted(self._topics)
         return [self._topics[name] for name in self._sorted]
 
@@ -83,7 +83,7 @@ class MetadataCache:
         if old is None:
             self._sorted = None
         else:
-            del self._names[old.topic_id]
+            del self._names[old.topic_id]  # A recreated topic has another id.
         self._topics[topic.name] = topic
         self._names[topic.topic_id] = topic.name
 

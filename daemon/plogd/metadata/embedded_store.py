@@ -8,7 +8,8 @@ Writes are queued. While a batch is being synced, later writes collect, and thos
 different topics share the next batch. When the batch is durable, the store updates the image,
 notifies watchers and completes the writes; a crash before that keeps either the whole batch or none
 of it. A write of many changes, such as a topic with thousands of partitions, is one batch, too, but
-is prepared and applied to the image in slices (fair_queue.py); no other batch begins meanwhile.
+it is prepared and applied to the image in slices (fair_queue.py). No other batch begins before it
+has been applied.
 Every write completes with an outcome or an error, whatever exception is raised. A failed write
 leaves nothing in the log. If a record in the log cannot be applied to the image, the store refuses
 further writes.
@@ -56,6 +57,7 @@ from plogd.ports import Clock, Later, Turn, ready, spawn
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
 
+# As in Kafka (QuorumController.MAX_RECORDS_PER_USER_OP).
 _GROUP_RECORDS = 10_000
 """Once a batch holds this many records, no further write is added to it."""
 
@@ -94,7 +96,7 @@ class EmbeddedStore:
         """The pending write of the batch on a slow disk; None if it was written immediately."""
         self._is_applying = False
         """Whether a batch is being applied to the image in slices."""
-        self._epoch = log.leader_epochs.latest_epoch + 1  # A new one at each start (rule R6).
+        self._epoch = log.leader_epochs.latest_epoch + 1  # Rises with every start (rule R6).
         self._failure: KafkaStorageError | None = None
         self._unwritten: list[MetadataRecord] = []
         """The registration records of this broker, if the disk was too full to write them."""
@@ -193,6 +195,7 @@ class EmbeddedStore:
         try:
             if self._failure is not None:
                 raise self._failure
+            # A previous attempt may still be syncing; then this one shares its outcome.
             if not self._in_flight:
                 now_ms = self._clock.now_ms()
                 self._append(batch_of(self._unwritten, now_ms), now_ms)
@@ -221,6 +224,7 @@ class EmbeddedStore:
 
     def _fail(self, failure: KafkaStorageError) -> None:
         self._failure = failure
+        # Clear everything before the callbacks, which may write again or read the state.
         preparing = [] if self._preparing is None else [self._preparing]
         waiting = [*preparing, *self._in_flight, *self._queue]
         self._preparing = None
@@ -242,7 +246,7 @@ class EmbeddedStore:
             )
         else:
             self._queue.append(write)
-            self._turn.defer(self._pump)
+            self._turn.defer(self._pump)  # Writes that are submitted until then share a batch.
         return write.later
 
     @property
@@ -293,6 +297,7 @@ class EmbeddedStore:
             self._append(batch_of(records, now_ms), now_ms)
         except Exception as error:
             # Nothing of the group is in the log.
+            # A log that refuses a batch with a KafkaError, as on a full disk, still works.
             is_refused = isinstance(error, KafkaError) and self._failure is None
             if is_refused and group[0].registration is not None:
                 return self._postpone(group, records)
@@ -305,6 +310,8 @@ class EmbeddedStore:
         touched: set[Key] = set()
         while self._queue and len(records) < _GROUP_RECORDS:
             write = self._queue[0]
+            # Versions are compared with the image, which lacks the changes of this group. A
+            # registration is written alone, because its record contains its own offset.
             if group and (write.registration is not None or touched & write.roots()):
                 break
             if write.is_large:
@@ -323,6 +330,7 @@ class EmbeddedStore:
     def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
         level, _ = self._image.get(("feature", METADATA_VERSION))
+        # The records of SCRAM users require this level; an older log may have a lower one.
         if level is None or level < METADATA_VERSION_LEVEL:
             records.append(
                 FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)
@@ -345,7 +353,8 @@ class EmbeddedStore:
         return records
 
     async def _records_in_slices(self, write: PendingWrite) -> list[MetadataRecord]:
-        """Do the same as `_records_of` in slices; the image does not change meanwhile."""
+        """Do the same as `_records_of` in slices."""
+        # The image does not change between the slices, because no batch is in flight.
         slices = Slices(self._fair_queue)
         records: list[MetadataRecord] = []
         new_topics: dict[str, TopicValue] = {}
@@ -403,17 +412,20 @@ class EmbeddedStore:
     def _finish(self) -> None:
         """Apply the durable batch to the image, then notify watchers and writers."""
         if not self._in_flight or self._log.durable_end_offset < self._in_flight_end:
-            return  # Notified twice of the same sync.
+            return  # The log has reported the same sync twice.
         if self._is_applying:
             return
         changed: dict[Key, None] | None = None
         if len(self._in_flight_records) <= LARGE:
             changed = self._apply(self._in_flight_records, self._in_flight_base)
+        # A single record may change thousands of keys: the removal of a topic removes its
+        # partitions, and a registration raises the leader epoch of every partition.
         if changed is None or len(changed) > LARGE:
             self._is_applying = True
             spawn(self._finish_in_slices(changed)).then(_ignore, _raise)
             return
         group, self._in_flight, self._in_flight_records = self._in_flight, [], []
+        # Notify watchers first: a client that has its response must not see an older state.
         notify_all([*self._notifications(changed), *self._outcomes(group), self._pump])
 
     def _apply(self, records: Sequence[MetadataRecord], base_offset: int) -> dict[Key, None]:
@@ -423,6 +435,7 @@ class EmbeddedStore:
             for offset, record in enumerate(records, base_offset):
                 changed.update(dict.fromkeys(self._image.replay(record, offset)))
         except Exception as error:
+            # The image no longer matches the log, so versions cannot be compared with it.
             self._fail(
                 KafkaStorageError(
                     f"cannot apply a record of {METADATA_PARTITION}: {error!r}; restart the broker"
@@ -451,7 +464,7 @@ class EmbeddedStore:
         changed: dict[Key, None] = {}
         for start in range(0, len(records), SLICE):
             await self._fair_queue.turn()
-            if not self._in_flight:
+            if not self._in_flight:  # The store failed during the turn.
                 return {}
             changed |= self._apply(records[start : start + SLICE], base_offset + start)
         return changed

@@ -41,6 +41,7 @@ from plogd.metadata.store import (
     TopicValue,
 )
 
+# The numbers of Kafka's ConfigResource.Type and, below, SecurityProtocol.
 RESOURCE_TYPE_IDS = {"topic": 2, "broker": 4}
 _RESOURCE_TYPE_NAMES = {number: name for name, number in RESOURCE_TYPE_IDS.items()}
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -68,6 +69,7 @@ class MetadataImage:
     def get(self, key: Key) -> tuple[Any, int]:
         """Return value and version; (None, ABSENT) if the key is missing."""
         entry = self._entries.get(key[0], {}).get(key)
+        # The caller may keep the value, so the next change has to replace it with a copy.
         self._unseen.discard(key)
         return (None, ABSENT) if entry is None else (entry.value, entry.version)
 
@@ -132,6 +134,7 @@ class MetadataImage:
 
     def _replay_topic(self, record: TopicRecord, offset: int) -> list[Key]:
         self._name_by_topic_id[record.topic_id] = record.name
+        # Each partition follows in a record of its own.
         value = TopicValue(topic_id=record.topic_id, assignments={})
         return [self._put(("topic", record.name), value, offset)]
 
@@ -195,6 +198,7 @@ class MetadataImage:
         if type_name is None:
             raise ValueError(f"unknown resource type {record.resource_type}")
         key: Key = ("config", type_name, record.resource_name)
+        # Copy the settings, because readers may hold the previous value.
         settings = dict(self.get(key)[0] or {})
         if record.value is None:
             settings.pop(record.name, None)
@@ -222,6 +226,8 @@ class MetadataImage:
             broker_epoch=record.broker_epoch,
         )
         changed = [self._put(("broker", record.broker_id), value, offset)]
+        # One record takes the place of a PartitionChangeRecord for each partition: with those, the
+        # log would grow by the number of partitions with every start (docs/decisions/0002).
         for key, entry in self._entries.get("partition", {}).items():
             partition: PartitionValue = entry.value
             if partition.leader == record.broker_id:
@@ -247,6 +253,7 @@ class MetadataImage:
         match change.key:
             case ("topic", str(name)):
                 if change.value is None:
+                    # This record also removes the topic's partitions and settings.
                     return [] if old is None else [RemoveTopicRecord(topic_id=old.topic_id)]
                 if old is not None:
                     return _records_of_more_partitions(name, old, change.value)

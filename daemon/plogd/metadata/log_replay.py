@@ -24,7 +24,7 @@ def replay_log(log: Log, image: MetadataImage) -> None:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         next_offset = _replay_batches(log, image, _read(log, offset), offset)
-        if next_offset <= offset:
+        if next_offset <= offset:  # Without a complete batch, the loop would never end.
             raise _lost(log, offset)
         offset = next_offset
 

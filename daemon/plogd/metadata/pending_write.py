@@ -37,6 +37,7 @@ class PendingWrite:
 
 
 def _root(key: Key) -> Key:
+    # Removing a topic also removes its partitions and settings, so these keys lock the whole topic.
     match key:
         case ("partition", name, _) | ("config", "topic", name):
             return ("topic", name)

@@ -102,7 +102,7 @@ def records_for(change: Change, old: Any) -> Sequence[MetadataRecord]:
         case ("scram", str(user), int(mechanism)):
             return _scram_records(user, mechanism, change.value, old)
         case _:
-            raise ValueError(f"{change.key} cannot be written")
+            raise ValueError(f"cannot write {change.key}: the key is unknown or read-only")
 
 
 def _acl_records(acl_id: Uuid, new: Acl | None, old: Acl | None) -> list[MetadataRecord]:
@@ -127,6 +127,7 @@ def _acl_records(acl_id: Uuid, new: Acl | None, old: Acl | None) -> list[Metadat
 def _quota_records(
     key: Key, old: Mapping[str, float], new: Mapping[str, float]
 ) -> list[MetadataRecord]:
+    # The default entity, whose name is empty in a key, has the name null in the record.
     entity = [
         QuotaEntityData(entity_type=kind, entity_name=name or None)
         for kind, name in entity_of_key(key).parts()

@@ -21,8 +21,8 @@ topic is to add partitions: one atomic write contains the topic's key, with all 
 keys of the new partitions.
 
 Invariant: a write completes only when the change is durable, and `load` and `watch` return only
-durable values. Values must not be changed in place. Source: Kafka 3.9's znodes and KRaft records,
-where both agree.
+durable values. Values must not be changed in place. Source: the znodes and KRaft records of Kafka
+3.9, as far as both agree.
 """
 
 from __future__ import annotations

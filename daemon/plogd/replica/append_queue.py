@@ -53,7 +53,8 @@ TURN_MAX_MS: Final = 2.0
 _OVERHEAD_BYTES: Final = 4096
 """Bytes counted for each append besides its records, to limit how many can expire together."""
 _TOPIC_SHARE: Final = 2
-"""A single topic may use the bound divided by this number."""
+"""A single topic may use the bound divided by this number, so that a topic whose appends cannot
+run leaves memory to the others (decision 0015)."""
 
 MakeAppend = Callable[[PartitionAppend, "memoryview | ValidatedBatch", int], None]
 
@@ -89,7 +90,7 @@ class AppendRequest:
         """Bytes of records to read for validation so far, on the reactor thread or in a job."""
         self.queued: list[QueuedAppend] = []
         self.unsettled = 0
-        # Not cancelled when the client disconnects: its retry on a new connection must follow it.
+        # Not cancelled when the client disconnects: a retry on a new connection must come after it.
         self.later: Later[None] = Later()
 
     def try_complete(self, key: Hashable) -> bool:
@@ -230,6 +231,8 @@ class AppendQueues:
                 f" plog.produce.parked.max.bytes={limit}; send smaller batches"
             )
         of_topic = self._bytes_by_topic[partition.topic_partition.topic]
+        # A topic without queued bytes may exceed its share: otherwise, an append larger than the
+        # share would be refused each time it is retried.
         exceeds_share = of_topic and of_topic + nbytes > limit // _TOPIC_SHARE
         if exceeds_share or self.parked_bytes + nbytes > limit:
             return RequestTimedOut(
@@ -305,6 +308,7 @@ class AppendQueues:
         request.unsettled -= 1
         if not request.unsettled:
             self._deadlines.remove(request)
+            # At the end of the turn, because an append may be in progress now.
             self._turn.defer(partial(request.later.succeed, None))
 
     def _drop(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
@@ -327,7 +331,7 @@ class AppendQueues:
             self._turn.defer(self._run)
 
     def _run(self) -> None:
-        """Process ready queues until none is left or other work has to run."""
+        """Process ready queues until none is ready or other work has to run."""
         try:
             until_ms = self._clock.monotonic_ms() + TURN_MAX_MS
             with self._turn:  # The appends share a sync round.
@@ -353,6 +357,7 @@ class AppendQueues:
             del self._queues[partition]
             partition.has_queue = False
             return
+        # An append that is bound to fail needs no room.
         if partition.problem() is None and not partition.sync_rounds.has_room:
             partition.sync_rounds.room().then(lambda _: self._make_ready(queue), _ignore)
             return

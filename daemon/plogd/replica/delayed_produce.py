@@ -87,7 +87,7 @@ class DelayedProduce:
 
     def try_complete(self, key: Hashable) -> bool:
         """Complete if no partition is waiting any more."""
-        # Stops at the first append that waits: a sync round may lead to thousands of checks.
+        # Stop at the first append that waits, because a sync round may cause thousands of checks.
         while self._waiting:
             if self._waiting[-1].is_waiting(self._required_acks):
                 return False

@@ -139,6 +139,7 @@ class FetchReader:
             if read.region is not None
         }
         _close_all(reads)  # All partitions are read again when the wait ends.
+        # No append can be missed, because `reads` were made in this turn.
         delayed = self._delayed(items, readable, found, params)
         self._delayed_fetches.watch(delayed, readable, params.max_wait_ms)
         return delayed.later
@@ -294,7 +295,7 @@ class FetchReader:
         for item in items:
             read = self._read_one(item, left, at_least_one, cold)
             reads.append(read)
-            if read is _COLD:  # Counts as if it had found its maximum.
+            if read is _COLD:  # Assume that the read will return as much as it may.
                 at_least_one = False
                 left = max(0, left - item.request.partition_max_bytes)
             if read.region is not None:
@@ -344,7 +345,7 @@ class FetchReader:
             self._look_up(item.topic, item.request.partition)
         except KafkaError as error:
             return error
-        return NotLeaderOrFollower()  # It has just been created.
+        return NotLeaderOrFollower()  # The partition has just been created: the client retries.
 
 
 def _key(item: FetchItem) -> Key:

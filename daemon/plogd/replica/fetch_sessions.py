@@ -248,7 +248,8 @@ def _has_news(item: FetchItem, result: ReadResult) -> bool:
         item.sent_log_start_offset = result.log_start_offset
         news = True
     if result.error_code:
-        item.sent_high_watermark = -1  # So that the end of the error counts as news.
+        # So that the client receives the first result after the error, even without records.
+        item.sent_high_watermark = -1
     return news
 
 
@@ -316,7 +317,7 @@ class FetchSessionCache:
     async def _begin_wide(
         self, request: FetchRequest, resolve: Callable[[Uuid], str | None] | None
     ) -> FetchContext:
-        """Process a wide request in slices, so that other requests run in between."""
+        """Process a wide request in slices, so that other requests can run in between."""
         slices = Slices(self._queue)
         items: _Items = {}
         async for topic in slices.over(request.topics):
@@ -399,6 +400,7 @@ class FetchSessionCache:
     def _make_room(self, size: int, now_ms: float) -> bool:
         if size > self._max_partitions or not self._max_sessions:
             return False
+        # As in Kafka's tryEvict: first idle sessions, then the smallest session that is old enough.
         while not self._fits(size):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms <= MIN_EVICTION_MS:

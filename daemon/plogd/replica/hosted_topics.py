@@ -115,7 +115,8 @@ class HostedTopics:
         return TopicConfig.resolve(self.config, topic.config)
 
     async def _lead(self, topic: TopicState, slices: Slices) -> None:
-        topic_config = self._topic_config(topic)  # It may have changed since its logs were made.
+        # The settings may have changed since the logs were created.
+        topic_config = self._topic_config(topic)
         async for state in slices.over(topic.partitions):
             self._lead_some(topic, (state,), topic_config)
         self._list(topic, topic_config)
@@ -184,7 +185,7 @@ class HostedTopics:
                     partition.update_config(topic_config)
 
     def set_without_log(self, keys: Iterable[TopicPartition]) -> None:
-        """Mark partitions as offline because their log directory cannot be read."""
+        """Mark partitions as offline because they have no log."""
         self.without_log.update(keys)
 
     def note_refused(self, key: TopicPartition, records: memoryview) -> None:
@@ -199,7 +200,7 @@ class HostedTopics:
             rules = BatchRules.of(self._topic_config(topic))
             header = check_header(records, rules, AppendOrigin.CLIENT)
         except KafkaError:
-            return  # With a log, it would have been refused anyway.
+            return  # An invalid batch is refused even if there is a log, and is not retried.
         if header.producer_id < 0:
             return
         noted = self._refused.get((key, header.producer_id))
@@ -209,7 +210,7 @@ class HostedTopics:
             del self._refused[next(iter(self._refused))]
 
     def _pass_on_refused(self, keys: Collection[tuple[str, int]]) -> None:
-        """Let the new logs of partitions `keys` know which batches must come first."""
+        """Pass refused batches of partitions `keys` to their new logs: they must come first."""
         refused, self._refused = self._refused, {}
         for (key, producer_id), header in refused.items():
             if key not in keys:
@@ -249,7 +250,7 @@ class HostedTopics:
         await self._log_manager.create(missing)
         self._pass_on_refused(wanted)
         self.without_log -= wanted
-        # Not in slices: nothing keeps a client from deleting the topics meanwhile.
+        # Not in slices, because a client could delete the topics between two slices.
         for topic in topics:
             topic_config = self._topic_config(topic)
             self._lead_some(topic, topic.partitions, topic_config)
@@ -276,7 +277,8 @@ class HostedTopics:
             partition = self.partitions.pop(key, None)
             if partition is not None:
                 partition.is_deleted = True
-                self._on_progress(partition)  # Its delayed requests fail now, without a timeout.
+                # So that its delayed requests fail now instead of at their timeouts.
+                self._on_progress(partition)
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
         deletion = self._log_manager.delete(*hosted)
@@ -295,7 +297,7 @@ def _ignore(topic: TopicState) -> None:
 
 
 def _done(_: None) -> None:
-    """Ignore the outcome: partitions adopt the settings of their topic in the background."""
+    """Do nothing: no caller waits until all partitions have the new settings."""
 
 
 def _raise(error: Exception) -> None:

@@ -53,7 +53,7 @@ def look_up_offset(
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     largest = max(segment.max_timestamp for segment in log.segments)
-    if largest < max(timestamp, 0):  # No record matches, which no job needs to find out.
+    if largest < max(timestamp, 0):  # No record matches, so no job is needed.
         return NOT_FOUND
     return spawn(_look_up_by_time(partition, timestamp, queue))
 

@@ -51,7 +51,7 @@ class PartitionRead(NamedTuple):
     log_start_offset: int = -1
     region: FileRegion | None = None
     diverging_epoch: tuple[int, int] | None = None
-    """The epoch, and its end offset, at which the reader's log diverges from this one."""
+    """The epoch in which the reader's log diverges from this one, and the end of that epoch."""
 
     @property
     def nbytes(self) -> int:
@@ -145,7 +145,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset of an open transaction; without transactions, the high watermark."""
+        """The high watermark, because this broker does not support transactions yet."""
         return self.log.high_watermark
 
     def problem(self) -> KafkaError | None:
@@ -262,6 +262,7 @@ class Partition:
         raises UncachedLookup if the data is not in the page cache.
         """
         log = self.log
+        # Most reads pass these conditions, which saves them the call of `check_leader`.
         if self.leader_epoch != leader_epoch or self.is_deleted or log.offline:
             try:
                 self.check_leader(leader_epoch)

@@ -23,6 +23,7 @@ from typing import Protocol
 from plogd.ports import Clock, Timer, Timers
 
 TICK_MS = 10
+"""Time that one bucket of the timer wheel covers."""
 
 
 class Operation(Protocol):
@@ -63,7 +64,8 @@ class Purgatory:
 
     def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: float) -> None:
         """Add `operation`, which ends when a check of one of `keys` completes it or it expires."""
-        own_keys = tuple(dict.fromkeys(keys))  # A produce request may repeat a partition.
+        # Without duplicates, because a produce request may repeat a partition.
+        own_keys = tuple(dict.fromkeys(keys))
         self._wait(operation, own_keys, timeout_ms)
         for key in own_keys:
             self._watchers.setdefault(key, {})[operation] = None
@@ -76,7 +78,7 @@ class Purgatory:
     def _wait(self, operation: Operation, keys: tuple[Hashable, ...], timeout_ms: float) -> None:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         bucket = ceil(deadline_ms / TICK_MS)
-        # The timer comes first, because setting it may fail: then the operation was not added.
+        # The timer is set first: if that fails, the operation has not been added.
         if self._timer is None or bucket < self._timer_bucket:
             self._set_timer(min([bucket, *self._bucket_order[:1]]))
         waiting = self._buckets.get(bucket)

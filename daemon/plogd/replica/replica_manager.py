@@ -40,7 +40,8 @@ acks=1 does not wait at all; a producer that timed out would resend records that
 durable."""
 
 _MAX_IMMEDIATE_APPENDS = 128
-"""Number of appends of one request that are made before other requests can run."""
+"""Maximum number of appends of one request that are made before other requests can run; the
+rest are queued (decision 0015)."""
 
 Entry = tuple[TopicPartition, memoryview]
 """Records for one partition."""
@@ -106,7 +107,7 @@ class ReplicaManager:
 
     @property
     def offline_count(self) -> int:
-        """Number of partitions that cannot be used because their log directory has failed."""
+        """Number of partitions that have no log or whose log directory has failed."""
         offline = sum(partition.log.offline for partition in self._partitions.values())
         return offline + len(self.topics.without_log)
 
@@ -119,11 +120,14 @@ class ReplicaManager:
         if partition is not None:
             return partition
         if (topic, number) in self.topics.without_log:
-            raise KafkaStorageError(f"cannot use {topic}-{number}: its log directory is offline")
+            raise KafkaStorageError(
+                f"cannot use {topic}-{number}: it has no log, because its log directory is offline"
+                " or full"
+            )
         raise UnknownTopicOrPartition(f"this broker does not host {topic}-{number}")
 
     def is_offline(self, topic: str, number: int) -> bool:
-        """Return whether the partition's log directory has failed."""
+        """Return whether the partition has no log, or its log directory has failed."""
         partition = self._partitions.get((topic, number))
         return partition.log.offline if partition else (topic, number) in self.topics.without_log
 
@@ -158,6 +162,7 @@ class ReplicaManager:
     ) -> list[PartitionAppend]:
         began_ms = self._clock.monotonic_ms()
         await self.append_queues.watch(request, timeout_ms)
+        # The request's timeout includes the time that its appends have spent in the queue.
         left_ms = max(0, timeout_ms - int(self._clock.monotonic_ms() - began_ms))
         return await settle(self._wait_for_acks(appends, request.required_acks, left_ms))
 
@@ -180,7 +185,7 @@ class ReplicaManager:
         """Make one append and set its info or error."""
         key = append.topic_partition
         try:
-            partition = append.partition or self.partition(*key)  # Raises the reason.
+            partition = append.partition or self.partition(*key)  # Raises if it has no log.
             append.info = partition.append_records_to_leader(
                 records, required_acks=required_acks, now_ms=self._clock.now_ms()
             )
@@ -204,6 +209,7 @@ class ReplicaManager:
             self._turn.defer(self._check_delayed)
 
     def _check_delayed(self) -> None:
+        # Replaced first: completing a request may cause progress, which schedules another check.
         to_check, self._to_check = self._to_check, {}
         for key in to_check:
             self.delayed_fetches.check(key)

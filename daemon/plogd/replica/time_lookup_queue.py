@@ -135,6 +135,7 @@ class _Directory:
         elif lookup.is_started or (not self._queued and len(self._started) < MAX_STARTED):
             self._start(lookup)
         else:
+            # It may hold a decompressed batch, which is freed until its turn comes.
             lookup.restart()
             self._queued[lookup] = None
         self._run_next()

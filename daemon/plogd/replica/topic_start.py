@@ -15,6 +15,7 @@ from plogd.ports import Report, Timers
 from plogd.replica.hosted_topics import HostedTopics
 
 _RETRY_MS = 1_000
+"""Interval between two attempts to create the missing logs."""
 _SHOWN_PARTITIONS = 10
 
 
@@ -38,6 +39,7 @@ class TopicStart:
         """Become the leader of all partitions, except those whose logs cannot be created."""
         try:
             await self._topics.start_topics(topics)
+        # PolicyViolation means that the process may not open enough files for all logs.
         except (KafkaStorageError, PolicyViolation) as error:
             missing = await self._topics.without_logs(topics)
             self._report(
@@ -49,6 +51,7 @@ class TopicStart:
                 error=str(error),
                 level="error",
             )
+            # Now `start_topics` does not try to create these logs again.
             self._topics.set_without_log(missing)
             await self._topics.start_topics(topics)
             self._retry_later(missing)

@@ -74,7 +74,7 @@ class TopicStats:
         if append.partition is None:
             return
         name = append.topic_partition.topic
-        topic = self._topics.get(name) or self._topic(name)  # Saves a call for each append.
+        topic = self._topics.get(name) or self._topic(name)  # Inline, to save a call per append.
         topic.produces.value += 1
         info = append.info
         if info is None:

@@ -58,7 +58,7 @@ class _Lane:
         waiting = self._waiting.pop(topic)
         job, outcome = waiting.popleft()
         if waiting:
-            self._waiting[topic] = waiting  # At the end of the rotation again.
+            self._waiting[topic] = waiting  # Inserted again, so that all other topics come first.
         self._is_busy = True
         try:
             running = self._jobs.submit(self._name, job)
@@ -71,6 +71,7 @@ class _Lane:
 
     def _ended(self, deliver: Callable[[], None]) -> None:
         self._is_busy = False
+        # The next job starts first, so that the thread does not idle while the outcome is handled.
         if self._waiting:
             self._start()
         deliver()

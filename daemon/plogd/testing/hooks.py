@@ -190,8 +190,10 @@ def _code_and_text(error: Failing) -> tuple[int, str]:
         return int(error.code), str(error)
     if isinstance(error, type):
         if not issubclass(error, KafkaError):
-            raise TypeError(f"{error.__name__} has no Kafka error code; use a class of plog.errors")
+            raise TypeError(
+                f"{error.__name__} has no Kafka error code; use a class from plog.errors"
+            )
         return int(error.code), ""
     if not isinstance(error, int):
-        raise TypeError(f"{error!r} is not an error; use a class of plog.errors or an ErrorCode")
+        raise TypeError(f"{error!r} is not an error; use a class from plog.errors or an ErrorCode")
     return int(error), ""

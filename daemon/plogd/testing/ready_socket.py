@@ -66,7 +66,8 @@ class ReadySocket:
                         fields.update(self._receive())
                     elif pidfd in ready:
                         raise NotReadyError(
-                            f"not ready: it exited with code {process.wait()} and reported {fields}"
+                            f"not ready: the process exited with code {process.wait()} and reported"
+                            f" {fields}"
                         )
         finally:
             os.close(pidfd)

@@ -47,7 +47,7 @@ def time_ms(text: str) -> int:
         time = datetime.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"'{text}' is not a time such as 2026-03-01T12:00:00 or milliseconds since 1970"
+            f"'{text}' is neither a time such as 2026-03-01T12:00:00 nor a number of ms since 1970"
         ) from None
     if time.tzinfo is None:
         time = time.replace(tzinfo=UTC)

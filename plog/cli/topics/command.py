@@ -106,7 +106,7 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=key_value,
         metavar="NAME=VALUE",
-        help="setting of the new topic; may be repeated ('plog configs' changes settings)",
+        help="setting for the new topic; may be repeated (to change a topic, use 'plog configs')",
     )
     group.add_argument("--delete-config", metavar="NAME", help=argparse.SUPPRESS)
     group.add_argument(

@@ -181,7 +181,10 @@ def add_watch(path: str, *, recursive: bool) -> Request[None]:
 
 
 def remove_watches(path: str, kind: str) -> Request[None]:
-    """Return a request to remove the session's watches of `path`; `kind` is c, d or a."""
+    """Return a request to remove the session's watches on `path`.
+
+    `kind` is c (children), d (data) or a (any).
+    """
     body = _text(path) + _INT.pack(_WATCHER_TYPES[kind])
     return Request(_REMOVE_WATCHES, body, _decode_empty)
 

@@ -79,6 +79,7 @@ class AclAdmin(AdminBase):
 
     async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
         """Return the rules that match the filter, by default all rules."""
+        # Every broker knows all rules, so the request need not go to the controller.
         request = describe_acls_request(which or AclFilter())
         response = await self._cluster.ask_any(request, DescribeAclsResponse)
         raise_if_error(response.error_code, response.error_message, "the rules")
@@ -103,7 +104,7 @@ class AclAdmin(AdminBase):
                 one: outcome(
                     result.error_code, result.error_message, f"the filter {one}", _matched(result)
                 )
-                # As for creations, results are in the order of the request.
+                # As in a response to CreateAcls, the results are in the order of the request.
                 for one, result in zip(listed, response.filter_results, strict=True)
             }
         )

@@ -119,7 +119,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if isinstance(value, bool) and hint in (int, float):
         return False
     if hint is int:
-        # Also the integers of NumPy and similar libraries.
+        # This includes the integers of NumPy and similar libraries.
         return hasattr(value, "__index__")
     if hint is float:
         return isinstance(value, int | float)
@@ -140,6 +140,7 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
     if get_origin(hint) is tuple:
         return _items_of_tuple(value, get_args(hint), name)
     if _is_several(hint):
+        # Return a list, because an iterator can be read only once, and a retry reads it again.
         (item_hint,) = get_args(hint)
         return [conform(one, item_hint, f"{name}[{index}]") for index, one in enumerate(value)]
     if _is_named_tuple(hint):
@@ -178,6 +179,7 @@ def _hints_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
+# A longer value, such as a list of all topics, would hide the rest of the message.
 _LONGEST_SHOWN = 80
 
 

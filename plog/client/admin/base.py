@@ -34,8 +34,8 @@ def _operation(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(method)
     def call(self: AdminBase, /, *arguments: Any, **options: Any) -> Any:
-        # Checked when called instead of when awaited, so that the traceback shows the caller's
-        # line.
+        # Check the arguments when the operation is called, not when it is awaited, so that the
+        # traceback shows the caller's line.
         bound = checked(method, *arguments, **options)
         # A copy, because concurrent calls have different deadlines.
         return method(self._for_call(), *bound.args[1:], **bound.kwargs)
@@ -61,7 +61,7 @@ class AdminBase:
 
     def _for_call(self) -> Self:
         """Return a copy for one call; an operation within another one shares its deadline."""
-        # Called within another operation: both share one deadline.
+        # This object is already the copy of an outer operation.
         if "_cluster" in vars(self):
             return self
         bounded = copy.copy(self)

@@ -29,8 +29,9 @@ from plog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-_FIRST_WITH_FENCED = 2
+# UpdateFeatures has upgrade types since KIP-778.
 _FIRST_WITH_TYPES = 1
+# ApiVersions omits features with a minimum level of 0 before this version (KAFKA-17011).
 _FIRST_WITH_LEVEL_0 = 4
 
 
@@ -113,8 +114,7 @@ class BrokerAdmin(AdminBase):
         node_id = await self._some_broker() if broker is None else broker
         connection = await self._cluster.connection(node_id)
         versions = connection.api_versions
-        # New connections send an older version, whose response omits features with a minimum level
-        # of 0.
+        # The first request on a connection has version 3, so its response may omit features.
         if connection.version_of(ApiVersionsRequest) >= _FIRST_WITH_LEVEL_0:
             versions = await self._cluster.ask_node(
                 node_id, api_versions_request(), ApiVersionsResponse
@@ -166,7 +166,9 @@ def update_features_request(
     # KIP-778 replaced the flag for downgrades with a type.
     typed = version >= _FIRST_WITH_TYPES
     if validate_only and not typed:
-        raise UnsupportedVersion("the broker does not support validate_only for feature updates")
+        raise UnsupportedVersion(
+            "cannot validate feature updates: the broker does not support validate_only"
+        )
     return UpdateFeaturesRequest(
         timeout_ms=timeout_ms,
         feature_updates=[
@@ -248,8 +250,8 @@ def described_features(response: ApiVersionsResponse) -> FeatureMetadata:
 def updated_features(
     updates: Iterable[str], response: UpdateFeaturesResponse
 ) -> dict[str, KafkaError | None]:
-    """Return the outcome for each feature; a response may contain a single one for all."""
-    # From version 2 on, a single error applies to all features.
+    """Return the outcome for each feature."""
+    # Since version 2, a response contains a single error, which applies to all features.
     whole = outcome(response.error_code, response.error_message, "the features", None)
     by_feature = {
         result.feature: outcome(

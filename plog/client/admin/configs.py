@@ -169,8 +169,8 @@ class ConfigAdmin(AdminBase):
     ) -> list[ConfigResource]:
         """Return the resources that have or may have configs, by default those of all types.
 
-        Before Kafka 4.1 a broker lists only client metrics and raises UnsupportedVersion for other
-        types.
+        Before Kafka 4.1, brokers list only client metrics, and other types raise
+        UnsupportedVersion.
         """
         wanted = list(types)
         request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in wanted])
@@ -199,7 +199,7 @@ def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResour
     grouped: dict[int, list[ConfigResource]] = {}
     for resource in resources:
         node_id = resource.node_id
-        # The defaults for all brokers have no node either (KIP-226).
+        # Defaults for all brokers belong to no broker either (KIP-226).
         grouped.setdefault(_ANY_NODE if node_id is None else node_id, []).append(resource)
     return grouped
 
@@ -220,7 +220,7 @@ def describe_configs_request(
             DescribeConfigsResource(
                 resource_type=resource.type,
                 resource_name=resource.name,
-                # None requests all configs, an empty list none.
+                # None requests all configs; an empty list would request none.
                 configuration_keys=None if names is None else list(names),
             )
             for resource in resources

@@ -1,7 +1,7 @@
-"""Decode descriptions of groups of the classic protocol and of KIP-848. Pure.
+"""Decode descriptions of groups of the classic protocol and of KIP-848. No I/O.
 
 In the classic protocol, the broker stores subscriptions and assignments as bytes; this module
-decodes those of consumers. In the newer protocol the broker assigns the partitions itself.
+decodes those of consumers. In the protocol of KIP-848, the broker assigns the partitions itself.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _assignment(data: bytes) -> frozenset[TopicPartition]:
     """Return the partitions; empty during a rebalance and for an invalid assignment."""
     try:
         assignment = decode_assignment(data)
-    except WireError:
+    except WireError:  # As for subscriptions: the bytes come from the group's leader.
         return frozenset()
     return frozenset(
         TopicPartition(topic.topic, number)

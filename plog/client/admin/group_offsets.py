@@ -90,7 +90,7 @@ class GroupOffsetAdmin(AdminBase):
 
         Errors, per partition: NonEmptyGroup, UnknownTopicOrPartition, ...
         """
-        if not offsets:
+        if not offsets:  # An empty request has no partition in which errors could be reported.
             return Results({})
 
         async def ask(node_id: int) -> Mapping[TopicPartition, KafkaError | None]:
@@ -150,13 +150,13 @@ def offset_fetch_requests(
     groups: Mapping[str, Collection[TopicPartition] | None], *, version: int, require_stable: bool
 ) -> list[OffsetFetchRequest]:
     """Return one request for all groups, or one per group for an older coordinator."""
-    # KIP-447 came one version before KIP-709.
+    # `require_stable` (KIP-447) was added one version before batches (KIP-709).
     stable = require_stable and version >= _FIRST_BATCH - 1
     if version < _FIRST_BATCH:
         return [
             OffsetFetchRequest(
                 group_id=group,
-                # None requests all partitions, an empty list none.
+                # None requests all partitions; an empty list would request none.
                 topics=None
                 if partitions is None
                 else [

@@ -1,4 +1,4 @@
-"""Groups: list, describe and delete them, and remove members. For offsets see group_offsets.py.
+"""Groups: list, describe and delete them, and remove members. group_offsets.py manages offsets.
 
 Every broker lists the groups that it coordinates; a group's coordinator serves all other requests.
 group_descriptions.py decodes the descriptions.
@@ -86,7 +86,7 @@ class GroupAdmin(AdminBase):
             )
             response = await self._cluster.ask_node(node_id, request, DescribeGroupsResponse)
             described = described_groups(response, await self._broker(node_id))
-            # A broker describes a group of KIP-848 as unknown in the classic protocol.
+            # To DescribeGroups, a broker reports a group of KIP-848 as unknown.
             others = [group for group in groups if _may_be_newer(described.get(group))]
             if others and (await self._cluster.connection(node_id)).speaks(
                 ConsumerGroupDescribeRequest

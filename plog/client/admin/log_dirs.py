@@ -49,8 +49,8 @@ class LogDirAdmin(AdminBase):
 
         async def ask(node_id: int) -> dict[str, LogDirDescription]:
             response = await self._cluster.ask_node(node_id, request, DescribeLogDirsResponse)
-            # KIP-784: an error that applies to the whole request; older brokers report only those
-            # of directories.
+            # Since KIP-784, an error may apply to the whole request; older brokers report only
+            # errors of single directories.
             raise_if_error(response.error_code, None, f"the log directories of broker {node_id}")
             return described_log_dirs(response)
 
@@ -97,7 +97,7 @@ def describe_log_dirs_request(
 ) -> DescribeLogDirsRequest:
     """Return the request to describe `partitions`, by default all."""
     if partitions is None:
-        # None requests all replicas, an empty list none (KIP-113).
+        # None requests all replicas; an empty list would request none (KIP-113).
         return DescribeLogDirsRequest(topics=None)
     return DescribeLogDirsRequest(
         topics=[

@@ -45,7 +45,7 @@ class PartitionAdmin(AdminBase):
             ElectLeadersResponse,
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
         )
-        # An error that applies to the whole request; partitions have their own.
+        # This error applies to the whole request; each partition has an error of its own.
         raise_if_error(response.error_code, None, "the elections")
         return Results(elected_leaders(response))
 
@@ -128,7 +128,7 @@ def alter_partition_reassignments_request(
 
     return AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,
-        # KIP-860: false refuses a change that was not intended.
+        # If false, the controller refuses a list with a different number of replicas (KIP-860).
         allow_replication_factor_change=allow_replication_factor_change,
         topics=[
             ReassignableTopic(

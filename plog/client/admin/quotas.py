@@ -112,7 +112,8 @@ def describe_client_quotas_request(
 def _component(kind: str, name: str | _AnyName | None) -> ComponentData:
     if isinstance(name, _AnyName):
         return ComponentData(entity_type=kind, match_type=_ANY, match=None)
-    # None stands for the default entity in the protocol as well, so the type decides.
+    # In the protocol, `match` is null for the default and for any name; the match type tells them
+    # apart.
     if name is None:
         return ComponentData(entity_type=kind, match_type=_DEFAULT, match=None)
     return ComponentData(entity_type=kind, match_type=_EXACT, match=name)

@@ -37,8 +37,10 @@ HIGH_WATERMARK: Final = -1
 """In place of an offset, makes `delete_records` delete all records that consumers can read."""
 
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
+# In ListOffsets, followers send their broker id, and clients send -1.
 _NOT_A_REPLICA = -1
-# An older broker would misread a special value as a time.
+# The version of ListOffsets that added each special value: an older broker would misread the value
+# as a time.
 _FIRST_VERSION: Mapping[int, int] = {
     OffsetSpec.MAX_TIMESTAMP: 7,
     OffsetSpec.EARLIEST_LOCAL: 8,

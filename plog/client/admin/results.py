@@ -62,6 +62,7 @@ class Results(Mapping[K, V | KafkaError]):
         for outcome in self._outcomes.values():
             if isinstance(outcome, KafkaError):
                 raise outcome
+        # The loop has checked that no outcome is an error, which mypy cannot see.
         return cast("dict[K, V]", dict(self._outcomes))
 
     @property

@@ -30,7 +30,7 @@ Asking: TypeAlias = Coroutine[Any, Any, Answers[K, V]]
 RetryPredicate: TypeAlias = Callable[[KafkaError, int], bool]
 """Returns whether an error may still be transient after this number of attempts."""
 
-# A connection that fails may mean that the coordinator has moved to another broker.
+# A connection may fail because the broker has stopped and the coordinator has moved to another one.
 _WRONG_COORDINATOR: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -92,18 +92,18 @@ async def settle(
     # Responses overwrite these; an item that keeps this outcome was missing from all of them.
     outcomes: dict[K, V | KafkaError] = {item: _missing_result(item) for item in waiting}
     tries = 0
-    # A request without items could only fail.
+    # Nothing is sent without items, because an empty request could only fail.
     while waiting:
         answers = await ask(waiting)
         tries += 1
         # A response may contain items that were not requested.
         outcomes |= {item: answers[item] for item in waiting if item in answers}
-        # Only the failed items, since the others may have taken effect.
+        # Only the failed items are retried, because the others may have taken effect.
         waiting = [item for item in waiting if _may_retry(outcomes[item], passing, tries)]
         if not waiting:
             break
         await backoff.wait()
-        # An attempt with no time left would hide the errors.
+        # An attempt without time left would replace these errors with a timeout.
         if backoff.is_over:
             break
     return Results(outcomes)
@@ -192,7 +192,7 @@ async def by_coordinator(
             return error
 
     async def ask_coordinators(waiting: list[str]) -> Answers[str, V]:
-        # Concurrently: each group may have another coordinator.
+        # Look them up concurrently, because each group may have a different coordinator.
         found = await cluster.network.gather([find(group) for group in waiting])
         coordinated: dict[int, list[str]] = {}
         outcomes: dict[str, V | KafkaError] = {}
@@ -203,7 +203,7 @@ async def by_coordinator(
                 coordinated.setdefault(node_id, []).append(group)
         outcomes |= await ask_nodes(cluster, coordinated, ask)
         for group, outcome in outcomes.items():
-            # Look it up again before the retry.
+            # The retry has to look it up again.
             if isinstance(outcome, KafkaError) and outcome.code in _WRONG_COORDINATOR:
                 cluster.forget_coordinator(group)
         return outcomes

@@ -23,7 +23,7 @@ from plog.wire.messages.user_scram_credentials import (
 )
 
 _SALT_BYTES = 26
-"""The length of Kafka's own salts."""
+"""The length of the salts that Kafka generates."""
 
 
 class ScramMechanism(WireEnum):
@@ -131,11 +131,12 @@ def _upsertion(one: ScramUpsertion) -> ScramCredentialUpsertion:
     import hashlib
     import os
 
-    # A different salt for each password, so that equal passwords have different hashes.
+    # Each password has a different salt, so that equal passwords have different hashes.
     salt = os.urandom(_SALT_BYTES) if one.salt is None else one.salt
     password = one.password.encode() if isinstance(one.password, str) else one.password
     hash_name = "sha512" if one.mechanism is ScramMechanism.SCRAM_SHA_512 else "sha256"
-    # Hashing needs at least one iteration; the broker rejects the caller's lower number.
+    # Hashing needs at least one iteration. The request contains the caller's number, which the
+    # broker rejects if it is too low.
     salted = hashlib.pbkdf2_hmac(hash_name, password, salt, max(1, one.iterations))
     return ScramCredentialUpsertion(
         name=one.user,

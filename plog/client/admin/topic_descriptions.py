@@ -67,7 +67,7 @@ class TopicDescriptionAdmin(AdminBase):
             every = await self._describe_by_name(
                 None, page_partitions, include_authorized_operations
             )
-            # Sorted, since pages and versions differ in their order.
+            # Sorted, because responses with and without pages differ in their order.
             return Results({name: every[name] for name in sorted(every, key=str)})
         asked = several(topics)
         names = [topic for topic in asked if isinstance(topic, str)]
@@ -99,7 +99,7 @@ class TopicDescriptionAdmin(AdminBase):
         try:
             described = await self._describe_in_pages(names or (), page_partitions)
         except UnsupportedVersion:
-            # A broker before KIP-966, which has no pages.
+            # Brokers have pages only since KIP-966.
             return await self._describe_unpaged(names, include_operations)
         if include_operations:
             return described

@@ -1,7 +1,7 @@
 """Create and delete topics, and add partitions. topic_descriptions.py lists and describes them.
 
-The controller serves these requests. The functions are pure: they convert values to requests and
-responses to values.
+The controller serves these requests. The functions after the class do no I/O: they convert values
+to requests, and responses to values.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BROKER_DEFAULT = -1
 # KIP-516: topics can be deleted by id.
 _FIRST_DELETION_BY_ID = 6
 # Brokers before Kafka 2.4 do not return the counts (KIP-525).
-_NONE_TOLD = -1
+_NOT_RETURNED = -1
 
 
 class TopicAdmin(AdminBase):
@@ -57,7 +57,7 @@ class TopicAdmin(AdminBase):
         """
         new = [NewTopic(name=topic) if isinstance(topic, str) else topic for topic in _each(topics)]
         by_name = {topic.name: topic for topic in new}
-        # The outcomes are keyed by name.
+        # With a duplicate, the outcomes, which are keyed by name, would be ambiguous.
         if len(by_name) < len(new):
             raise InvalidRequest("cannot create topics: a topic is listed more than once")
 
@@ -105,7 +105,7 @@ class TopicAdmin(AdminBase):
         """Delete topics. Errors: UnknownTopicOrPartition, UnknownTopicId, ..."""
 
         async def ask(names: list[str | Uuid]) -> Mapping[str | Uuid, KafkaError | None]:
-            # Only newer controllers accept ids.
+            # The request depends on the version, because older controllers do not accept ids.
             version = await self._version_at_controller(DeleteTopicsRequest)
             request = delete_topics_request(
                 names, version=version, timeout_ms=self._request_timeout_ms
@@ -151,7 +151,7 @@ class TopicAdmin(AdminBase):
 
 
 def _each(topics: Iterable[NewTopic | str]) -> Iterable[NewTopic | str]:
-    # `several` refuses a string.
+    # `several` raises TypeError for a string, whose letters would become topics.
     return several(topics) if isinstance(topics, str) else topics
 
 
@@ -176,8 +176,8 @@ def create_topics_request(
 def _creatable(topic: NewTopic) -> CreatableTopic:
     if topic.assignments is not None and (topic.partitions or topic.replication_factor):
         raise InvalidRequest(
-            f"topic {topic.name}: give either assignments or counts of partitions and replicas,"
-            " not both"
+            f"cannot create topic {topic.name}: it has both assignments and counts of partitions or"
+            " replicas; give only one of them"
         )
     partitions, replicas = topic.partitions, topic.replication_factor
     return CreatableTopic(
@@ -212,7 +212,9 @@ def delete_topics_request(
     names = []
     for topic in topics:
         if not isinstance(topic, str):
-            raise UnsupportedVersion("the broker cannot delete topics by id; use the topic name")
+            raise UnsupportedVersion(
+                "cannot delete a topic by id: the broker does not support it; use the topic name"
+            )
         names.append(topic)
     return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
 
@@ -255,14 +257,14 @@ def created_topics(response: CreateTopicsResponse) -> dict[str, CreatedTopic | K
 
 
 def _created(topic: CreatableTopicResult) -> CreatedTopic:
-    # The client may lack DESCRIBE_CONFIGS, although it may create the topic (KIP-525).
+    # A client that may create topics is not necessarily authorized to see their configs (KIP-525).
     hidden = topic.configs is None or topic.topic_config_error_code
     return CreatedTopic(
         name=topic.name,
         topic_id=topic_id_of(topic.topic_id),
-        partitions=None if topic.num_partitions == _NONE_TOLD else topic.num_partitions,
+        partitions=None if topic.num_partitions == _NOT_RETURNED else topic.num_partitions,
         replication_factor=None
-        if topic.replication_factor == _NONE_TOLD
+        if topic.replication_factor == _NOT_RETURNED
         else topic.replication_factor,
         configs=None
         if hidden

@@ -28,6 +28,7 @@ def operations_of(bits: int) -> frozenset[AclOperation] | None:
     """
     if bits == _NO_OPERATIONS:
         return None
+    # The codes of operations are the numbers of their bits.
     return frozenset(operation for operation in AclOperation if bits >> operation & 1)
 
 
@@ -55,7 +56,10 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """A topic as it was created, or would be. Before Kafka 2.4 only the name is set."""
+    """A topic as it was created or, with `validate_only`, would be created.
+
+    Before Kafka 2.4, only the name is set.
+    """
 
     name: str
     topic_id: Uuid | None
@@ -84,7 +88,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """A partition; `leader` is None while it has none. Replicas are broker ids."""
+    """A partition; `leader` is None while it has no leader. Replicas are broker ids."""
 
     partition: int
     leader: int | None
@@ -174,7 +178,7 @@ class ConfigType(WireEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """A config that provides the value, or would if the preceding synonyms were not set."""
+    """A config that provides the value, or would provide it if preceding synonyms were not set."""
 
     name: str
     value: str | None
@@ -283,7 +287,7 @@ class ClusterDescription:
 
     @property
     def controller(self) -> BrokerDescription | None:
-        """The controller, or in KRaft a broker that forwards requests to it."""
+        """The controller or, in KRaft, a broker that forwards requests to the controller."""
         return None if self.controller_id is None else self.brokers.get(self.controller_id)
 
 
@@ -365,7 +369,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member of a group; topics and partitions are decoded; raw bytes are as received.
+    """A member of a group, with decoded topics and partitions, and the raw bytes as received.
 
     The epoch, the target assignment and the pattern exist only in the protocol of KIP-848.
     """
@@ -390,7 +394,10 @@ class GroupDescription:
 
     group_id: str
     type: str
-    """As in `list_groups`: classic, or consumer for KIP-848, the only groups with epochs."""
+    """The type as in `list_groups`: "classic", or "consumer" for KIP-848.
+
+    Only groups of KIP-848 have epochs.
+    """
     state: GroupState
     protocol_type: str
     protocol: str

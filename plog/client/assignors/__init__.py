@@ -1,4 +1,4 @@
-"""Partition assignors, with which the leader of a consumer group divides the partitions.
+"""Partition assignors, which the leader of a consumer group uses to divide the partitions.
 
 Kafka's range, round-robin, sticky and cooperative sticky assignors belong here; they return the
 same results as Kafka's. Joining groups and revoking partitions belong to `plog.client.group`. Start

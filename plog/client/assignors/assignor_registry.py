@@ -33,7 +33,7 @@ def assignors_from(strategy: Iterable[str | Assignor | type[Assignor]]) -> list[
     found = [_assignor(entry) for entry in strategy]
     names = [assignor.name for assignor in found]
     if not names:
-        raise ValueError("set at least one assignor")
+        raise ValueError("the list of assignors is empty; set at least one assignor")
     # JoinGroup identifies assignors by name, so each name must be unique.
     if len(set(names)) < len(names):
         raise ValueError(f"duplicate assignor in {', '.join(names)}")

@@ -21,7 +21,7 @@ class RangeAssignor(Assignor):
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """See `Assignor`."""
+        """Divide each topic into ranges; see `Assignor.assign`."""
         shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         members = in_order(subscriptions)
         # Sorted, so that any leader computes the same ranges.
@@ -40,11 +40,9 @@ class RangeAssignor(Assignor):
 
 
 def in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """Return static members by instance id, then the others by member id.
+    """Return static members by instance id, then the others by member id."""
 
-    A static member thus keeps its place when it returns with another member id (KIP-345).
-    """
-
+    # A static member thus keeps its place when it returns with another member id (KIP-345).
     def place(member: str) -> tuple[bool, str]:
         instance = subscriptions[member].group_instance_id
         return (True, member) if instance is None else (False, instance)

@@ -21,7 +21,7 @@ class RoundRobinAssignor(Assignor):
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """See `Assignor`."""
+        """Assign the partitions of all topics in turn; see `Assignor.assign`."""
         shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         wanted = {member: frozenset(one.topics) for member, one in subscriptions.items()}
         members = in_order(subscriptions)

@@ -165,7 +165,8 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
     data = subscription.user_data
     if not data:
         return OwnedPartitionsClaim()
-    # Try the newest version first: data of version 0 is too short for it.
+    # The bytes do not contain the version. The newest is tried first, because data of version 0 is
+    # too short for it.
     for version in range(_LAST_USER_DATA_VERSION, -1, -1):
         try:
             user_data = StickyUserData.decode(data, version)

@@ -28,13 +28,13 @@ class ConstrainedAssignment:
         owned: Mapping[str, Iterable[TopicPartition]],
         contested: Collection[TopicPartition],
     ) -> None:
-        """Take `owned`, all of which exist, and `contested` as in `OwnedPartitions`."""
+        """Initialize with `owned`, which must exist, and `contested`, as in `OwnedPartitions`."""
         self._counts = partition_counts
         self._owned = owned
         self._contested = contested
         total = sum(partition_counts.values())
         self._small = total // len(owned)
-        # Rounded up.
+        # Negating twice rounds the quotient up.
         self._large = -(-total // len(owned))
         self._large_shares_left = total % len(owned)
         self._shares: Shares = {member: [] for member in owned}

@@ -32,7 +32,10 @@ class GeneralAssignment:
         owned: Mapping[str, OrderedPartitions],
         previous: Mapping[TopicPartition, tuple[str, int]],
     ) -> None:
-        """Take `owned`, `previous` as in `OwnedPartitions`; `wishes` are each member's topics."""
+        """Initialize with `owned` and `previous`, as in `OwnedPartitions`.
+
+        `wishes` contains the topics to which each member subscribes.
+        """
         self._counts = partition_counts
         self._topics = {
             # Ignore topics that do not exist, as Kafka's assignors do.

@@ -1,6 +1,7 @@
 """Conversion of fetched records to Arrow record batches, without copying the codec's columns.
 
-The extra ``plog[arrow]`` installs pyarrow, which is imported on first use. The columns:
+The extra ``plog[arrow]`` installs pyarrow, which is imported on first use. `record_batch` is for
+applications. Its columns:
 
 ============== =========================================== =====================================
 topic          dictionary of int32 to string
@@ -13,14 +14,18 @@ headers        list of struct of key: string,
                value: binary                               empty without headers
 leader_epoch   int32                                       -1 if the batch does not contain it
 ============== =========================================== =====================================
+
+`SparkColumns` builds the columns of Spark's Kafka connector from the same records. Spark rejects
+any other type, so that all columns may contain null, topics are plain strings, and timestamps are
+in microseconds. Source: Spark 4.2 KafkaRecordToRowConverter, pyspark.sql.pandas.types.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plog.client.consumer.completed_fetch import ColumnRun
 from plog.client.errors import MissingExtra
@@ -28,6 +33,9 @@ from plog.records.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow
+
+BuildBatch: TypeAlias = Callable[[RecordColumns, Sequence[ColumnRun]], "pyarrow.RecordBatch"]
+"""Builds a record batch from columns, which must not change afterwards, and their runs."""
 
 
 def _pyarrow() -> Any:
@@ -89,11 +97,58 @@ def record_batch(columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.R
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
+class SparkColumns:
+    """Builds batches with Spark's schema; `with_headers` adds the column headers.
+
+    Raises MissingExtra without pyarrow.
+    """
+
+    def __init__(self, *, with_headers: bool) -> None:
+        pa = _pyarrow()
+        self._with_headers = with_headers
+        fields = [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("us", tz="UTC")),
+            ("timestampType", pa.int32()),
+        ]
+        if with_headers:
+            header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+            fields.append(("headers", pa.list_(pa.field("element", header))))
+        self.schema: pyarrow.Schema = pa.schema(fields)
+
+    def build(self, columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.RecordBatch:
+        """Return the records in `columns`, which come from `runs`.
+
+        `columns` must not change afterwards. Raises OverflowError for a timestamp that does not fit
+        into 64 bits as microseconds.
+        """
+        pa = _pyarrow()
+        schema = self.schema
+        arrays = [
+            _binary(pa, columns.has_key, columns.key_ends, columns.keys),
+            _binary(pa, columns.has_value, columns.value_ends, columns.values),
+            _repeated(pa, pa.string(), [run.partition.topic for run in runs], runs),
+            _repeated(pa, pa.int32(), [run.partition.partition for run in runs], runs),
+            _fixed(pa, pa.int64(), columns.offsets),
+            _microseconds(pa, schema.field("timestamp").type, columns),
+            _repeated(pa, pa.int32(), [int(run.timestamp_type) for run in runs], runs),
+        ]
+        if self._with_headers:
+            kind = schema.field("headers").type
+            # As in the connector, a record without headers has null instead of an empty list.
+            arrays.append(_headers(pa, kind, columns, len(columns), missing=None))
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 def _fixed(pa: Any, kind: Any, numbers: array[int], valid: Any = None) -> Any:
     return pa.Array.from_buffers(kind, len(numbers), [valid, pa.py_buffer(numbers)])
 
 
-def _repeated(pa: Any, kind: Any, values: Sequence[int], runs: Sequence[ColumnRun]) -> Any:
+def _repeated(pa: Any, kind: Any, values: Sequence[int | str], runs: Sequence[ColumnRun]) -> Any:
     """Return a column that repeats one value for all rows of a run."""
     # Usually one partition per batch, which needs no concatenation.
     if len(set(values)) == 1:
@@ -120,24 +175,41 @@ def _timestamps(pa: Any, kind: Any, times: array[int]) -> Any:
     return _fixed(pa, kind, times, valid)
 
 
+def _microseconds(pa: Any, kind: Any, columns: RecordColumns) -> Any:
+    # Records without a timestamp keep the -1, which Spark displays as a moment in 1969.
+    milliseconds = _fixed(pa, pa.timestamp("ms", tz="UTC"), columns.timestamps)
+    try:
+        return milliseconds.cast(kind)
+    except pa.ArrowInvalid:
+        latest = max(columns.timestamps, key=abs)
+        offset = columns.offsets[columns.timestamps.index(latest)]
+        raise OverflowError(
+            f"cannot convert the timestamp {latest} ms of the record at offset {offset} to"
+            " microseconds: it exceeds 64 bits; start the query after this record"
+        ) from None
+
+
 def _binary(pa: Any, present: bytearray, ends: array[int], data: bytearray) -> Any:
     buffers = [_bitmap(pa, present), pa.py_buffer(ends), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(present), buffers)
 
 
-def _headers(pa: Any, kind: Any, columns: RecordColumns, rows: int) -> Any:
+def _headers(
+    pa: Any, kind: Any, columns: RecordColumns, rows: int, *, missing: Sequence[Any] | None = ()
+) -> Any:
+    """Return the column headers; `missing` stands for those of a record without headers."""
     if columns.headers:
-        none: Sequence[Any] = ()
-        lists = [columns.headers.get(row, none) for row in range(rows)]
         # An Arrow string column accepts only valid UTF-8.
-        named = [
-            [
+        named = {
+            row: [
                 {"key": key.encode("utf-8", "replace").decode(), "value": value}
                 for key, value in headers
             ]
-            for headers in lists
-        ]
-        return pa.array(named, kind)
+            for row, headers in columns.headers.items()
+        }
+        return pa.array([named.get(row, missing) for row in range(rows)], kind)
+    if missing is None:
+        return pa.nulls(rows, kind)
     # The usual case: no headers, hence only empty lists.
     ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(bytes(4 * (rows + 1)))])
     return pa.ListArray.from_arrays(ends, pa.array([], kind.value_type), type=kind)

@@ -1,21 +1,23 @@
 """Reader of a known range of one partition, with one fetch at a time from its leader.
 
-It supports no groups, read-ahead or concurrent fetches, so it runs on any `Network`, including
-blocking sockets.
+The next fetch of the range is sent before the caller decodes the records of the last one, so that
+the broker and the network work in the meantime. The reader supports no groups or concurrent
+fetches, so it runs on any `Network`, including blocking sockets.
 
 Source: KIP-74, KIP-98 (read_committed), KIP-320; Kafka 4.3 Fetcher.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, split_batches
 from plog.client.consumer.offset_lookup import MAY_PASS, OffsetLookup
 from plog.client.errors import error_about
 from plog.client.network.backoff import Backoff
 from plog.client.network.cluster import Cluster
+from plog.client.network.connection import Connection
 from plog.client.network.deadline import Deadline
 from plog.client.settings.consumer import ConsumerSettings
 from plog.errors import (
@@ -36,6 +38,15 @@ from plog.wire.schema import WireError
 
 # A reader with one partition would gain nothing from a fetch session (KIP-227).
 _NO_SESSION_EPOCH = -1
+
+
+class _NextFetch(NamedTuple):
+    """A fetch that was sent before its records are needed."""
+
+    partition: TopicPartition
+    position: int
+    connection: Connection
+    response: Awaitable[FetchResponse]
 
 
 class RangeReader:
@@ -60,6 +71,7 @@ class RangeReader:
             deserialize_key=key_deserializer,
             deserialize_value=value_deserializer,
         )
+        self._next: _NextFetch | None = None
         self.lookup = OffsetLookup(cluster, cluster.network, isolation_level=self._isolation_level)
 
     async def fetch(self, partition: TopicPartition, position: int, stop: int) -> CompletedFetch:
@@ -85,6 +97,8 @@ class RangeReader:
             # waited.
             if isinstance(records, bytes | bytearray | memoryview) and len(records):
                 split = split_batches(partition, position, records)
+                if split.error is None and split.next_offset < stop:
+                    self._send_next(partition, split.next_offset)
                 return CompletedFetch(
                     partition, position, split, self._rules, data.aborted_transactions or ()
                 )
@@ -95,29 +109,22 @@ class RangeReader:
         self, partition: TopicPartition, position: int, deadline: Deadline
     ) -> PartitionData:
         """Send one fetch to the leader. Raises the error of the broker or of the connection."""
-        metadata = self._cluster.metadata
-        if partition.topic not in metadata.topics:
-            metadata = await self._cluster.refresh({partition.topic}, deadline=deadline)
-        known, leader = metadata.partition(partition), metadata.leader_of(partition)
-        if known is None or leader is None:
-            raise self.lookup.why_no_leader(partition)
-        settings = self._settings
-        wanted = FetchPartition(
-            partition=partition.partition,
-            # KIP-320: detects a leader change that this client is not yet aware of.
-            current_leader_epoch=known.leader_epoch,
-            fetch_offset=position,
-            partition_max_bytes=settings.max_partition_fetch_bytes,
-        )
-        request = FetchRequest(
-            max_wait_ms=settings.fetch_max_wait_ms,
-            min_bytes=settings.fetch_min_bytes,
-            max_bytes=settings.fetch_max_bytes,
-            isolation_level=self._isolation_level,
-            session_epoch=_NO_SESSION_EPOCH,
-            topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
-        )
-        response = await self._cluster.ask_node(leader, request, FetchResponse, deadline=deadline)
+        sent, self._next = self._next, None
+        if sent is not None and (sent.partition, sent.position) == (partition, position):
+            response = await sent.response
+            # KIP-219: the broker expects a pause before the next request.
+            if response.throttle_time_ms > 0:
+                now_s = self._cluster.network.now_s()
+                sent.connection.throttled_until_s = now_s + response.throttle_time_ms / 1000
+        else:
+            if partition.topic not in self._cluster.metadata.topics:
+                await self._cluster.refresh({partition.topic}, deadline=deadline)
+            leader = self._cluster.leader_of(partition)
+            if leader is None:
+                raise self.lookup.why_no_leader(partition)
+            response = await self._cluster.ask_node(
+                leader, self._request(partition, position), FetchResponse, deadline=deadline
+            )
         if response.error_code:
             raise error_about(response.error_code, f"cannot fetch {partition}")
         for topic in response.responses:
@@ -125,6 +132,38 @@ class RangeReader:
                 if (topic.topic, data.partition_index) == partition:
                     return _checked(partition, position, data)
         raise WireError(f"malformed fetch response: {partition} is missing")
+
+    def _send_next(self, partition: TopicPartition, position: int) -> None:
+        """Send the fetch from `position` on now, if a connection to the leader is ready."""
+        leader = self._cluster.leader_of(partition)
+        connection = None if leader is None else self._cluster.idle_connection(leader)
+        # Otherwise, `fetch` sends it when the records are needed.
+        if connection is None or connection.throttled_until_s > self._cluster.network.now_s():
+            return
+        # `fetch` must not wait longer than its own limit for this response.
+        timeout_s = min(self._timeout_s, self._settings.request_timeout_ms / 1000)
+        request = self._request(partition, position)
+        response = connection.ask(request, FetchResponse, timeout_s=timeout_s)
+        self._next = _NextFetch(partition, position, connection, response)
+
+    def _request(self, partition: TopicPartition, position: int) -> FetchRequest:
+        known = self._cluster.metadata.partition(partition)
+        settings = self._settings
+        wanted = FetchPartition(
+            partition=partition.partition,
+            # KIP-320: detects a leader change that this client is not yet aware of.
+            current_leader_epoch=-1 if known is None else known.leader_epoch,
+            fetch_offset=position,
+            partition_max_bytes=settings.max_partition_fetch_bytes,
+        )
+        return FetchRequest(
+            max_wait_ms=settings.fetch_max_wait_ms,
+            min_bytes=settings.fetch_min_bytes,
+            max_bytes=settings.fetch_max_bytes,
+            isolation_level=self._isolation_level,
+            session_epoch=_NO_SESSION_EPOCH,
+            topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
+        )
 
     async def _refresh(self, partition: TopicPartition, backoff: Backoff) -> None:
         """Update the metadata. Raises errors only if they are final or no time is left."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from plog.client.consumer.arrow import record_batch, record_schema
+from plog.client.consumer.arrow import BuildBatch, record_batch, record_schema
 from plog.client.consumer.completed_fetch import ColumnRun, CompletedFetch
 from plog.client.consumer.range_reader import RangeReader
 from plog.client.consumer.timestamps import Time, time_ms
@@ -159,10 +159,12 @@ class SimpleConsumer:
         stop: int,
         *,
         max_records: int = _ARROW_RECORDS_MAX,
+        build: BuildBatch = record_batch,
     ) -> Iterator[pyarrow.RecordBatch]:
         """Yield the records as Arrow columns of up to `max_records` rows, without deserializing.
 
-        Raises the same errors as `records`, and MissingExtra without the extra ``plog[arrow]``.
+        `build` determines the schema. Raises the same errors as `records`, and MissingExtra
+        without the extra ``plog[arrow]``.
         """
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}: give at least 1")
@@ -176,15 +178,15 @@ class SimpleConsumer:
                     if columns.offsets and columns.offsets[-1] >= stop:
                         _cut(columns, runs, bisect_left(columns.offsets, stop))
                     if len(columns) == max_records or columns.is_full:
-                        yield record_batch(columns, runs)
+                        yield build(columns, runs)
                         columns, runs = RecordColumns(), []
         except PlogError:
             # The application receives the rows before the error first.
             if runs:
-                yield record_batch(columns, runs)
+                yield build(columns, runs)
             raise
         if runs:
-            yield record_batch(columns, runs)
+            yield build(columns, runs)
 
     def _fetches(
         self, partition: TopicPartition, start: int, stop: int

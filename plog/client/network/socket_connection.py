@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, TypeVar
 
@@ -95,12 +96,37 @@ class SocketConnection:
 
         Raises WireError for a malformed response.
         """
+        return self.begin(request, answer, version, timeout_s=timeout_s)()
+
+    def begin(
+        self,
+        request: ApiMessage,
+        answer: type[_Response],
+        version: int,
+        *,
+        timeout_s: float | None = None,
+    ) -> Callable[[], _Response]:
+        """Send `request` and return a function that receives its response; see `ask`.
+
+        The caller must call the function once before it sends another request. The time until that
+        call does not count.
+        """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        deadline_s = time.monotonic() + limit_s
+        began_s = time.monotonic()
         # Sending never takes longer than the connection's own limit, even if the caller waits
         # longer for the response.
         self.send(request, version, timeout_s=min(limit_s, self._timeout_s))
-        frame = self._receive_frame(deadline_s, limit_s)
+        left_s = limit_s - (time.monotonic() - began_s)
+
+        def receive() -> _Response:
+            frame = self._receive_frame(time.monotonic() + left_s, limit_s)
+            return self._decoded(frame, request, answer, version)
+
+        return receive
+
+    def _decoded(
+        self, frame: bytes, request: ApiMessage, answer: type[_Response], version: int
+    ) -> _Response:
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
             # The response belongs to another request, so later ones cannot be trusted either.
@@ -134,7 +160,7 @@ class SocketConnection:
             raise self._failed(_pending_alert(connection) or error) from error
 
     def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
-        """Return the next frame without its size. `deadline_s` is `limit_s` after the request."""
+        """Return the next frame without its size; an error names `limit_s`, the whole limit."""
         connection = self._open()
         try:
             (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size, deadline_s))

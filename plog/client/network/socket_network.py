@@ -52,6 +52,28 @@ class _Done(Generic[T]):
         return self._value  # type: ignore[return-value]  # Set if there is no error.
 
 
+class _Response(Generic[T]):
+    """An awaitable for the response to a request that was sent; the first await receives it."""
+
+    __slots__ = ("_done", "_receive")
+
+    def __init__(self, receive: Callable[[], T]) -> None:
+        self._receive = receive
+        self._done: _Done[T] | None = None
+
+    def receive(self) -> _Done[T]:
+        """Receive the response unless that has been done; an error is raised by the await."""
+        if self._done is None:
+            try:
+                self._done = _Done(self._receive())
+            except (KafkaError, WireError) as error:
+                self._done = _Done(error=error)
+        return self._done
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self.receive().__await__()
+
+
 class SocketNetwork:
     """A network of blocking sockets, used by one thread; brokers log `client_id`."""
 
@@ -132,12 +154,17 @@ class SocketSignal:
 
 
 class SocketChannel:
-    """A `Channel` whose `ask` returns only after the response has arrived."""
+    """A `Channel` that receives a response when it is awaited, or before the next request.
 
+    The broker prepares a response while the caller does something else (range_reader.py).
+    """
+
+    # A response that is not awaited yet must not delay a caller that waits for the last response.
     in_flight = 0
 
     def __init__(self, connection: SocketConnection) -> None:
         self._connection = connection
+        self._last: _Response[Any] | None = None
 
     @property
     def address(self) -> str:
@@ -160,12 +187,22 @@ class SocketChannel:
         # the late response for that of the next request.
         if wait_s is not None:
             timeout_s = min(timeout_s, wait_s)
+        self._receive_last()
         try:
-            return _Done(self._connection.ask(request, response, version, timeout_s=timeout_s))
+            receive = self._connection.begin(request, response, version, timeout_s=timeout_s)
         except (KafkaError, WireError) as error:
             return _Done(error=error)
+        self._last = sent = _Response(receive)
+        return sent
+
+    def _receive_last(self) -> None:
+        # Responses arrive in the order of the requests.
+        if self._last is not None:
+            self._last.receive()
+            self._last = None
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
+        self._receive_last()
         try:
             self._connection.send(request, version)
         except KafkaError as error:

@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 def make_openssl_context(security: Security) -> SSL.Context:
-    """Return the cached context for the connections of one client. Blocks on files.
+    """Return the cached context for the connections of one client. Blocks while it reads files.
 
     Raises:
         TlsFailed: a file cannot be used, or OpenSSL rejects a setting.

@@ -13,20 +13,19 @@ assignment to the others.
   1. A member joins. The group becomes PREPARING_REBALANCE. The other members learn this from their
      heartbeats and send JoinGroup again. The responses are delayed.
   2. All members have joined, or the rebalance timeout has expired and the missing members are
-     removed. The next generation starts: every JoinGroup gets its response, the leader's with the
-     metadata of all members. The group becomes COMPLETING_REBALANCE.
+     removed. The next generation starts, and every JoinGroup receives its response. The leader's
+     response contains the metadata of all members. The group becomes COMPLETING_REBALANCE.
   3. All members send SyncGroup, the leader with the assignment. Once the assignment is in the log,
      each member receives its part, and the group becomes STABLE.
-  4. When a member leaves, or sends nothing for its session timeout, the group returns to step 1.
-     When no member is left, it becomes EMPTY, and remains EMPTY while it has committed offsets.
+  4. When a member leaves, or sends nothing during its session timeout, the group returns to step 1.
+     Without members, it becomes EMPTY, and it remains EMPTY while it has committed offsets.
 
-Only the result of step 3 is durable. After a restart a group is STABLE or EMPTY in the last
-generation written, and its members, if they are still alive, continue without a rebalance.
+Only the result of step 3 is durable. After a restart, a group is STABLE or EMPTY in the last
+generation that was written, and members that are still alive continue without a rebalance.
 
 A member id is *pending* between the response that assigns it and the JoinGroup that uses it
-(KIP-394). A client that learns its id first does not leave a dead member in the group if it never
-receives the response to JoinGroup. In step 1 the group waits for pending ids as it does for
-members.
+(KIP-394). Without this step, a client that never receives the response to JoinGroup would leave a
+dead member in the group. In step 1, the group waits for pending ids as it does for members.
 
 Source: Kafka 4.0 ClassicGroup; KIP-62, 134, 345, 394, 559.
 """
@@ -82,6 +81,7 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
 }
 
 _GROUP_BYTES: Final = 1024
+"""Estimated memory of a group without members, in addition to its id."""
 _PENDING_BYTES: Final = 1024
 """Estimated memory of a pending member id in addition to its text: set entry and timer."""
 
@@ -128,7 +128,8 @@ class Group:
         self._unused_bytes = 0
         self._memory: GroupMemory | None = None
         self._static_member_ids: dict[str, str] = {}
-        # Both are updated incrementally: counting at each JoinGroup would take quadratic time.
+        # Both are updated incrementally: counting the members at each JoinGroup would take
+        # quadratic time.
         self._waiting_joins = 0
         self._supporters: Counter[str] = Counter()
 
@@ -210,7 +211,7 @@ class Group:
 
     def supports(self, protocol_type: str, protocol_names: Collection[str]) -> bool:
         """Return whether a member with these protocols is compatible with all members."""
-        if self.is_empty:
+        if self.is_empty:  # The new member determines the group's protocols.
             return bool(protocol_type and protocol_names)
         return protocol_type == self.protocol_type and any(
             self._supporters[name] == len(self.members) for name in protocol_names
@@ -245,7 +246,7 @@ class Group:
         """Update a member that joins again; `client` is the client id and host of a new process."""
         before_bytes = member.size_bytes
         if client is not None:
-            # Here, because the group counts the bytes of these texts.
+            # The texts change here, between the two sizes, because the group counts their bytes.
             member.client_id, member.client_host = client
         self._supporters.subtract(member.protocol_names)
         member.protocols = protocols
@@ -344,6 +345,7 @@ class Group:
 
     def _key_bytes(self, member_id: str) -> int:
         """Return the memory of the timer keys, which contain both ids."""
+        # A member has up to two timers: one for its session and one for a disconnected client.
         return 2 * (len(self.group_id) + len(member_id))
 
     def _resize(self, growth_bytes: int) -> None:
@@ -358,6 +360,8 @@ class Group:
         leader = self.members.get(self.leader_id or "")
         if leader is not None and leader.join is not None:
             return True
+        # A static member that is late keeps its membership. As the leader, it would never send an
+        # assignment.
         for member in self.members.values():
             if member.join is not None:
                 self.leader_id = member.member_id
@@ -369,6 +373,7 @@ class Group:
 
         In case of a tie, the protocol that received its first vote earlier wins.
         """
+        # Never empty: `supports` refuses members that share no protocol with all others.
         candidates = {
             name for name, count in self._supporters.items() if count == len(self.members)
         }
@@ -405,10 +410,13 @@ class Group:
                 *(subscribed_topics(m.metadata(self.protocol_name)) for m in self.members.values())
             )
         except WireError:
-            return None  # Harmless: their offsets are merely kept for longer.
+            # Clients choose the metadata. If it is unreadable, offsets are only kept for longer.
+            return None
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether a member subscribes, or may subscribe, to the topic."""
+        # The unknown subscriptions of consumers may include the topic, so its offsets are kept.
+        # Other protocols have no subscriptions.
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
@@ -417,6 +425,8 @@ class Group:
 
     def validate_member(self, member_id: str, group_instance_id: str | None) -> Member:
         """Return the member. Raises UnknownMemberId, FencedInstanceId."""
+        # Check the instance id first: a fenced client must stop, but UNKNOWN_MEMBER_ID would make
+        # it join again and fence the member that replaced it.
         if group_instance_id is not None:
             current = self._static_member_ids.get(group_instance_id)
             if current is None:
@@ -453,28 +463,36 @@ class Group:
         CoordinatorNotAvailable.
         """
         if self._state is DEAD:
-            raise CoordinatorNotAvailable(f"group {self.group_id} has just been deleted")
+            raise CoordinatorNotAvailable(
+                f"cannot commit offsets of group {self.group_id}: it has just been deleted; retry"
+            )
         if generation_id < 0 and self.is_empty:
             return  # A consumer with manual assignment, or an admin client.
         if generation_id < 0 and not member_id and group_instance_id is None:
             raise UnknownMemberId(
-                f"group {self.group_id} has active members; only they may commit offsets"
+                f"cannot commit offsets of group {self.group_id}: only its members may commit while"
+                " it has any; stop them first"
             )
         self.validate_member(member_id, group_instance_id)
         self.validate_generation(generation_id)
-        # In PREPARING_REBALANCE commits are allowed: members commit before they join again.
+        # Commits are allowed in PREPARING_REBALANCE, because members commit before they join again.
         if self._state is COMPLETING_REBALANCE:
             # The member knows the generation but has not received its assignment yet.
             raise RebalanceInProgress(
-                f"group {self.group_id} is waiting for its leader's assignment"
+                f"cannot commit offsets of group {self.group_id}: it is waiting for its leader's"
+                " assignment"
             )
 
     def validate_delete(self) -> None:
         """Raise NonEmptyGroup if the group has members."""
         if self._state in ACTIVE_STATES:
-            raise NonEmptyGroup(f"group {self.group_id} has members; stop them first")
+            raise NonEmptyGroup(
+                f"cannot delete group {self.group_id}: it has members; stop them first"
+            )
 
     def validate_offset_delete(self) -> None:
         """Raise NonEmptyGroup if the group has members whose subscriptions are unknown."""
         if self._state in ACTIVE_STATES and not self.uses_consumer_protocol:
-            raise NonEmptyGroup(f"group {self.group_id} has members; stop them first")
+            raise NonEmptyGroup(
+                f"cannot delete offsets of group {self.group_id}: it has members; stop them first"
+            )

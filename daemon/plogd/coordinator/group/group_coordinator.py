@@ -2,8 +2,8 @@
 
 The hash of a group's id determines its partition of `__consumer_offsets`. The topic is created on
 first use. While the broker runs, the coordinator ignores later changes to the topic's partition
-count: with a different count, it would look for groups in the wrong partitions, and return no
-committed offsets to clients that have committed some.
+count: with a different count, it would look for groups in the wrong partitions and fail to find
+their committed offsets.
 
 Called on the reactor thread. Source: Kafka 4.3 GroupCoordinatorService, AutoTopicCreationManager.
 """
@@ -178,8 +178,8 @@ class GroupCoordinator(Generic[G]):
             await self._create_topic(
                 OFFSETS_TOPIC,
                 partitions=config.offsets_topic_num_partitions,
-                # Kafka refuses to create the topic with too few brokers; here, one broker serves
-                # groups.
+                # Kafka refuses to create the topic with fewer brokers than replicas. plog reduces
+                # the number of replicas, because a single broker must be able to serve groups.
                 replication_factor=min(config.offsets_topic_replication_factor, self._brokers()),
                 # The settings with which Kafka creates this topic.
                 config={
@@ -221,6 +221,7 @@ class GroupCoordinator(Generic[G]):
         atomic: bool = True,
     ) -> Later[T]:
         """Run `operation` on the group's shard and respond once its records are durable."""
+        # Avoid a coroutine in the usual case: the topic is missing only before its first use.
         if self._cache.topic(OFFSETS_TOPIC) is not None:
             return self.runtime.write(self.partition_for(group_id), operation, atomic=atomic)
         return spawn(self._write_later(group_id, operation, atomic))
@@ -235,14 +236,14 @@ class GroupCoordinator(Generic[G]):
     def write_join(
         self, request: JoinGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
     ) -> Later[T]:
-        """Run a JoinGroup, and count its bytes until it runs; afterwards, the member's bytes count.
+        """Run a JoinGroup; count its bytes until it runs, and then those of its member.
 
         Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
         """
         size_bytes = self._memory.check_join(request)
         release = self._memory.hold(request.group_id, size_bytes)
 
-        # Released before the operation, which checks the member's bytes against the same bound.
+        # Release the bytes before the operation, which counts the member against the same bound.
         def run(shard: GroupShard[G]) -> Result[T]:
             release()
             return operation(shard)
@@ -276,12 +277,14 @@ class GroupCoordinator(Generic[G]):
             self._commits.inc(errors.count(None))
             return errors
 
+        # As in Kafka, a commit whose records do not fit in one batch has an error of its own.
         written = self.write(commit.group_id, lambda shard: shard.offsets.commit(commit))
         return _mapped_error(written, RecordsTooLarge, InvalidCommitOffsetSize).map(count)
 
     def committed_partitions(self, group_id: str) -> Later[list[tuple[str, list[int]]]]:
         """Return the partitions for which a group has committed offsets, by topic."""
         found = self.read(group_id, lambda shard: shard.offsets.committed_partitions(group_id))
+        # As in `fetch_offsets`: this is the first half of an OffsetFetch of all partitions.
         return _mapped_error(found, CoordinatorNotAvailable, NotCoordinator)
 
     def fetch_offsets(
@@ -321,6 +324,8 @@ class GroupCoordinator(Generic[G]):
     async def _delete_group(self, group_id: str) -> None:
         is_deleted = False
         while not is_deleted:
+            # Each slice checks for members again, because a client may join between two slices. The
+            # write need not be atomic, because each tombstone is valid by itself.
             count, is_deleted = await self.write(
                 group_id, lambda shard: shard.delete_group(group_id), atomic=False
             )

@@ -65,7 +65,7 @@ class _GroupStates:
         self.by_state: Counter[str] = Counter()
 
     def count(self) -> int:
-        """Count all groups; called by the first gauge of a scrape."""
+        """Count all groups; the gauge of their number calls this before others use `by_state`."""
         self.by_state = Counter(
             shard.groups.group(group_id).state.value
             for shard in self._coordinator.runtime.active

@@ -32,7 +32,7 @@ _PROTOCOL_BYTES: Final = 200
 
 # Refused clients may retry in a loop, which would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000.0
-_SHOWN_LENGTH: Final = 200
+_SHOWN_LENGTH: Final = 200  # Names may have 32,767 characters.
 _ASSIGNMENT: Final = attrgetter("assignment")
 _MEMBER_ID: Final = attrgetter("member_id")
 
@@ -61,7 +61,7 @@ class GroupMemory:
         def release() -> None:
             nonlocal held_bytes
             self.used_bytes -= held_bytes
-            held_bytes = 0
+            held_bytes = 0  # A request that has run calls this again when it ends.
 
         return release
 
@@ -116,7 +116,7 @@ class GroupMemory:
 
         Only assignments of members are stored; others are dropped.
         """
-        # With `map`, not element by element, because there may be 50,000.
+        # `map` avoids interpreted steps for each of up to 50,000 elements.
         sizes = list(map(len, map(_ASSIGNMENT, request.assignments)))
         self._check_member(request.group_id, "is assigned", max(sizes, default=0))
         total_bytes = sum(sizes) + sum(map(len, map(_MEMBER_ID, request.assignments)))

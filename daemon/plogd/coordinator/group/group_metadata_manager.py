@@ -127,11 +127,13 @@ class GroupMetadataManager:
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
         assignments: dict[str, bytes] = {}
+        # In a STABLE group, a leader that repeats its request receives the stored assignment.
         if group.state is not STABLE and group.leader_id == member.member_id:
-            # With `map`, not element by element, because a request may list 50,000 unknown members.
+            # `map` avoids interpreted steps for each of up to 50,000 elements, which may all name
+            # unknown members.
             assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
-        # Only after all checks, because an operation that raises must change nothing.
+        # All checks come before this first change: an operation that raises must change nothing.
         self._rebalances.on_sync(group, member)
         if group.state is STABLE:
             return Result(response=sync_group_response(group, member))
@@ -160,7 +162,7 @@ class GroupMetadataManager:
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
-        # Even if the group is rebalancing, because the member is alive.
+        # Restart the session during a rebalance, too: the heartbeat shows that the member is alive.
         self._rebalances.restart_session(group, member)
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
@@ -245,6 +247,7 @@ class GroupMetadataManager:
         """Return the group, or create one without members, for which only offsets are written."""
         group = self._groups.get(group_id)
         if group is None:
+            # The group is not counted as unused, because it lasts as long as its committed offsets.
             group = Group(group_id, state_since_ms=self._clock.now_ms())
             group.track_memory(self._memory)
             self._groups[group_id] = group
@@ -253,6 +256,7 @@ class GroupMetadataManager:
     def describe(self, group_id: str) -> DescribedGroup:
         """Describe the group and its members. Raises GroupIdNotFound."""
         group = self._find(group_id)
+        # As in Kafka, only a STABLE group reports its protocol and the metadata of its members.
         protocol = group.protocol_name if group.state is STABLE else None
         return DescribedGroup(
             group_id=group_id,
@@ -283,6 +287,7 @@ class GroupMetadataManager:
     def tombstones_if_unused(self, group_id: str) -> list[CoordinatorRecord]:
         """Return the tombstone of a group without offsets, unless it has members or pending ids."""
         group = self._groups.get(group_id)
+        # A client with a pending id is about to join.
         if group is None or not group.is_empty or group.pending_joins:
             return []
         return [group_tombstone(group_id)]
@@ -290,6 +295,7 @@ class GroupMetadataManager:
     def _find(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
+            # The text is Kafka's, because its tools print it and scripts parse their output.
             raise GroupIdNotFound(f"Group {group_id} not found.")
         return group
 
@@ -298,6 +304,7 @@ class GroupMetadataManager:
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         """Apply a group's record: it replaces the group; a tombstone removes it."""
         if value is not None:
+            # A log that is not compacted yet contains a record for each generation.
             previous = self._groups.get(key.group)
             if previous is not None:
                 previous.untrack_memory()
@@ -315,7 +322,8 @@ class GroupMetadataManager:
         for group in self._groups.values():
             for member in group.members.values():
                 self._rebalances.restart_session(group, member)
-            # group.max.size may have been lowered; a rebalance admits only that many (KIP-389).
+            # group.max.size may have been lowered: a rebalance admits only that many members
+            # (KIP-389).
             size = self._config().group_max_size
             if len(group.members) > size:
                 result = self._rebalances.begin(group, f"it exceeds group.max.size ({size})")
@@ -323,6 +331,8 @@ class GroupMetadataManager:
 
     def on_unloaded(self, error: Exception) -> None:
         """Fail pending requests with `error` and discard all groups."""
+        # Clear the dict before the loop, because a client may respond to the error with a new
+        # request. `Rebalances` and `GroupJoins` share this dict, so it is not replaced.
         groups = list(self._groups.values())
         self._groups.clear()
         for group in groups:

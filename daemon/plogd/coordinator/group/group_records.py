@@ -58,7 +58,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorR
 
 
 def new_group_record(group: Group) -> CoordinatorRecord:
-    """Return the first record of a group, which has no durable member yet."""
+    """Return the first record of a group, which has no durable members yet."""
     value = GroupMetadataValue(
         protocol_type="",
         protocol=None,
@@ -96,10 +96,12 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
             group_instance_id=member.group_instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
+            # Version 0 of the record has no rebalance timeout.
             rebalance_timeout_ms=(
                 member.session_timeout if member.rebalance_timeout < 0 else member.rebalance_timeout
             ),
             session_timeout_ms=member.session_timeout,
+            # The record contains only the selected protocol; the next JoinGroup lists all of them.
             protocols=(MemberProtocol(value.protocol or "", member.subscription),),
             assignment=member.assignment,
         )
@@ -109,6 +111,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
 
 
 def _check_members(group_id: str, value: GroupMetadataValue) -> None:
+    # `Group.add` asserts that ids are unique, but clients may write records to the topic.
     member_ids = {member.member_id for member in value.members}
     instance_ids = [
         member.group_instance_id for member in value.members if member.group_instance_id is not None

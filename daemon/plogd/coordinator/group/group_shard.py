@@ -98,7 +98,9 @@ class GroupShard(Generic[G]):
         The group must have no members. The response is the number of deleted offsets, and whether
         the group is deleted.
         """
+        # Validate before the first slice: a group with members must keep all of its offsets.
         deleted = self.groups.delete(group_id)
+        # One tombstone more than a slice shows whether this slice is the last.
         tombstones = list(islice(self.offsets.tombstones_of(group_id), SLICE_RECORDS + 1))
         if len(tombstones) > SLICE_RECORDS:
             del tombstones[SLICE_RECORDS:]
@@ -120,7 +122,7 @@ class GroupShard(Generic[G]):
             found = self.offsets.tombstones_of_topic(topic, group_ids[-1], end_offset)
             tombstones = list(islice(found, room))
             records += tombstones
-            if len(tombstones) < room:
+            if len(tombstones) < room:  # Otherwise, the group may have more of them.
                 group_ids.pop()
         return Result(records=records, response=len(records))
 
@@ -134,7 +136,7 @@ class GroupShard(Generic[G]):
         while group_ids and len(records) < SLICE_RECORDS and scanned < SLICE_SCANNED:
             group_id = group_ids[-1]
             group = self.groups.group(group_id)
-            if group is None:
+            if group is None:  # It was deleted after the list was made.
                 group_ids.pop()
                 continue
             scanned += 1 + self.offsets.count_of(group_id)

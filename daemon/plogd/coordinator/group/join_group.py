@@ -72,7 +72,7 @@ class GroupJoins:
             raise UnknownMemberId(f"group {request.group_id} does not exist; join as a new member")
         group = Group(request.group_id, state_since_ms=self._clock.now_ms())
         result = self._join(group, joining)
-        # Only now, because a group whose first member is refused must not exist.
+        # Add the group only now: a group whose first member is refused must not exist.
         group.count_as_unused()
         group.track_memory(self._memory)
         self._groups[group.group_id] = group
@@ -103,8 +103,8 @@ class GroupJoins:
                 answer.succeed(response)
 
         def on_error(error: Exception) -> None:
-            # A group that has started a generation is kept: its next record contains the whole
-            # group.
+            # A group that has started a generation is kept, because its next record contains the
+            # complete state.
             if self._groups.get(group.group_id) is group and group.generation_id == 0:
                 del self._groups[group.group_id]
                 self._rebalances.discard(group, error)
@@ -120,6 +120,7 @@ class GroupJoins:
     def _join(self, group: Group, joining: JoinRequest) -> Result[JoinGroupResponse]:
         request = joining.request
         if not self._has_room(group, request):
+            # The group must not wait for a member that it refuses.
             self._rebalances.remove(group, request.member_id)
             return with_response(
                 self._rebalances.complete_if_all_joined(group),
@@ -164,6 +165,7 @@ class GroupJoins:
         if old_member_id is not None:
             self._check_update(group, group.members[old_member_id], joining)
             return self._static_members.take_over(group, joining, old_member_id, member_id)
+        # Static members need no pending id: their next JoinGroup has the same instance id.
         if request.group_instance_id is None and joining.requires_known_member_id:
             self._check_room(group, group.pending_bytes(member_id))
             group.add_pending(member_id)
@@ -188,7 +190,7 @@ class GroupJoins:
             is_new=True,
             join=answer,
         )
-        # Before anything changes: a refused member must leave no trace in the group.
+        # Check before anything changes: a refused member must leave no trace in the group.
         self._check_room(group, member.size_bytes)
         if group.is_initial_rebalance:
             group.has_new_member = True

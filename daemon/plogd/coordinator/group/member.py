@@ -61,10 +61,9 @@ class Member:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether no heartbeat is required, because a request of the member is pending.
-
-        Always False for a new member: only another request shows that it is alive.
-        """
+        """Whether no heartbeat is required, because a request of the member is pending."""
+        # A new member sends no heartbeats yet. Its client may have crashed, so a pending JoinGroup
+        # must not keep it in the group for longer than NEW_MEMBER_TIMEOUT_MS.
         return not self.is_new and (self.join is not None or self.sync is not None)
 
     @property

@@ -44,6 +44,7 @@ def expired_partitions(
         for partition, committed in partitions.items():
             due_ms = retention_start(committed) + retention_ms
             if committed.expire_timestamp != NO_TIMESTAMP:
+                # In OffsetCommit 2 to 4, the client specifies the retention time.
                 due_ms = committed.expire_timestamp
             if now_ms < due_ms or (topic, partition) in unstable:
                 is_all = False
@@ -60,7 +61,7 @@ def _retention_start(group: GroupPort) -> Callable[[CommittedOffset], int] | Non
         if group.is_empty:
             since = group.empty_since
             return _since_commit if since is None else lambda _: since
-        # The subscriptions of a rebalancing group may still change.
+        # While a group rebalances, its subscriptions may still change.
         knows_topics = group.uses_consumer_protocol and group.subscribed_topics is not None
         if not knows_topics or group.state.value != _STABLE:
             return None

@@ -33,7 +33,7 @@ from plogd.ports import Clock
 
 NO_OFFSET: Final = -1
 DEFAULT_RETENTION: Final = -1
-_FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9
+_FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND = 9  # KIP-848; older clients do not expect that error.
 
 
 class OffsetToCommit(NamedTuple):
@@ -105,6 +105,7 @@ class OffsetMetadataManager:
         now_ms = self._clock.now_ms()
         expire_timestamp = NO_TIMESTAMP
         if commit.retention_time_ms != DEFAULT_RETENTION:
+            # A client may send any int64, but the sum must fit in the record.
             expire_timestamp = min(now_ms + commit.retention_time_ms, LONG_MAX)
         records: list[CoordinatorRecord] = []
         errors: list[KafkaError | None] = []
@@ -134,6 +135,7 @@ class OffsetMetadataManager:
                 commit.generation_id,
             )
         elif commit.generation_id >= 0:
+            # Commits without a generation create the group; a member's group must exist.
             problem = f"group {commit.group_id} does not exist; join it again"
             if commit.version >= _FIRST_VERSION_WITH_GROUP_ID_NOT_FOUND:
                 raise GroupIdNotFound(problem)
@@ -143,7 +145,8 @@ class OffsetMetadataManager:
         if metadata is None:
             return None
         limit = self._config().offset_metadata_max_bytes
-        # Kafka counts UTF-16 code units, as Java's String.length() does.
+        # Kafka counts UTF-16 code units, as Java's String.length() does. A character has at most
+        # two of them, so most texts need not be encoded.
         if len(metadata) * 2 > limit and len(metadata.encode("utf-16-le")) // 2 > limit:
             return OffsetMetadataTooLarge(
                 f"metadata of {len(metadata)} characters exceeds offset.metadata.max.bytes"
@@ -184,7 +187,7 @@ class OffsetMetadataManager:
         ]
 
     def _without_deleted(self, topics: OffsetsByTopic) -> OffsetsByTopic:
-        if self._deleted_topics.keys().isdisjoint(topics):
+        if self._deleted_topics.keys().isdisjoint(topics):  # The usual case, without a copy.
             return topics
         kept: OffsetsByTopic = {}
         for topic, partitions in topics.items():
@@ -237,12 +240,14 @@ class OffsetMetadataManager:
                 continue
             errors.append(None)
             key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+            # The tombstone also removes an offset of an open transaction; see `replay`.
             if self._table.get(key) is not None or (topic, partition) in unstable:
                 records.append(CoordinatorRecord(key, None))
         return Result(records=records, response=errors)
 
     def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
         """Yield the tombstones of all offsets of a group."""
+        # Several transactions may contain an offset for the same partition.
         seen: set[tuple[str, int]] = set()
         for table in (self._table, *self._pending.values()):
             for key in table.keys(group_id):
@@ -319,7 +324,7 @@ class OffsetMetadataManager:
             for table in self._pending.values():
                 table.remove(key)
             return
-        # A group that never had members has no record except for its offsets.
+        # Offsets are the only records of a group that never had members.
         self._groups.get_or_create_simple(key.group)
         committed = CommittedOffset(
             offset=value.offset,

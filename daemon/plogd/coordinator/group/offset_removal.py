@@ -50,6 +50,7 @@ class OffsetRemoval(Generic[G]):
             self._enqueue_when_loaded(shard, topic)
 
     def _enqueue_when_loaded(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
+        # A shard that is still loading may yet replay offsets of the topic.
         shard.when_loaded(lambda: self._enqueue(shard, topic))
 
     def _enqueue(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
@@ -58,6 +59,7 @@ class OffsetRemoval(Generic[G]):
         except KafkaError as error:
             self._report_left(shard, topic, error)
             return
+        # Records from here on may belong to a recreated topic of the same name.
         end_offset = shard.partition.log.log_end_offset
         groups = offsets.topic_deleted(topic, end_offset)
         self._deleted.append((shard, topic, end_offset, groups))
@@ -66,7 +68,7 @@ class OffsetRemoval(Generic[G]):
             spawn(self._delete_queued()).then(lambda _: None, self._on_bug)
 
     def _on_bug(self, error: Exception) -> None:
-        self._is_running = False
+        self._is_running = False  # Otherwise, no later deletion would start.
         self._context.on_bug("deletion of offsets of a deleted topic", error)
 
     async def _delete_queued(self) -> None:
@@ -83,6 +85,7 @@ class OffsetRemoval(Generic[G]):
     ) -> None:
         while groups:
             await self._turn()
+            # A slice may need several batches, because each tombstone is valid by itself.
             count = await shard.write(
                 lambda state: state.delete_topic_offsets(topic, groups, end_offset), atomic=False
             )

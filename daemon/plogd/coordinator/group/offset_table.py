@@ -50,6 +50,7 @@ class OffsetTable:
         if partitions.pop(key.partition, None) is None:
             return
         self.count -= 1
+        # Delete empty dicts: otherwise, groups and topics that no longer exist would use memory.
         if not partitions:
             del topics[key.topic]
         if not topics:

@@ -1,8 +1,9 @@
 """Rebalances: transitions of a group from one generation to the next, and their timeouts.
 
 The operations in join_group.py and group_metadata_manager.py call this module, and so do timers.
-Methods return a `Result` for the runtime, usually without records. When the last member has left,
-it contains the record of the empty group, because the group may receive no further requests.
+Methods return a `Result` for the runtime, usually without records. After the last member has left,
+the result contains the record of the empty group, because no request may follow that would write
+it.
 
   timer       set when                           action when it is due
   session     a member sends a request           remove the member, unless a request is pending
@@ -104,9 +105,11 @@ class Rebalances:
     def begin(self, group: Group, reason: str) -> Result[None]:
         """Start a rebalance; complete it immediately if all members have joined."""
         if group.state is COMPLETING_REBALANCE:
+            # Members that wait for an assignment of the old generation have to join again.
             self._fail_syncs(
                 group, RebalanceInProgress(f"group {group.group_id} is rebalancing: {reason}")
             )
+        # Members of the old generation need not send SyncGroup any more; they join again.
         group.pending_syncs.clear()
         self._timers.cancel(_sync_key(group.group_id))
         group.transition_to(PREPARING_REBALANCE, self._clock.now_ms())
@@ -141,7 +144,8 @@ class Rebalances:
         late = [member for member in group.not_yet_joined() if not member.is_static]
         self._remove_late(group, [member.member_id for member in late], "JoinGroup")
         if group.members and not group.elect_joined_leader():
-            # No member can lead. Wait for a member to join or for sessions to expire.
+            # Only static members remain, and none of them has joined. Wait until one joins or the
+            # sessions expire.
             self._schedule_join(group)
             return NOTHING
         group.begin_generation(self._clock.now_ms())
@@ -164,6 +168,7 @@ class Rebalances:
                 answers.append((join, join_group_response(group, member.member_id)))
             member.is_new = False
             group.pending_syncs.add(member.member_id)
+            # The time that a member waited for the others does not count against its session.
             self.restart_session(group, member)
         generation_id = group.generation_id
         self._timers.schedule(
@@ -171,7 +176,8 @@ class Rebalances:
             group.rebalance_timeout_ms,
             lambda: self._sync_is_due(group.group_id, generation_id),
         )
-        # After the loop: a callback may handle the member's next request, which changes the group.
+        # Respond after the loop: a callback may handle a member's next request, which changes the
+        # group.
         for join, response in answers:
             join.succeed(response)
 
@@ -237,14 +243,14 @@ class Rebalances:
     ) -> Result[SyncGroupResponse]:
         """Write the leader's assignment; once it is durable, respond to all members.
 
-        A leader that lost its connection may send another assignment in the meantime. The first one
-        counts: if both were written, the members could receive one, and a restart could restore the
-        other.
+        Another assignment that the leader sends in the meantime, on a new connection, is ignored.
         """
+        # If both were written, the members could receive one, and a restart restore the other.
         generation_id = group.generation_id
         if group.generation_being_written == generation_id:
             return Result(response=response)
         group.generation_being_written = generation_id
+        # An assignor may omit members that get no partitions.
         complete = {
             member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members
         }
@@ -272,7 +278,7 @@ class Rebalances:
             records=[group_record(group, complete)],
             response=response,
             appended=appended,
-            replay=False,
+            replay=False,  # `on_durable` applies it, so no member receives what may yet be lost.
         )
 
     def _assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
@@ -284,6 +290,7 @@ class Rebalances:
             if sync is not None:
                 answers.append((sync, sync_group_response(group, member)))
                 self.restart_session(group, member)
+        # Respond after the loop, as in `_answer_joins`.
         for sync, response in answers:
             sync.succeed(response)
 
@@ -310,6 +317,7 @@ class Rebalances:
             or not group.pending_syncs
         ):
             return NOTHING
+        # Sorted, because the order of a set of strings differs between runs.
         self._remove_late(group, sorted(group.pending_syncs), "SyncGroup")
         return self.begin(group, "some members did not send SyncGroup in time")
 
@@ -332,6 +340,8 @@ class Rebalances:
         if group is None:
             return NOTHING
         if member_id in group.pending_joins:
+            # The id never belonged to a member, so the group needs no rebalance. A rebalance in
+            # progress may have waited for the id.
             group.remove(member_id)
             return self.complete_if_all_joined(group)
         member = group.members.get(member_id)
@@ -397,8 +407,7 @@ class Rebalances:
 
     def new_join_answer(self, group_id: str, member_id: str) -> JoinAnswer:
         """Return the pending answer to a JoinGroup; it is cancelled if the client disconnects."""
-        # Through a timer, so that the removal runs as an operation of the shard and can write
-        # records.
+        # A timer runs the removal as an operation of the shard, which can write records.
         answer: JoinAnswer = Later(
             lambda: self._timers.schedule(
                 _disconnect_key(group_id, member_id),
@@ -429,6 +438,7 @@ class Rebalances:
         """
         group = self._find_group(group_id)
         member = None if group is None else group.members.get(member_id)
+        # If the client has repeated the request on another connection, the new request is pending.
         if group is None or member is None or member.join is not answer:
             return NOTHING
         if member.is_new and not member.is_static:

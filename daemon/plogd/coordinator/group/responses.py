@@ -16,6 +16,7 @@ def join_group_response(
 ) -> JoinGroupResponse:
     """Return a JoinGroup response: the generation and, for its leader, all members."""
     assert group.protocol_name is not None
+    # Only the leader computes the assignment, so only its response lists the members.
     members = []
     if member_id == group.leader_id:
         members = [

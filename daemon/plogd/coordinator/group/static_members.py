@@ -58,6 +58,7 @@ class StaticMembers:
         self, group: Group, joining: JoinRequest, old_id: str, new_id: str
     ) -> Result[JoinGroupResponse]:
         """Replace member `old_id` with the client that has its instance id, and fence `old_id`."""
+        # Save the former data before it changes, because the write of the new id may fail.
         former = _FormerMember.of(group, group.members[old_id])
         self._rebalances.fence(group, old_id)
         member = group.rename_static_member(old_id, new_id)
@@ -73,8 +74,8 @@ class StaticMembers:
         self._rebalances.restart_session(group, member)
         if group.state is STABLE and group.select_protocol() == group.protocol_name:
             return self._write(group, joining, member, answer, former)
-        # The leader may assign partitions to the old id; without a rebalance, the new id would get
-        # none.
+        # The leader may be assigning partitions to the old id. Without a rebalance, the new id
+        # would get none.
         reason = f"static member {new_id} rejoined: {joining.reason}"
         return with_response(self._rebalances.begin_or_complete(group, reason), answer)
 
@@ -133,15 +134,14 @@ class StaticMembers:
 def _replacement_response(
     group: Group, joining: JoinRequest, member_id: str, former: _FormerMember
 ) -> JoinGroupResponse:
-    """Return the current generation. A leader must not reassign: the others would not learn it.
-
-    From version 9, the response tells the leader to skip the assignment (KIP-814). In earlier
-    versions, it contains the former id as the leader.
-    """
+    """Return the current generation, in a form that does not make a leader assign partitions."""
+    # The other members keep their partitions, so they would not learn of a new assignment.
     is_leader = group.leader_id == member_id
     answer = join_group_response(
         group, member_id, skip_assignment=is_leader and joining.can_skip_assignment
     )
+    # Before version 9, a response cannot ask the leader to skip the assignment (KIP-814). With the
+    # former id as the leader, the client regards itself as an ordinary member.
     if is_leader and not joining.can_skip_assignment:
         answer.leader = former.leader_id or ""
         answer.members = []

@@ -45,7 +45,7 @@ class CoordinatorRuntime(Generic[S]):
             present = self._shards.get(state.partition)
             if present is not None:
                 if present.partition is partition:
-                    continue
+                    continue  # Loading it again would fail its pending requests.
                 present.close(NotCoordinator(f"{present} moved to another leader"))
             self._shards[state.partition] = ShardRuntime(
                 partition, self._kind, self._context, self._load_gate
@@ -60,6 +60,7 @@ class CoordinatorRuntime(Generic[S]):
 
         Completes when no shard reads its log any longer.
         """
+        # Copy the shards: their loads may still be reading after `_close_all` empties the dict.
         shards = [*self._shards.values()]
         self._close_all(NotCoordinator("the broker is stopping"))
 
@@ -70,6 +71,7 @@ class CoordinatorRuntime(Generic[S]):
         return spawn(loads_ended())
 
     def _close_all(self, error: KafkaError) -> None:
+        # Replace the dict before the loop: requests from a callback must not find a closed shard.
         shards, self._shards = self._shards, {}
         for shard in shards.values():
             shard.close(error)
@@ -96,7 +98,7 @@ class CoordinatorRuntime(Generic[S]):
     ) -> Later[T]:
         """Run `ShardRuntime.write` on the shard of partition `number`."""
         shard = self._shards.get(number)
-        if shard is None:
+        if shard is None:  # The client then looks up the coordinator again.
             return failed(self._no_shard(number))
         return shard.write(operation, atomic=atomic)
 

@@ -29,6 +29,8 @@ def new_answer(result: Result[Any]) -> Later[Any]:
 
 def complete(result: Result[Any], answer: Later[Any]) -> None:
     """Complete `answer` with the response of `result`, whose records are durable."""
+    # Complete `appended` first: the operation then applies its change, and the client may send its
+    # next request as soon as it has the response.
     if result.appended is not None:
         result.appended.succeed(None)
     _forward_response(result, answer)
@@ -72,6 +74,7 @@ class _Event:
     @property
     def can_expire(self) -> bool:
         """Whether the answer is pending and waits only for the disk."""
+        # A Later also waits for other members, and the group's own timeouts bound that wait.
         return not self.answer.done and not isinstance(self.result.response, Later)
 
 
@@ -110,6 +113,7 @@ class DeferredEvents:
     def complete_up_to(self, end_offset: int) -> None:
         """Complete the events that wait for the log up to `end_offset`, which is durable."""
         while self._events and self._events[0].end_offset <= end_offset:
+            # Remove the event before it completes, because a callback may call this method again.
             event = self._events.popleft()
             try:
                 complete(event.result, event.answer)
@@ -139,7 +143,8 @@ class DeferredEvents:
     def _expire(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        # A copy, because failing an answer may add events.
+        # Iterate over a copy, because failing an answer may add events. An expired event stays in
+        # the queue, because its operation still needs the outcome.
         for event in list(self._events):
             if event.deadline_ms <= now_ms and event.can_expire:
                 event.answer.fail(self._timeout_error())

@@ -46,7 +46,7 @@ class EventTimers:
 
     def schedule(self, key: str, delay_ms: float, operation: Operation) -> None:
         """Run `operation` once after `delay_ms`; it replaces the key's previous operation."""
-        if self._stopped:
+        if self._stopped:  # Callbacks of requests that fail during the unload may still call this.
             return
         self.cancel(key)
         timer = self._timers.call_later(max(0.0, delay_ms), lambda: self._run(key, operation))
@@ -74,6 +74,8 @@ class EventTimers:
     def _run(self, key: str, operation: Operation) -> None:
         del self._scheduled[key]
         self._count += 1
+        # The number distinguishes this run from a later one with the same key: the operation itself
+        # may schedule or cancel its key, and then it must not be retried.
         run = self._runs[key] = self._count
 
         def succeeded(_: None) -> None:

@@ -31,6 +31,7 @@ from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports
 
 SLICE_MS: Final = 3.0
+# Reading the clock costs time, too, so it is not read for every record.
 _RECORDS_PER_CLOCK_CHECK = 64
 _MAX_COLD_READS = 100
 """Maximum number of jobs that read cold data for one lookup: an index, its entries, batches."""
@@ -160,6 +161,7 @@ class ShardLoader(Generic[S]):
 
     async def _read(self, offset: int) -> list[_Batch]:
         """Return the next batches from `offset` on, at least one."""
+        # Errors of the disk become KafkaErrors, because the runtime reports all others as bugs.
         try:
             region = await self._find(offset)
             batches = []
@@ -179,7 +181,9 @@ class ShardLoader(Generic[S]):
         log = self.log
         for _ in range(_MAX_COLD_READS):
             try:
-                # Up to the log end, beyond the high watermark, and without waiting for the disk.
+                # Read up to the log end, not the high watermark, because the state must include
+                # every record that precedes new ones. `nowait` raises UncachedLookup instead of
+                # waiting for the disk.
                 return log.read(
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region
@@ -196,6 +200,7 @@ class ShardLoader(Generic[S]):
         if batch.undecodable is not None:
             self._skip(batch.undecodable)
         if batch.marker is not None:
+            # Other control records do not end a transaction.
             if batch.marker in (ControlType.ABORT, ControlType.COMMIT):
                 committed = batch.marker is ControlType.COMMIT
                 self.shard.replay_end_marker(batch.producer_id, committed=committed)
@@ -216,11 +221,12 @@ class ShardLoader(Generic[S]):
             self.shard.replay(
                 CoordinatorRecord(key, value), offset=record.offset, producer_id=producer_id
             )
-        except Exception as error:  # A bad record must not stop other groups.
+        except Exception as error:  # An invalid record must not stop other groups.
             reason = str(error) if isinstance(error, WireError | KafkaError) else repr(error)
             self._skip(Undecodable(1, record.offset, reason))
 
     def _skip(self, undecodable: Undecodable) -> None:
+        # Only the first problem is reported: a log may contain thousands of such records.
         before = self._undecodable
         self._undecodable = undecodable if before is None else before.and_then(undecodable)
 
@@ -252,6 +258,7 @@ def _parse_batches(region: FileRegion, offset: int, max_decompressed_bytes: int)
             continue
         if not crc_is_valid(data, position, header):
             raise KafkaStorageError(f"the batch at offset {header.base_offset} is damaged")
+        # Records of idempotent producers also have a producer id but take effect immediately.
         in_transaction = header.is_transactional or header.is_control
         producer_id = header.producer_id if in_transaction else -1
         records: list[Record] = []
@@ -261,8 +268,10 @@ def _parse_batches(region: FileRegion, offset: int, max_decompressed_bytes: int)
             if header.is_control and records:
                 marker = decode_control_key(records[0].key)
         except KafkaError as error:  # The checksum is correct, so the batch was written that way.
+            # At least 1, so that the batch is reported even if its header counts no records.
             count = max(1, header.records_count)
             undecodable = Undecodable(count, header.base_offset, error.message)
+        # DeleteRecords can move the log start offset into the middle of a batch.
         records = [] if header.is_control else [one for one in records if one.offset >= offset]
         batches.append(_Batch(producer_id, header.next_offset, records, marker, undecodable))
     return batches

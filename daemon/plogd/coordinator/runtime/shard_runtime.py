@@ -7,9 +7,9 @@
 
 An operation runs immediately, on state that includes every record appended so far. Its records are
 appended as one batch, so that a crash keeps all of them or none, and then replayed. Its response
-waits until they are below the high watermark (rule R8); so does the response of a read. A failed
+waits until they are below the high watermark (rule R8); so does the response to a read. A failed
 append changes nothing. No other code runs on the thread between an operation and its replay. On a
-slow disk a write may fail after its replay; then the shard reloads.
+slow disk, a write may fail after its replay; then the shard reloads.
 
 Unlike produced records, these appends do not wait while there are too many unsynced bytes: in the
 meantime, other operations would change the state on which the response was based. The appends are
@@ -53,9 +53,15 @@ from plogd.replica.replica_manager import ReplicaManager
 
 T = TypeVar("T")
 
+# Kafka does not reload a failed shard until the partition's leader changes. On a single broker, the
+# leader never changes.
 LOAD_RETRY_MS: Final = 10_000.0
 _RECORD_OVERHEAD_BYTES = 32
-"""Upper bound on the size of a record without its key and value."""
+"""Maximum size of a record without its key and value.
+
+It consists of the attributes (1 byte), the timestamp delta (10), the length, the offset delta, the
+lengths of key and value (5 each) and the number of headers, which is 0 (1).
+"""
 
 
 class RecordsTooLarge(KafkaError):
@@ -154,6 +160,7 @@ class ShardRuntime(Generic[S]):
         self._running_loads.append(running)
 
         def loaded(outcome: Loaded) -> None:
+            # Only the newest load gets here: an abandoned one raises LoadAbandoned.
             self._running_loads.remove(running)
             self._on_loaded(outcome)
             running.succeed(None)
@@ -240,6 +247,7 @@ class ShardRuntime(Generic[S]):
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
+        # Stop the timers first, because callbacks of failed events may schedule operations.
         self._timers.stop()
         self._deferred.fail_all(error)
         if has_state:  # State replayed by a failed load counts against memory bounds too.
@@ -249,7 +257,7 @@ class ShardRuntime(Generic[S]):
                 self._context.on_bug(f"unload of {self}", problem)
 
     def _progress(self) -> None:
-        """Complete responses after the partition has progressed; close the shard if it is lost."""
+        """Complete responses up to the high watermark; close the shard if its partition is lost."""
         self._check_written()
         problem = self.partition.problem()
         if problem is not None:
@@ -261,7 +269,7 @@ class ShardRuntime(Generic[S]):
         """Reload the shard if a write whose records were already replayed has failed."""
         writing = self._newest_writing
         if writing is not None and writing.error is not None and self.state is ShardState.ACTIVE:
-            # Without a delay: the log is readable, and only the state in memory is ahead of it.
+            # Reload without a delay: the log is readable; only the state in memory is ahead of it.
             self._fail(writing.error, reload_after_ms=0.0)
 
     # -- operations ---------------------------------------------------------------------------
@@ -299,9 +307,11 @@ class ShardRuntime(Generic[S]):
         try:
             self._append_all(result, atomic)
         except Exception as error:
+            # The operation may have changed a group already, so it is notified of the failure.
             answer = new_answer(result)
             fail(result, answer, _client_error(error))
             return answer
+        # Responses keep their order: those of earlier operations complete first.
         if not self._deferred and self.partition.high_watermark >= self._end_offset:
             answer = new_answer(result)
             complete(result, answer)
@@ -316,6 +326,7 @@ class ShardRuntime(Generic[S]):
         if not result.records:
             return
         now_ms = self._clock.now_ms()
+        # All records are encoded before the first append: an encoding error must change nothing.
         encoded = self._encode(result.records, now_ms, atomic)
         for start, end in self._batch_ranges(encoded, atomic):
             first_offset = self._append(encoded[start:end], now_ms)
@@ -335,6 +346,8 @@ class ShardRuntime(Generic[S]):
         for record in records:
             key, value = codec.encode_key(record.key), codec.encode_value(record.value)
             encoded.append(Record(timestamp=now_ms, key=key, value=value))
+            # This lower bound of the size refuses a request of many megabytes before all of it is
+            # encoded. The log checks the exact size.
             room -= len(key) + len(value or b"")
             if is_bounded and room < 0:
                 raise RecordListTooLarge(
@@ -351,6 +364,7 @@ class ShardRuntime(Generic[S]):
         start, size_bytes = 0, 0
         for index, record in enumerate(encoded):
             nbytes = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+            # A record that is too large by itself still gets a batch, which the log refuses.
             if size_bytes + nbytes > room and index > start:
                 yield start, index
                 start, size_bytes = index, 0
@@ -374,6 +388,7 @@ class ShardRuntime(Generic[S]):
     def _replay(self, records: Sequence[CoordinatorRecord], first_offset: int) -> None:
         try:
             for offset, record in enumerate(records, first_offset):
+                # Operations of this broker never write in a transaction.
                 self._shard.replay(record, offset=offset, producer_id=-1)
         except Exception as error:  # The state in memory now differs from the log.
             self._fail(error)

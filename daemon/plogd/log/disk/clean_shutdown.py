@@ -28,8 +28,8 @@ def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None
 def take_clean_mark(files: Files, log_dir: str) -> bool:
     """Durably remove the clean shutdown file; return whether it existed.
 
-    If the file remained, a crash during startup would be mistaken for a clean stop (KAFKA-10471).
-    Raises OSError.
+    If it remained, a crash during startup would be mistaken for a clean stop (KAFKA-10471). Raises
+    OSError.
     """
     path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
     if not files.exists(path):

@@ -32,6 +32,7 @@ from plogd.notify_all import notify_all
 from plogd.ports import File, Later, Ports, failed, gather, ready, spawn
 
 _PARALLEL_LANES = 8
+"""Number of jobs that share the files of a large round where ``syncfs`` is not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +211,8 @@ class SyncRounds:
         ):
             self.file_system_rounds += 1
             return self._jobs.submit(self._lane, lambda: self._sync_file_system(tickets))
-        # Parallel syncs are the substitute for syncfs where the kernel does not report its errors.
+        # Where syncfs may be used, rounds with many files use it once it is cheaper, and its costs
+        # are compared with those of sequential syncs. Elsewhere, several jobs share the files.
         if self._may_sync_fs or file_count < 2 * _PARALLEL_LANES:
             return self._jobs.submit(self._lane, lambda: self._sync_files(tickets))
         return spawn(self._sync_side_by_side(tickets))

@@ -1,7 +1,7 @@
 """Write the three offset checkpoints of a log directory.
 
     log-start-offset-checkpoint        all records below it have been deleted
-    replication-offset-checkpoint      the high watermark, capped at the durable end
+    replication-offset-checkpoint      the high watermark, limited to the durable end
     recovery-point-offset-checkpoint   recovery skips all records below it
 
 Each file contains an entry for each log of the directory, and is written by a job on the

@@ -55,7 +55,7 @@ class SlowDisk:
         self.monotonic_ms = ports.clock.monotonic_ms
         """The clock that measures writes."""
         self.quiet_ms = FIRST_QUIET_MS
-        """The time without a slow write that is required after the next slow write."""
+        """The time without a slow write that the next slow write will require."""
         self.is_slow = False
 
     def took(self, write_ms: float) -> None:

@@ -57,7 +57,7 @@ class LoadWork:
 
 
 class LoadProgress:
-    """The work of loading all logs of a broker. Reactor thread only."""
+    """The work of loading all logs of a broker. Called on the reactor's thread."""
 
     def __init__(self) -> None:
         self.is_stopped = False
@@ -95,7 +95,7 @@ class LoadProgress:
     def amount(self) -> LoadAmount:
         """The work so far, including the logs that are being loaded."""
         logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
-        for work in self._running:  # Kept short, because there may be 100,000 logs.
+        for work in self._running:  # Each step must be cheap: there may be 100,000 logs.
             scanned = work.scanned_bytes  # Read once, because the job's thread changes it.
             scanned_bytes += scanned
             total_bytes += max(work.expected_bytes, scanned)

@@ -72,7 +72,7 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
         if parsed is None or not files.is_dir(path):
             continue
         if parsed.state == file_names.DELETE_DIR_SUFFIX:
-            # The broker stopped before it had unlinked the files.
+            # The broker stopped before the deletion was complete.
             remove_tree(files, path)
         elif parsed.state == file_names.STRAY_DIR_SUFFIX:
             strays.append(name)

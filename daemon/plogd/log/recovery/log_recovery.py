@@ -50,7 +50,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
-    # Otherwise, the log may end below its start. _complete checks that after recovery.
+    # If the start is higher, the log may end below its start, which `_complete` detects.
     if request.log_start_offset <= segments[-1].base_offset:
         segments = _drop_below_start(segments, request, dropped)
     epochs = _load_epochs(files, request, segments, report)
@@ -74,7 +74,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
-        # A log may have thousands of segments; the next lookup opens their indexes again.
+        # A log may have thousands of segments; the next lookup opens an index again.
         segment.release_indexes()
     # After recovery, all segments are durable, but the active one has no snapshot at its end.
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset

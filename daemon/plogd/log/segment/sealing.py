@@ -135,7 +135,7 @@ class Sealing:
         write_epochs = log.leader_epochs.prepare_flush()
 
         def run() -> OSError | None:
-            """The job; returns the error if the disk is only full, which is not a failure."""
+            """Seal the files; return the error if the disk is only full. A job."""
             opened: list[File] = []
             try:
                 # Opened before the first sync: a seal may be retried only if no sync has begun.

@@ -243,7 +243,7 @@ class SegmentIndexes:
     def _add_entries(self, position: int, last_offset: int) -> None:
         by_offset, by_time = self.by_offset, self.by_time
         if self.is_full:
-            return  # Only in a rebuild after segment.index.bytes was lowered.
+            return  # This happens only in a rebuild after segment.index.bytes was lowered.
         self._is_full = None
         by_offset.append(last_offset, position)
         try:

@@ -42,7 +42,7 @@ def test_file_that_is_not_a_state_is_an_error_and_stays_unchanged(
 
 
 def test_invalid_time_is_an_error() -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="not a time"):
+    with pytest.raises(argparse.ArgumentTypeError, match="neither a time"):
         time_ms("noon")
 
 

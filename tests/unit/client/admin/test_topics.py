@@ -69,7 +69,7 @@ def test_new_topic_may_have_assignments_and_configs() -> None:
 
 def test_assignments_and_counts_exclude_each_other() -> None:
     topic = NewTopic(name="a", partitions=2, assignments={0: (1,)})
-    with pytest.raises(InvalidRequest, match="topic a: give either"):
+    with pytest.raises(InvalidRequest, match="cannot create topic a: it has both"):
         create_topics_request([topic], timeout_ms=5, validate_only=False)
 
 
@@ -107,7 +107,7 @@ def test_old_broker_refuses_deletion_by_id() -> None:
     request = delete_topics_request(["a", "b"], version=5, timeout_ms=5)
     assert request.topic_names == ["a", "b"]
     assert request.encode(5)
-    with pytest.raises(UnsupportedVersion, match="topics by id"):
+    with pytest.raises(UnsupportedVersion, match="topic by id"):
         delete_topics_request(["a", TOPIC_ID], version=5, timeout_ms=5)
 
 

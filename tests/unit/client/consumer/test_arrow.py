@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plog.client.consumer.arrow import record_batch, record_schema
+from plog.client.consumer.arrow import SparkColumns, record_batch, record_schema
 from plog.client.consumer.completed_fetch import ColumnRun
 from plog.client.errors import CorruptRecords, MissingExtra
 from plog.records.builder import build_batch
@@ -84,6 +84,69 @@ def test_record_batch_may_contain_several_topics() -> None:
     assert made.column("topic").to_pylist() == ["t", "t", "u", "u", "u"]
     assert made.column("partition").to_pylist() == [0, 0, 3, 3, 3]
     assert made.column("leader_epoch").to_pylist() == [-1, -1, 4, 4, 4]
+
+
+def spark_batch(*batches: bytes, with_headers: bool = False) -> Any:
+    """Return a batch of Spark's columns; the second and later batches are of the partition U3."""
+    columns = RecordColumns()
+    runs: list[ColumnRun] = []
+    for number, one in enumerate(batches):
+        added = fetched(one).take_columns(columns, 1000)
+        runs += [run._replace(partition=U3) for run in added] if number else added
+    made = SparkColumns(with_headers=with_headers).build(columns, runs)
+    made.validate(full=True)
+    return made
+
+
+def test_spark_columns_have_the_schema_of_the_connector() -> None:
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    fields = [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+    ]
+    batch = build_batch([Record(timestamp=1)])
+    assert spark_batch(batch).schema == pa.schema(fields)
+    fields.append(pa.field("headers", pa.list_(pa.field("element", header))))
+    assert spark_batch(batch, with_headers=True).schema == pa.schema(fields)
+
+
+def test_spark_row_equals_the_record() -> None:
+    record = Record(timestamp=1_500, key=b"k", value=None, headers=(("h", b"x"), ("g", None)))
+    first = build_batch([record], base_offset=7)
+    second = build_batch([Record(timestamp=1)])
+    rows = spark_batch(first, second, with_headers=True).to_pylist()
+    assert rows[0] == {
+        "key": b"k",
+        "value": None,
+        "topic": "t",
+        "partition": 0,
+        "offset": 7,
+        "timestamp": datetime.datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=datetime.UTC),
+        "timestampType": 0,
+        "headers": [{"key": "h", "value": b"x"}, {"key": "g", "value": None}],
+    }
+    assert (rows[1]["topic"], rows[1]["partition"], rows[1]["headers"]) == ("u", 3, None)
+
+
+def test_spark_headers_are_null_when_no_record_has_any() -> None:
+    made = spark_batch(build_batch([Record(timestamp=1)] * 2), with_headers=True)
+    assert made["headers"].to_pylist() == [None, None]
+
+
+def test_spark_timestamp_of_record_without_one_is_before_1970() -> None:
+    made = spark_batch(build_batch([Record(timestamp=-1), Record(timestamp=2)]))
+    assert made["timestamp"].cast(pa.int64()).to_pylist() == [-1_000, 2_000]
+
+
+def test_spark_timestamp_beyond_microseconds_is_an_error() -> None:
+    batch = build_batch([Record(timestamp=1), Record(timestamp=2**62)], base_offset=5)
+    with pytest.raises(OverflowError, match=f"timestamp {2**62} ms of the record at offset 6"):
+        spark_batch(batch)
 
 
 def test_take_arrow_returns_all_buffered_records_as_one_batch() -> None:

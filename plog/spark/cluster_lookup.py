@@ -1,0 +1,102 @@
+"""Look-ups of partitions, offsets and sizes in a cluster, over blocking sockets.
+
+They run in Spark's driver, which plans queries. `LogLookup` in batch_ranges.py describes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Coroutine, Mapping
+from typing import Any, Self, TypeVar
+
+from plog.client.admin.log_dirs import LogDirAdmin
+from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
+from plog.client.consumer.offset_lookup import OffsetLookup
+from plog.client.network.cluster import Cluster
+from plog.client.network.socket_network import SocketNetwork, run_blocking
+from plog.client.settings import ConsumerSettings
+from plog.spark.data_loss import LogBounds
+from plog.spark.topic_choice import TopicChoice
+from plog.types import TopicPartition
+
+T = TypeVar("T")
+
+
+class ClusterLookup:
+    """A connection to a cluster; `settings` are a consumer's. Close it with `close` or ``with``.
+
+    Every look-up is retried until ``default.api.timeout.ms``, then raises the last error.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        made = ConsumerSettings.from_options(settings)
+        self._timeout_s = made.default_api_timeout_ms / 1000
+        self._cluster = Cluster(SocketNetwork(client_id=made.client_id), made)
+        self._offsets = OffsetLookup(
+            self._cluster,
+            self._cluster.network,
+            # With read_committed, the end is that of the completed transactions.
+            isolation_level=int(made.isolation_level == "read_committed"),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; repeated calls have no effect."""
+        self._run(self._cluster.close())
+
+    def partitions(self, topics: TopicChoice) -> list[TopicPartition]:
+        """Return the partitions of a query, sorted.
+
+        Raises UnknownTopicOrPartition for a missing topic. A pattern may match no topic.
+        """
+        if topics.partitions:
+            return sorted(topics.partitions)
+        admin = TopicDescriptionAdmin(self._cluster)
+        names = topics.topics
+        if topics.pattern is not None:
+            existing = self._run(admin.list_topics())
+            names = tuple(name for name in existing if topics.pattern.search(name))
+        if not names:
+            return []
+        described = self._run(admin.describe_topics(names)).raise_first()
+        return sorted(
+            TopicPartition(topic.name, partition.partition)
+            for topic in described.values()
+            for partition in topic.partitions
+        )
+
+    def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
+        """Return the start and the end of each log, in the order of `partitions`."""
+        if not partitions:
+            return {}
+        # The start is looked up last: it may only grow, so the range is never larger than the log.
+        ends = self._run(self._offsets.ends(partitions, timeout_s=self._timeout_s))
+        starts = self._run(self._offsets.beginnings(partitions, timeout_s=self._timeout_s))
+        return {partition: LogBounds(starts[partition], ends[partition]) for partition in ends}
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """Return the offset of the first record at or after each time in ms, or None."""
+        if not times:
+            return {}
+        found = self._run(self._offsets.at_times(times, timeout_s=self._timeout_s))
+        return {partition: None if at is None else at.offset for partition, at in found.items()}
+
+    def size_bytes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the size of each log on disk, compressed as it is stored."""
+        admin = LogDirAdmin(self._cluster)
+        sizes: dict[TopicPartition, int] = {}
+        for directories in self._run(
+            admin.describe_log_dirs(partitions=partitions)
+        ).values_by_key.values():
+            for directory in directories.values():
+                for partition, replica in directory.replicas.items():
+                    # A replica that lags, or that is being moved, is smaller than the leader.
+                    sizes[partition] = max(sizes.get(partition, 0), replica.size_bytes)
+        return sizes
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return run_blocking(coroutine)

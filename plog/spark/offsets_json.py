@@ -1,0 +1,84 @@
+"""Offsets, times and partitions in the JSON of Spark's Kafka connector.
+
+Options and checkpoints contain ``{"topic": {"0": 23, "1": -1}}``, and the option ``assign``
+contains ``{"topic": [0, 1]}``. Checkpoints must be readable by the connector, so the output is
+compact and sorted, as is its own. Pure. Source: Spark 4.2 JsonUtils.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from plog.settings import LONG_MAX
+from plog.types import TopicPartition
+
+_OFFSETS_EXAMPLE = '{"page-views":{"0":23,"1":-1}}'
+_PARTITIONS_EXAMPLE = '{"page-views":[0,1]}'
+_INT_MAX = 2**31 - 1
+
+
+def parse_offsets(text: str, *, at_least: int = 0) -> dict[TopicPartition, int]:
+    """Return the number of each partition. Raises ValueError, also for those below `at_least`.
+
+    >>> parse_offsets('{"t": {"1": 5}}')
+    {TopicPartition(topic='t', partition=1): 5}
+    """
+    numbers: dict[TopicPartition, int] = {}
+    for topic, by_partition in _parse_object(text, _OFFSETS_EXAMPLE).items():
+        if not isinstance(by_partition, dict):
+            raise ValueError(f"the value of {topic!r} is not an object; write {_OFFSETS_EXAMPLE}")
+        for key, number in by_partition.items():
+            # bool is a subclass of int.
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise ValueError(f"{number!r} is not an integer; write {_OFFSETS_EXAMPLE}")
+            partition = _partition(topic, key)
+            if not at_least <= number <= LONG_MAX:
+                raise ValueError(f"{number} of {partition} must be {at_least} to {LONG_MAX}")
+            numbers[partition] = number
+    return numbers
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
+    """Return the JSON of `offsets`, as the connector writes it to checkpoints.
+
+    >>> format_offsets({TopicPartition("t", 10): 7, TopicPartition("t", 2): 5})
+    '{"t":{"2":5,"10":7}}'
+    """
+    topics: dict[str, dict[str, int]] = {}
+    for partition in sorted(offsets):
+        topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
+    return json.dumps(topics, separators=(",", ":"))
+
+
+def parse_partitions(text: str) -> list[TopicPartition]:
+    """Return the partitions in the value of ``assign``. Raises ValueError.
+
+    >>> parse_partitions('{"t": [1, 0]}')
+    [TopicPartition(topic='t', partition=0), TopicPartition(topic='t', partition=1)]
+    """
+    partitions: set[TopicPartition] = set()
+    for topic, numbers in _parse_object(text, _PARTITIONS_EXAMPLE).items():
+        if not isinstance(numbers, list):
+            raise ValueError(f"the value of {topic!r} is not a list; write {_PARTITIONS_EXAMPLE}")
+        for number in numbers:
+            if not isinstance(number, int) or isinstance(number, bool):
+                raise ValueError(f"{number!r} is not a partition; write {_PARTITIONS_EXAMPLE}")
+            partitions.add(_partition(topic, str(number)))
+    return sorted(partitions)
+
+
+def _parse_object(text: str, example: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"not a JSON object; write {example}")
+    return found
+
+
+def _partition(topic: str, text: str) -> TopicPartition:
+    if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _INT_MAX:
+        raise ValueError(f"{text!r} is not a partition of {topic!r}; partitions start at 0")
+    return TopicPartition(topic, int(text))

@@ -1,0 +1,84 @@
+"""`SinkOptions`: the options of a query that writes with ``format("plog")``.
+
+Names and rejected options are those of Spark's Kafka connector. Options that start with ``kafka.``
+are settings of plog's producer. Unknown options have no effect, because Spark passes options of its
+own to the sink; a name that resembles an option is an error. Pure.
+
+Source: Spark 4.2 Structured Streaming + Kafka Integration Guide, KafkaSourceProvider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from plog.client.settings import ConfigError, ProducerSettings
+from plog.settings import nearest_name
+from plog.spark.option_values import OptionReader
+
+_KAFKA: Final = "kafka."
+OPTIONS: Final = ("includeHeaders", "topic")
+"""The options of the sink, except those that start with ``kafka.``."""
+
+_REJECTED: Final = {
+    "key.serializer": "the column key is string or binary; convert it with cast or to_json",
+    "value.serializer": "the column value is string or binary; convert it with cast or to_json",
+    "transactional.id": "the sink writes without transactions; remove it",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """The options of one query; a `topic` replaces the column topic."""
+
+    client: Mapping[str, str]
+    """The settings of the producer, without the prefix ``kafka.``."""
+    topic: str | None = None
+
+
+def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a query. Raises ConfigError, which lists every problem."""
+    reader = OptionReader(options)
+    problems = reader.problems
+    made = SinkOptions(client=_client_settings(options, problems), topic=reader.text("topic"))
+    if made.topic is not None and not made.topic.strip():
+        problems.append("topic is empty: set the name of a topic, or remove the option")
+    # Accepted because the connector accepts it; headers are written if the column exists.
+    reader.boolean("includeHeaders", False)
+    problems += _misspelled(options)
+    if problems:
+        raise ConfigError(problems)
+    return made
+
+
+def _client_settings(options: Mapping[str, str], problems: list[str]) -> dict[str, str]:
+    """Return the settings after ``kafka.``, checked as the workers will check them."""
+    settings: dict[str, str] = {}
+    for key, value in options.items():
+        if not key.lower().startswith(_KAFKA):
+            continue
+        name = key.lower().removeprefix(_KAFKA)
+        if name in _REJECTED:
+            problems.append(f"{_KAFKA}{name} is not supported: {_REJECTED[name]}")
+        else:
+            settings[name] = value
+    try:
+        ProducerSettings.from_options(settings)
+    except ConfigError as error:
+        problems += [f"{_KAFKA}{problem}" for problem in error.problems]
+    return settings
+
+
+def _misspelled(options: Mapping[str, str]) -> Iterator[str]:
+    """Yield a problem for each unknown name that resembles an option."""
+    names = {name.lower(): name for name in OPTIONS}
+    known = set(names)
+    # The most frequent mistake: a setting of the client without its prefix.
+    names["bootstrap.servers"] = f"{_KAFKA}bootstrap.servers"
+    for key in options:
+        if key.lower() in known or key.lower().startswith(_KAFKA):
+            continue
+        nearest = nearest_name(key.lower(), names)
+        if nearest is not None:
+            yield f"{key} is not an option of this sink; did you mean {names[nearest]}?"

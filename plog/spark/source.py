@@ -1,0 +1,105 @@
+"""`PlogSource`: the entry point of Spark, for ``format("plog")``.
+
+Spark imports this module once per application even if the application never uses it, so it imports
+little. Readers and writers are imported when a query is planned.
+
+Source: pyspark 4.2 pyspark.sql.datasource.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from plog.settings import ConfigError
+from plog.spark.option_values import OptionReader
+
+if TYPE_CHECKING:
+    from plog.spark.batch_reader import BatchReader
+    from plog.spark.record_writers import BatchWriter, StreamWriter
+    from plog.spark.sink_options import SinkOptions
+
+
+class PlogSource(DataSource):
+    """A data source with the columns and options of Spark's Kafka connector."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "plog"
+
+    def schema(self) -> StructType:
+        """Return the columns, which are the same for all topics."""
+        # Other wrong options are reported by the reader, together.
+        with_headers = OptionReader(self.options).boolean("includeHeaders", False)
+        return source_schema(with_headers=with_headers)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """Return the reader of a batch query. Raises ConfigError for wrong options."""
+        from plog.spark.batch_reader import BatchReader
+        from plog.spark.source_options import read_source_options
+
+        options = read_source_options(self.options, is_stream=False)
+        expected = source_schema(with_headers=options.include_headers)
+        if schema != expected:
+            raise ConfigError(
+                [
+                    "a schema is set: the columns of this source are fixed; remove the schema, and"
+                    " convert the column value with from_json or cast"
+                ]
+            )
+        return BatchReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        """Return the writer of a batch query. Raises ConfigError for wrong options or columns."""
+        from plog.spark.record_writers import BatchWriter
+
+        if overwrite:
+            raise ConfigError(['the mode is "overwrite": a topic only grows; use mode("append")'])
+        return BatchWriter(self._sink_options(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+        """Return the writer of a stream. Raises ConfigError for wrong options or columns.
+
+        Spark sets `overwrite` for the output mode complete, whose rows are appended too.
+        """
+        from plog.spark.record_writers import StreamWriter
+
+        return StreamWriter(self._sink_options(schema))
+
+    def _sink_options(self, schema: StructType) -> SinkOptions:
+        from plog.spark.row_columns import check_row_columns
+        from plog.spark.sink_options import read_sink_options
+
+        options = read_sink_options(self.options)
+        columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+        check_row_columns(columns, topic=options.topic)
+        return options
+
+
+def source_schema(*, with_headers: bool) -> StructType:
+    """Return the schema of the connector, in its order of columns."""
+    schema = (
+        StructType()
+        .add("key", BinaryType())
+        .add("value", BinaryType())
+        .add("topic", StringType())
+        .add("partition", IntegerType())
+        .add("offset", LongType())
+        .add("timestamp", TimestampType())
+        .add("timestampType", IntegerType())
+    )
+    if with_headers:
+        header = StructType().add("key", StringType()).add("value", BinaryType())
+        schema = schema.add("headers", ArrayType(header))
+    return schema

@@ -1,0 +1,32 @@
+"""Fixtures of the Spark tests: one SparkSession and one broker, shared by all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.helpers.programs.apache_kafka import ApacheKafka
+from tests.integration.conftest import broker, new_topic, start_broker, topic
+from tests.spark.spark_session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["broker", "new_topic", "start_broker", "topic"]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A SparkSession; starting one takes several seconds, so that all tests share it."""
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
+    """Apache Kafka, for what plog does not serve yet."""
+    server = ApacheKafka(tmp_path_factory.mktemp("kafka"), {})
+    yield server
+    server.stop()
