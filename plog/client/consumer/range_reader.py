@@ -1,4 +1,4 @@
-"""Reader of a known range of one partition, with one fetch at a time from its leader.
+"""A reader for a known range of one partition, which sends its leader one fetch at a time.
 
 It supports no groups, read-ahead or concurrent fetches, so it runs on any `Network`, including
 blocking sockets.
