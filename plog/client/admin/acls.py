@@ -71,7 +71,7 @@ class AclAdmin(AdminBase):
         log_notes("ACLs", ((x.error_code, x.error_message) for x in response.results))
         return Results(
             {
-                # Results have no key: they are in the order of the request.
+                # The results contain no keys; they are in the order of the request.
                 acl: outcome(result.error_code, result.error_message, f"the rule {acl}", None)
                 for acl, result in zip(listed, response.results, strict=True)
             }

@@ -71,7 +71,7 @@ def conform(value: Any, hint: Any, name: str) -> Any:
         if _fits(value, option):
             return _converted(value, option, name)
     advice = f"give {_described(hint)}"
-    # A string is the usual mistake where a list is expected.
+    # Passing a single string instead of a list is the most common mistake.
     if isinstance(value, str) and any(_is_several(option) for option in _options(hint)):
         advice = f"give several, such as [{value!r}]"
     raise TypeError(f"{name} is {_shown(value)}: {advice}")
@@ -99,7 +99,7 @@ def _is_named_tuple(kind: Any) -> bool:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether `value` has the outer type of `hint`, whatever it contains."""
+    """Return whether `value` has the outer type of `hint`; its contents are not checked."""
     if hint is Any:
         return True
     if hint is None or hint is NoneType:

@@ -1,4 +1,4 @@
-"""The base class of the families of admin operations: cluster, argument checks and time limit.
+"""The base class of all families of admin operations; it checks arguments and limits the time.
 
 Every public coroutine method of a subclass of `AdminBase` is an operation. Its arguments are
 checked when it is called (argument_checks.py), and it times out after ``default.api.timeout.ms``.
@@ -82,7 +82,7 @@ class AdminBase:
             metadata = await self._cluster.refresh(())
         node_id = metadata.controller_id
         if node_id not in metadata.brokers:
-            # Any broker forwards the request, in the version that it supports itself.
+            # Any broker forwards the request, so the version that this broker supports applies.
             node_id = await self._some_broker()
         return (await self._cluster.connection(node_id)).version_of(request)
 

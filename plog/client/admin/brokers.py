@@ -114,7 +114,7 @@ class BrokerAdmin(AdminBase):
         node_id = await self._some_broker() if broker is None else broker
         connection = await self._cluster.connection(node_id)
         versions = connection.api_versions
-        # The first request on a connection has version 3, so its response may omit features.
+        # A connection starts with ApiVersions version 3, whose response omits some features.
         if connection.version_of(ApiVersionsRequest) >= _FIRST_WITH_LEVEL_0:
             versions = await self._cluster.ask_node(
                 node_id, api_versions_request(), ApiVersionsResponse

@@ -63,7 +63,7 @@ class GroupOffsetAdmin(AdminBase):
         async def ask(
             node_id: int, names: Sequence[str]
         ) -> Answers[str, Results[TopicPartition, OffsetAndMetadata | None]]:
-            # Older coordinators serve one group per request.
+            # Older coordinators accept only one group per request.
             version = (await self._cluster.connection(node_id)).version_of(OffsetFetchRequest)
             listed: dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError] = {}
             for request in offset_fetch_requests(
@@ -224,7 +224,7 @@ def fetched_offsets(
     request: OffsetFetchRequest, response: OffsetFetchResponse
 ) -> dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError]:
     """Return the offsets of each group, from a response of any version."""
-    # Up to version 7, the request and the response are about one group.
+    # Up to version 7, a request and its response contain only one group.
     if request.group_id:
         found = _offsets((topic.name, topic.partitions) for topic in response.topics)
         about = f"group {request.group_id}"

@@ -86,7 +86,7 @@ class GroupAdmin(AdminBase):
             )
             response = await self._cluster.ask_node(node_id, request, DescribeGroupsResponse)
             described = described_groups(response, await self._broker(node_id))
-            # To DescribeGroups, a broker reports a group of KIP-848 as unknown.
+            # DescribeGroups reports a group of KIP-848 as unknown.
             others = [group for group in groups if _may_be_newer(described.get(group))]
             if others and (await self._cluster.connection(node_id)).speaks(
                 ConsumerGroupDescribeRequest

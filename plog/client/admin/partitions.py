@@ -45,7 +45,7 @@ class PartitionAdmin(AdminBase):
             ElectLeadersResponse,
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
         )
-        # This error applies to the whole request; each partition has an error of its own.
+        # This error applies to the whole request; the partitions have their own errors.
         raise_if_error(response.error_code, None, "the elections")
         return Results(elected_leaders(response))
 

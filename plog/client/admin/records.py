@@ -34,10 +34,11 @@ from plog.wire.messages.list_offsets import (
 )
 
 HIGH_WATERMARK: Final = -1
-"""In place of an offset, makes `delete_records` delete all records that consumers can read."""
+"""An offset for `delete_records` that deletes all records up to the high watermark."""
 
+# The codes of the field isolation_level in ListOffsets (KIP-98).
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
-# In ListOffsets, followers send their broker id, and clients send -1.
+# In ListOffsets, a follower sends its broker id as the replica id, and a client sends -1.
 _NOT_A_REPLICA = -1
 # The version of ListOffsets that added each special value: an older broker would misread the value
 # as a time.

@@ -53,14 +53,14 @@ _PASSING: Final = _WRONG_COORDINATOR | {
 _TRIES_OF_UNKNOWN: Final = 4
 """How many attempts to make for an unknown topic before reporting that it does not exist.
 
-A broker may not know yet about a topic that was just created. Kafka's own client retries for a
-minute, which is a long time for a user who has mistyped a name.
+A broker may not know a topic yet that was just created. Kafka's own client retries for a minute,
+which is a long time for a user who has mistyped a name.
 """
 
 
 def is_throttled(error: KafkaError, tries: int) -> bool:
     """Return whether the controller has throttled the change of one item (KIP-599)."""
-    # In both cases nothing has changed, so the request is safe to repeat.
+    # With either error, the controller has changed nothing, so a retry is safe.
     return error.code in (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_CONTROLLER)
 
 
@@ -203,7 +203,7 @@ async def by_coordinator(
                 coordinated.setdefault(node_id, []).append(group)
         outcomes |= await ask_nodes(cluster, coordinated, ask)
         for group, outcome in outcomes.items():
-            # The retry has to look it up again.
+            # Otherwise the retry would use the cached coordinator again.
             if isinstance(outcome, KafkaError) and outcome.code in _WRONG_COORDINATOR:
                 cluster.forget_coordinator(group)
         return outcomes

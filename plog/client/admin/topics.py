@@ -71,7 +71,7 @@ class TopicAdmin(AdminBase):
                 await self._cluster.ask_controller(
                     request,
                     CreateTopicsResponse,
-                    # The controller reports a change of controller in each topic.
+                    # NOT_CONTROLLER is reported for each topic instead of the whole request.
                     retry_on=lambda answer: _not_controller(x.error_code for x in answer.topics),
                 )
             )

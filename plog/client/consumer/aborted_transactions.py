@@ -1,4 +1,4 @@
-"""Filter for aborted transactions: it finds the batches of a fetch that belong to them.
+"""A filter that finds the batches of aborted transactions in a fetch.
 
 In each fetch response, the broker lists the aborted transactions that overlap it, each with its
 producer ID and first offset. A transaction ends at its producer's ABORT marker, a control batch
@@ -35,13 +35,15 @@ class AbortedTransactions:
 
         Call it for every batch, in order. Raises CorruptRecords for a corrupt marker.
         """
-        # Most records are written without a transaction.
+        # A batch without a producer ID belongs to no transaction.
         if not header.has_producer_id:
             return False
+        # A listed transaction starts at its first offset, so it is not open in earlier batches.
         while self._pending and self._pending[-1][0] <= header.last_offset:
             self._open_ids.add(self._pending.pop()[1])
         if header.is_control:
             if header.producer_id in self._open_ids and is_abort_marker(data, position, header):
+                # The producer's next transaction may be committed.
                 self._open_ids.discard(header.producer_id)
             return False
         return header.is_transactional and header.producer_id in self._open_ids

@@ -16,8 +16,8 @@ leader_epoch   int32                                       -1 if the batch does 
 ============== =========================================== =====================================
 
 `SparkColumns` builds the columns of Spark's Kafka connector from the same records. Spark rejects
-any other type, so that all columns may contain null, topics are plain strings, and timestamps are
-in microseconds. Source: Spark 4.2 KafkaRecordToRowConverter, pyspark.sql.pandas.types.
+other types. All columns are therefore nullable, topics are plain strings, and timestamps are in
+microseconds. Source: Spark 4.2 KafkaRecordToRowConverter, pyspark.sql.pandas.types.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def record_batch(columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.R
 
 
 class SparkColumns:
-    """Builds batches with Spark's schema; `with_headers` adds the column headers.
+    """Builds record batches with Spark's schema; `with_headers` adds the column headers.
 
     Raises MissingExtra without pyarrow.
     """
@@ -150,7 +150,7 @@ def _fixed(pa: Any, kind: Any, numbers: array[int], valid: Any = None) -> Any:
 
 def _repeated(pa: Any, kind: Any, values: Sequence[int | str], runs: Sequence[ColumnRun]) -> Any:
     """Return a column that repeats one value for all rows of a run."""
-    # Usually one partition per batch, which needs no concatenation.
+    # Usually all rows come from one partition, so no concatenation is needed.
     if len(set(values)) == 1:
         return pa.repeat(pa.scalar(values[0], kind), sum(run.rows for run in runs))
     parts = [
@@ -197,7 +197,7 @@ def _binary(pa: Any, present: bytearray, ends: array[int], data: bytearray) -> A
 def _headers(
     pa: Any, kind: Any, columns: RecordColumns, rows: int, *, missing: Sequence[Any] | None = ()
 ) -> Any:
-    """Return the column headers; `missing` stands for those of a record without headers."""
+    """Return the column headers; `missing` is the value for a record without headers."""
     if columns.headers:
         # An Arrow string column accepts only valid UTF-8.
         named = {
@@ -210,6 +210,6 @@ def _headers(
         return pa.array([named.get(row, missing) for row in range(rows)], kind)
     if missing is None:
         return pa.nulls(rows, kind)
-    # The usual case: no headers, hence only empty lists.
+    # Usually no record has headers, so every list is empty.
     ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(bytes(4 * (rows + 1)))])
     return pa.ListArray.from_arrays(ends, pa.array([], kind.value_type), type=kind)

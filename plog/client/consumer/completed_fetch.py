@@ -2,8 +2,8 @@
 
 The consuming thread decodes, one batch at a time; the engine only reads the batch headers. Without
 deserializers, a single call of the codec decodes a batch. `next_offset` is the partition's position
-after the taken records have been handed out. It also moves past control
-batches, aborted transactions and compacted offsets, which are not handed out.
+after the taken records have been handed out. It also moves past control batches, aborted
+transactions and compacted offsets, which are not handed out.
 
 Pure. A corrupt batch raises `CorruptRecords` after all records before it have been taken. Source:
 Kafka 3.9 CompletedFetch; KIP-98 (read_committed); KIP-74 (partial batches).
@@ -182,7 +182,7 @@ class CompletedFetch:
 
     @property
     def ends_damaged(self) -> bool:
-        """Whether the data ends in bytes that are not a batch."""
+        """Whether the data after the last valid batch is invalid."""
         return self._end_error is not None
 
     def take(self, wanted: int) -> list[ConsumerRecord]:
@@ -196,7 +196,7 @@ class CompletedFetch:
             if ready is None and (ready := self._decode()) is None:
                 break
             end = self._start + wanted - len(taken)
-            # The usual case takes the whole batch without a copy.
+            # Usually the whole batch is taken, which needs no copy.
             part = ready if not self._start and end >= len(ready) else ready[self._start : end]
             self._start += len(part)
             if part:
@@ -206,7 +206,7 @@ class CompletedFetch:
                 else:
                     taken = part
             if self._start == len(ready):
-                # The caller may own this list, as `part`.
+                # A new list, because the old one may be `part`, which now belongs to the caller.
                 self._ready, self._start = [], 0
                 if self._error is not None:
                     # `next_offset` stays at the record that cannot be read.
@@ -317,7 +317,7 @@ class CompletedFetch:
     def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
         """Return the records with deserialized keys and values, up to the first one that fails."""
         to_key, to_value = self._rules.deserialize_key, self._rules.deserialize_value
-        # Faster than the constructor of the NamedTuple, in a loop over all records.
+        # Faster than the NamedTuple's constructor, which matters in a loop over all records.
         new = tuple.__new__
         done: list[ConsumerRecord] = []
         for record in records:

@@ -54,15 +54,15 @@ log = logging.getLogger("plog.client")
 # As in Kafka's consumer.
 _CLOSE_TIMEOUT_S = 30.0
 _METADATA = "metadata"
-# Waiting does not remove these errors: the application must correct the ACL or the name.
+# Waiting does not resolve these errors: the application must correct the ACL or the name.
 _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 class ConsumerCore(OffsetQueries):
     """A consumer without a face: its assignment, positions and fetched records.
 
-    `call_user` runs an application's listeners where its face requires it. Deserializers receive
-    bytes, never None.
+    `call_user` runs the application's listeners in the thread that its face requires. Deserializers
+    receive bytes, never None.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class ConsumerCore(OffsetQueries):
             self._lookup,
             committed=None if self._settings.group_id is None else self._member.committed,
             request_timeout_s=settings.request_timeout_ms / 1000,
-            # The time in which a partition may be unknown before the application gets an error.
+            # How long a partition may be unknown before the application gets an error.
             patience_s=settings.default_api_timeout_ms / 1000,
             delay_s=self._delay_s,
             on_found=self._positions_found,
@@ -195,7 +195,7 @@ class ConsumerCore(OffsetQueries):
         delay_ms = min(
             settings.retry_backoff_ms << min(failures, 16), settings.retry_backoff_max_ms
         )
-        # So that clients that failed together do not retry together (KIP-580).
+        # The jitter keeps clients that failed together from retrying together (KIP-580).
         return delay_ms / 1000 * (0.8 + 0.4 * self._network.random())
 
     # -- the consuming thread ---------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Buffered:
 
 
 class FetchBuffer:
-    """The fetches that wait for the consuming thread."""
+    """The fetches whose records the consuming thread has not taken yet."""
 
     def __init__(self, positions: SubscriptionState) -> None:
         self._positions = positions
@@ -77,7 +77,7 @@ class FetchBuffer:
 
     def _drop_stale(self) -> None:
         last_generation = self._positions.last_generation
-        # In the common case, one comparison suffices: there was no revocation or seek meanwhile.
+        # Usually one comparison suffices: there was no seek or revocation since the last call.
         if last_generation != self._seen_generation:
             self._seen_generation = last_generation
             fresh = [one for one in self._queue if one.state.generation == one.generation]
@@ -86,25 +86,25 @@ class FetchBuffer:
 
     def first(self) -> Buffered | None:
         """Return the first fetch that may be taken from now, or None."""
-        if not self._queue:  # Without the lock: `on_data` announces new data.
+        # Without the lock: if the engine adds a fetch right after this check, it calls `on_data`.
+        if not self._queue:
             return None
         with self._lock:
             self._drop_stale()
-            # Paused partitions keep their data but must not block the partitions behind them.
+            # Paused partitions keep their data but must not block the partitions after them.
             for one in self._queue:
                 if one.state.is_open:
                     return one
             return None
 
     def took(self, one: Buffered) -> bool:
-        """Move the position to the progress of `one`; return False if its records are unwanted now.
+        """Move the position to the progress of `one`; return False if they are unwanted now.
 
         The caller must then discard the records.
         """
         state, fetched = one.state, one.fetched
         with self._lock:
-            # A seek or a revocation takes precedence: the position must not move, and the caller
-            # drops the records.
+            # A concurrent seek or revocation takes precedence, so the position must not move.
             if state.generation != one.generation:
                 return False
             state.position = fetched.next_offset
@@ -123,7 +123,7 @@ class FetchBuffer:
             self._queue.remove(one)
 
     def failed(self, one: Buffered, retry_at_s: float) -> bool:
-        """Refetch a partition from the failed record of `one` on, at `retry_at_s`.
+        """Schedule a fetch from the failed record of `one` on, at `retry_at_s`.
 
         Returns False if the partition's generation has changed, so that the error no longer
         applies.

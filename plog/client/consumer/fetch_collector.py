@@ -71,7 +71,7 @@ class FetchCollector:
                 continue
             # The engine may have moved the position while this thread decoded.
             if buffer.took(one):
-                # The usual case returns the decoder's own list.
+                # Usually one fetch supplies all records, and its list is returned without a copy.
                 if taken:
                     taken += records
                 else:
@@ -121,7 +121,7 @@ class FetchCollector:
     def _begin(self, max_records: int) -> None:
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}: give at least 1")
-        # A poll means that earlier records are processed, even if it raises an error now.
+        # A poll means that earlier records have been processed, even if it raises an error now.
         self.on_poll()
         error = self._positions.pop_error()
         if error is not None:
@@ -130,7 +130,7 @@ class FetchCollector:
     def _count(self, one: Buffered, records: int) -> None:
         one.taken += records
         if one.fetched.is_done:
-            # A partially read fetch would be counted twice.
+            # Counted only once, at the end, although several calls may share the fetch.
             self._metrics.fetch_consumed(one.size_bytes, one.taken)
             if self._buffer.pop_room_notice():
                 self._on_room()

@@ -59,10 +59,13 @@ def plan_fetch(
         if not state.is_open or state.phase is not Phase.FETCHING:
             continue
         if state.node_at(now_s) != node_id:
-            if state.leader == node_id:  # The lease of a follower ends without notice.
+            # No event announces the end of the follower's lease, so the leader's loop sets a timer.
+            if state.leader == node_id:
                 retry_at_s = min(state.replica_until_s, retry_at_s or state.replica_until_s)
             continue
         if state.retry_at_s > now_s:
+            # After corrupt data, the retry time is infinite until the application has received the
+            # error (`FetchBuffer.add`).
             if state.retry_at_s < math.inf:
                 retry_at_s = min(state.retry_at_s, retry_at_s or state.retry_at_s)
             continue

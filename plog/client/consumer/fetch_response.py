@@ -137,7 +137,7 @@ class FetchResponseHandler:
         partition = state.partition
         if code in _STALE_METADATA:
             log.debug("cannot fetch %s: error %d; updating metadata", partition, code)
-            # A follower may lack records that the leader has: ask the leader before anything else.
+            # A follower may lack records that the leader has, so the leader is asked next.
             self._positions.forget_replica(state)
             outcome.metadata_is_stale = True
         elif code in _WAIT:
@@ -165,7 +165,7 @@ class FetchResponseHandler:
         state, generation = wanted.state, wanted.generation
         if self._positions.forget_replica(state):
             outcome.has_moved = True
-            # Only the leader's response counts: a follower may lag behind (KIP-392).
+            # Only the leader can tell that an offset is invalid: a follower may lag (KIP-392).
             return
         if self._positions.is_drained(state, generation):
             error = reset_out_of_range(self._positions, state, generation, wanted.offset)

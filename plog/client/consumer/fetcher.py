@@ -1,7 +1,7 @@
-"""The fetcher: a loop for each broker to fetch from, each with one fetch in flight.
+"""The fetcher, which runs one loop for each broker, with one fetch in flight per loop.
 
-A fetch contains all partitions that may be fetched from that broker now (fetch_plan.py), and waits
-there for data for up to fetch.max.wait.ms. If there is nothing to fetch, the loop sleeps until it
+A fetch contains all partitions that may be fetched from that broker now (fetch_plan.py). The broker
+waits up to fetch.max.wait.ms for data. If there is nothing to fetch, the loop sleeps until it
 is woken. While the consuming thread decodes one response, the next fetch is in flight.
 
 Use only in the engine's thread. Source: KIP-74, KIP-227, KIP-392; Kafka 3.9 AbstractFetch.
@@ -225,7 +225,7 @@ class NodeFetcher:
             # Fetch the partitions from their leaders instead.
             fetcher.wake()
         may_pass = isinstance(error, KafkaError) and (error.retriable or error.code in MAY_PASS)
-        # A malformed response counts as a connection error, but a retry alone rarely helps.
+        # A malformed response is a connection error, but a retry rarely helps, so it is reported.
         if may_pass and not isinstance(error, WireError):
             log.debug("broker %d: %s", self._node_id, error)
         else:

@@ -1,9 +1,9 @@
 """Detection of missing topics and partitions that a consumer is to read.
 
-A topic that was just created may be unknown to a broker for a moment, so it counts as missing only
-after several consecutive Metadata responses. If a broker may create the topic, a warning is logged
-once; otherwise the application gets an error. A partition beyond the last one of an existing topic
-is never created automatically, so it is always an error.
+A topic that was just created may be unknown to a broker for a moment, so it is considered missing
+only after several consecutive Metadata responses. If a broker may create the topic, a warning is
+logged once; otherwise the application gets an error. A partition beyond the last one of an existing
+topic is never created automatically, so it is always an error.
 
 Pure: `ConsumerCore` passes each new snapshot, and raises or logs the result. Subscriptions by
 pattern are not checked, since they may match topics that do not exist yet. Kafka 4.3's consumer
@@ -80,7 +80,7 @@ class MissingTopics:
                 del self._counts[one]
         errors, awaited = [], []
         for one in sorted(missing, key=str):
-            # Old metadata does not show the present state.
+            # An entry from an earlier response does not show the current state.
             if _topic_of(one) not in metadata.answered:
                 continue
             count = self._counts.setdefault(one, _Count())
@@ -96,8 +96,8 @@ class MissingTopics:
             elif count.reported_s is None or (
                 one in subscribed and now_s - count.reported_s >= self._repeat_s
             ):
-                # The offset fetcher repeats the error for assigned partitions, this for subscribed
-                # topics.
+                # The offset fetcher repeats the errors of assigned partitions, so only those of
+                # subscribed topics are repeated here.
                 count.reported_s = now_s
                 errors.append(one)
         error = self._error(errors)

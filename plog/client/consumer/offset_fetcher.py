@@ -96,7 +96,7 @@ class OffsetFetcher:
             task.cancel()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
-        # This may call the method recursively.
+        # The task may start immediately and call this method, so `_tasks` changes only afterwards.
         task = self._network.spawn(coroutine, what)
         # Finished tasks are dropped here, so that the list stays short without callbacks.
         self._tasks = [other for other in self._tasks if not other.done]
@@ -195,7 +195,7 @@ class OffsetFetcher:
     # -- resets -----------------------------------------------------------------------------------
 
     async def _find_offsets(self, leader: int, inquiries: Sequence[Inquiry]) -> None:
-        # The same time for all, so that the ``by_duration`` resets of one request agree.
+        # Use one time for all queries, so that the ``by_duration`` resets of a request agree.
         now_ms = self._network.wall_ms()
         queries = [
             TimestampQuery(one.state.partition, one.reset.timestamp_at(now_ms), one.leader_epoch)
@@ -217,7 +217,7 @@ class OffsetFetcher:
                 # All records are older than the requested time.
                 self._positions.reset_elsewhere(one.state, one.generation, LATEST)
             else:
-                # An end always exists, so the leader's response is invalid.
+                # Every log has an end, so the leader's response is invalid.
                 error = error_from_code(
                     ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {partition} returned no offset"
                 )

@@ -1,4 +1,4 @@
-"""Look-up of offsets by timestamp, and of the beginning and end of logs, at the leaders.
+"""Lookup of offsets at the leaders: by timestamp, or at the start or end of a log.
 
 Converts ListOffsets requests and responses to plain values. `OffsetLookup` asks all leaders,
 retrying after a change of leader, until every partition has a result or the timeout expires. With
@@ -36,7 +36,7 @@ CONSUMER = -1
 """The replica ID of clients, which are not replicas."""
 UNKNOWN_OFFSET = -1
 MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
-"""Errors that Kafka does not call retriable, but that an application could only retry, too."""
+"""Errors that are not retriable in Kafka, although an application can only retry after them."""
 _FIRST_VERSION_OF = {-3: 7, -4: 8, -5: 9, -6: 11}
 """The first version that supports each special timestamp; older brokers misread it as a time."""
 
@@ -50,7 +50,7 @@ class TimestampQuery(NamedTuple):
 
 
 class TimestampResults(NamedTuple):
-    """The results of look-ups; None means that all records are older than the timestamp."""
+    """The results of lookups; None means that all records are older than the timestamp."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None]
     failed: dict[TopicPartition, KafkaError]
@@ -90,14 +90,14 @@ def read_list_offsets(
     for query in queries:
         partition = query.partition
         one = results.get(partition)
-        # An omitted partition counts as failed, so that it is requested again.
+        # An omitted partition is treated as failed, so that it is requested again.
         if one is None:
             answers.failed[partition] = error_from_code(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"the leader of {partition} returned no offset",
             )
         elif one.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
-            # Its records have no timestamps.
+            # Records in the oldest format have no timestamps.
             answers.found[partition] = None
         elif one.error_code:
             text = f"cannot look up offsets of {partition}"
@@ -142,7 +142,7 @@ class OffsetLookup:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each given timestamp, or None.
 
-        Raises TopicAuthorizationFailed, and after `timeout_s` the error that prevented a look-up:
+        Raises TopicAuthorizationFailed, and after `timeout_s` the error that prevented a lookup:
         UnknownTopicOrPartition, LeaderNotAvailable, ConnectionFailed and others.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
@@ -209,7 +209,7 @@ class OffsetLookup:
         topic = self._cluster.metadata.topics.get(partition.topic)
         if topic is not None and topic.error:
             return error_about(topic.error, f"topic {partition.topic}")
-        # No broker has returned metadata.
+        # Without metadata from any broker, the topic may well exist.
         if topic is None and self._cluster.trouble is not None:
             return self._cluster.trouble
         if topic is None or partition.partition >= len(topic.partitions):

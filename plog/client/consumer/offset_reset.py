@@ -70,7 +70,7 @@ def reset_truncated(
 
     The new position is the end, or that of auto.offset.reset if the leader has no such epoch.
     """
-    # -1 in the response: the leader has no such epoch, so no common offset is known.
+    # -1 in the response means that the leader has no such epoch, so no common offset is known.
     is_known = end.leader_epoch > NO_EPOCH and end.end_offset >= 0
     what = f"the log of {one.state.partition} was truncated before the position {one.position}"
     if is_known:

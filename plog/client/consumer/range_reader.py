@@ -1,4 +1,4 @@
-"""Reader of a known range of one partition, with one fetch at a time from its leader.
+"""A reader for a known range of one partition, which sends its leader one fetch at a time.
 
 The next fetch of the range is sent before the caller decodes the records of the last one, so that
 the broker and the network work in the meantime. The reader supports no groups or concurrent

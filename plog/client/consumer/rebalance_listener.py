@@ -16,7 +16,8 @@ CallUser = Callable[..., Awaitable[Any]]
 class ConsumerRebalanceListener(Protocol):
     """The type of listeners that `subscribe` accepts: any object with these two methods.
 
-    It may also have a method ``on_partitions_lost``; otherwise, lost partitions count as revoked.
+    It may also have a method ``on_partitions_lost``; otherwise, lost partitions are reported as
+    revoked.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Any:
@@ -82,7 +83,7 @@ class Listening:
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
         """Call `on_partitions_lost`, or `on_partitions_revoked` if the listener lacks it."""
-        # Without the method, lost partitions count as revoked, as in Kafka's interface.
+        # The fallback is that of Kafka's interface, where on_partitions_lost is optional.
         has_it = hasattr(self._listener, "on_partitions_lost")
         await self._call("on_partitions_lost" if has_it else "on_partitions_revoked", partitions)
 

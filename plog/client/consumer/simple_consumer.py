@@ -1,8 +1,8 @@
-"""A consumer of known ranges over blocking sockets, without a group, a thread or a reactor.
+"""A consumer for known offset ranges over blocking sockets, without a group, a thread or a reactor.
 
 It is for workers of batch jobs, scripts and tools, in which importing a reactor would take longer
 than the work itself. The caller specifies the partition and its start and stop offsets, for example
-from `Admin` or a checkpoint. It is built from the parts of the other consumers, so it follows
+from `Admin` or a checkpoint. It reuses parts of the other consumers, so it follows
 leaders, supports TLS and SASL, and filters aborted transactions with
 ``isolation.level=read_committed``.
 """
@@ -209,7 +209,7 @@ class SimpleConsumer:
 
 
 def _cut(columns: RecordColumns, runs: list[ColumnRun], rows: int) -> None:
-    """Keep only the first `rows`."""
+    """Keep only the first `rows` rows, and shorten `runs` accordingly."""
     excess = len(columns) - rows
     columns.truncate(rows)
     while excess:

@@ -2,7 +2,7 @@
 
 A partition starts without a position. A seek or a committed offset sets it, or the leader looks it
 up (a reset). A position whose leader epoch is known is validated with each new leader before more
-records are fetched, because that leader may have a shorter log (KIP-320). After that the partition
+records are fetched, because that leader may have a shorter log (KIP-320). Then the partition
 is fetched: `fetch_offset` runs ahead of `position`, and the records between the two are buffered.
 
 Every assignment, seek, reset and validation gives the partition a new generation. A response to a
@@ -45,7 +45,7 @@ class SubscriptionState:
         self._generation = _UNASSIGNED
         self._errors: dict[TopicPartition | str, Exception] = {}
         self.held_back: Callable[[], Mapping[TopicPartition, int]] = dict
-        """Returns the application's position where it has not yet received all taken records."""
+        """Returns the application's position in each partition with pending records."""
         self.on_assign: Callable[[], None] = lambda: None
         """Called when the assignment changes."""
 
@@ -159,7 +159,7 @@ class SubscriptionState:
         return max(0, end - state.position)
 
     def lags(self) -> dict[TopicPartition, tuple[int | None, int | None]]:
-        """Return the number of records to the end and from the start of each partition's log."""
+        """Return the lag and lead of each partition: the distances to its log's end and start."""
         with self.lock:
             return {
                 partition: (
@@ -174,7 +174,7 @@ class SubscriptionState:
     # -- finding positions ------------------------------------------------------------------------
 
     def needs_offset(self) -> list[TopicPartition]:
-        """Return the partitions without a position for which no look-up has started."""
+        """Return the partitions without a position for which no lookup has started."""
         with self.lock:
             return [x.partition for x in self.states.values() if x.phase is Phase.NO_OFFSET]
 
@@ -356,7 +356,7 @@ class SubscriptionState:
 
     def pop_error(self) -> Exception | None:
         """Remove and return the first recorded error, or None."""
-        # Without the lock, since polls are hot and there is usually no error.
+        # Without the lock, because every poll calls this and there is usually no error.
         if not self._errors:
             return None
         with self.lock:

@@ -65,7 +65,7 @@ class CommitBeforeRevocation:
 
         Also commits the remaining partitions, unless `only_these`.
         """
-        # In a new generation, other partitions are revoked, so an unfinished attempt no longer
+        # A new generation may revoke other partitions, so the attempt of the old one no longer
         # matters.
         if self._generation != generation:
             self._begin(generation, going, longest_s)
@@ -92,8 +92,7 @@ class CommitBeforeRevocation:
         self._generation = generation
         self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         if self._commits.is_automatic:
-            # The next owner would read again the records that the application receives after the
-            # commit.
+            # Records handed out after the commit would be read again by the next owner.
             self._positions.withhold(going)
             self._start(self._expire(longest_s))
 
@@ -116,7 +115,7 @@ class CommitBeforeRevocation:
             # `waits_in` stays set during the pause, so that polls do not retry at full speed.
             return
         if error is not None:
-            # At-least-once delivery permits this; blocking the rebalance any longer would lose the
+            # At-least-once delivery permits this; blocking the rebalance any longer could cost the
             # membership.
             log.warning("commit before revocation failed; records may be read twice: %s", error)
         self._finish()
@@ -135,7 +134,7 @@ class CommitBeforeRevocation:
     async def _expire(self, longest_s: float) -> None:
         await self._network.sleep(longest_s)
         log.warning(
-            "commit before revocation timed out after %g s, when the group stops waiting; records"
+            "commit before revocation timed out after %g s, because the group is waiting; records"
             " may be read twice",
             longest_s,
         )

@@ -73,7 +73,7 @@ class CoordinatorConnection:
                 f"group {self.group_id}: the coordinator, broker {node_id}, is not in the cluster"
             )
         node = self._node
-        # A replacement of a broker may have the same id but another address.
+        # A broker that replaces another may have its id but a different address.
         if node is None or (node.id, node.host, node.port) != (node_id, broker.host, broker.port):
             if node is not None:
                 node.close()

@@ -1,7 +1,7 @@
 """Heartbeats of a group member, which stop when the application no longer polls.
 
-They are sent by a separate task, so that the application may take long to process records. The task
-sends a heartbeat every ``heartbeat.interval.ms`` while the member is in a generation. A response
+They are sent by a separate task, so that processing records may take a long time. The task sends a
+heartbeat every ``heartbeat.interval.ms`` while the member is in a generation. A response
 may report that the group is rebalancing or that this member was removed. If the application has not
 polled for ``max.poll.interval.ms``, the member leaves the group, so that another member can read
 its partitions.
@@ -45,7 +45,7 @@ class Heartbeats:
         fail: Callable[[Exception], None],
     ) -> None:
         self.last_answer_s: float | None = None
-        """When the coordinator last acknowledged this member."""
+        """When the coordinator last acknowledged this member, or None before the first time."""
         self._network = network
         self._link = link
         self._membership = membership
@@ -102,7 +102,7 @@ class Heartbeats:
                 await self._changed.wait()
                 continue
             now_s = self._network.now_s()
-            # A poll that waits for records counts as polling for as long as it lasts.
+            # A poll in progress is never overdue, however long it waits for records.
             polled_s = now_s if self._is_polling else self._polled_s
             poll_expires_s = polled_s + self._settings.max_poll_interval_ms / 1000
             if now_s >= poll_expires_s:

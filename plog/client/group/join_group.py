@@ -53,7 +53,8 @@ from plog.wire.primitives import WireError
 
 log = logging.getLogger("plog.client.group")
 
-# The coordinator answers a JoinGroup after the rebalance timeout; add some time for the network.
+# The coordinator answers a JoinGroup when the rebalance timeout expires, if not before. The margin
+# for the network is that of Kafka's AbstractCoordinator (JOIN_GROUP_TIMEOUT_LAPSE).
 _JOIN_MARGIN_MS = 5_000
 _FIRST_STATIC_VERSION = 5
 

@@ -1,4 +1,4 @@
-"""LeaveGroup, so that the other members need not wait until the session expires."""
+"""Leave a group explicitly, so that the other members need not wait for the session to expire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def leave_group(
     """End the membership and send LeaveGroup if the coordinator is reachable."""
     generation = membership.generation
     was_known = membership.state is not MemberState.UNJOINED and generation.member_id
-    # This comes first, so that neither a heartbeat nor a commit uses the generation meanwhile.
+    # Reset before sending, so that no heartbeat or commit uses the generation in the meantime.
     membership.reset("consumer pro-actively leaving the group", keeps_member_id=False)
     # KIP-345: a static member keeps its place in the group until its session expires, so that a
     # restart causes no rebalance.

@@ -176,7 +176,7 @@ class GroupMember(ConsumerSubscription):
     def polled(self, *, waits: bool = False) -> None:
         """Record that the application polls and has processed its earlier records. Thread-safe.
 
-        With `waits`, the application counts as polling until the next call of this method.
+        With `waits`, the poll is in progress until the next call of this method.
         """
         self._heartbeats.polled(waits=waits)
         self._commits.polled()
@@ -293,7 +293,8 @@ class GroupMember(ConsumerSubscription):
         try:
             assignor = self._assignors[generation.protocol or ""]
             assignor.on_assignment(assignment, generation.generation_id)
-        except Exception as error:  # The partitions are assigned to this member nevertheless.
+        except Exception as error:
+            # The partitions are assigned to this member in any case, so the step continues.
             self._fail(error)
         log.info("group %s: %s was assigned %s", self.group_id, generation, _text(assigned))
         self._commits.restart_interval()
@@ -330,7 +331,7 @@ class GroupMember(ConsumerSubscription):
         """Do the last automatic commit, if enabled, wait for pending commits, and leave."""
         deadline = self._cluster.deadline(timeout_s)
         with TaskCompletion(self._close_rest):
-            # The rest of the time is for LeaveGroup: without that, the other members wait for the
+            # The rest of the time is for LeaveGroup: without it, the other members wait for the
             # session timeout.
             await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))
             await self.leave("the consumer is being closed", deadline)
@@ -384,6 +385,7 @@ class GroupMember(ConsumerSubscription):
 
     def _fail(self, error: Exception) -> None:
         """Raise `error` in the application's next poll."""
+        # A fenced member cannot recover, so no other error replaces this one.
         if not isinstance(self._failure, FencedInstanceId):
             self._failure = error
         self._changed()
@@ -404,6 +406,7 @@ class GroupMember(ConsumerSubscription):
             self._network.spawn(self._wake(), "waking a group member")
 
     async def _wake(self) -> None:
+        # One turn of the event loop, in which the current change is completed.
         await self._network.sleep(0)
         self._is_waking = False
         self._heartbeats.look()

@@ -51,7 +51,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], Any]
 
 _NO_MEMBER = Generation()
-# How long a due commit may wait while the application processes records, in seconds.
+# The longest delay of a due commit while the application processes records, in seconds.
 _TICK_S = 1.0
 
 
@@ -351,7 +351,7 @@ class Commits:
         self._due = None
 
     async def _tick(self) -> None:
-        """Commit at each interval, even while the application takes long to process records."""
+        """Commit at each interval, even if the application processes records for a long time."""
         while True:
             # The interval may be 0, which must not cause a busy loop.
             await self._network.sleep(min(self._interval_s, _TICK_S) or _TICK_S)
@@ -361,7 +361,7 @@ class Commits:
         """Send the automatic commit that is due, without waiting for it."""
         if self._settings.enable_auto_commit and self._ticker is None:
             self._ticker = self._network.spawn(self._tick(), "committing automatically")
-        # Taken before it is sent, so that the next tick does not send it again.
+        # Cleared before it is sent, so that the next tick does not send it again.
         due, self._due = self._due, None
         if due is None or not due[0]:
             return
@@ -376,7 +376,8 @@ class Commits:
         if error is None:
             return
         if isinstance(error, KafkaError) and error.retriable:
-            self._due_s = self._network.now_s()  # The next poll retries it.
+            # The next poll retries with newer positions, so the failed commit is not kept.
+            self._due_s = self._network.now_s()
             log.info("group %s: automatic commit failed: %s; retrying", self._link.group_id, error)
         else:
             log.warning("group %s: automatic commit failed: %s", self._link.group_id, error)
@@ -419,7 +420,8 @@ class Commits:
             return
         try:
             await self.commit(offsets, timeout_s=timeout_s)
-        except (KafkaError, CommitFailed) as error:  # The member leaves nevertheless.
+        except (KafkaError, CommitFailed) as error:
+            # The member must leave in any case, so the error is only logged.
             log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
 
     def metrics(self) -> dict[str, float]:

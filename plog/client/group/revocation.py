@@ -1,4 +1,4 @@
-"""Revocation: the partitions that a member gives up, the commit before that, and the listener call.
+"""Revocation of partitions: which ones, the commit before it, and the call of the listener.
 
     before a join          eager: all; cooperative: those whose topics are no longer subscribed
     with the assignment    cooperative: those missing from it; an eager member has none left
@@ -90,7 +90,8 @@ class Revocation:
             if (is_eager or revoked) and not await self._revoke(revoked):
                 return
         self._commit.end()
-        if self._membership.generation == generation:  # Otherwise they are already lost.
+        # If the generation was lost meanwhile, the remaining partitions must be reported as lost.
+        if self._membership.generation == generation:
             self._membership.needs_prepare = False
 
     def _unsubscribed(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
