@@ -17,6 +17,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
+from plog.errors import ErrorCode
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -142,8 +143,7 @@ class _Prober:
             protocol_type="consumer",
             protocols=protocols,
         )
-        joined = self._member.request(request, 3)
-        assert isinstance(joined, JoinGroupResponse)
+        joined = eventually(lambda: self._joined(request), "a loaded coordinator")
         assigned = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"everything")
         sync = SyncGroupRequest(
             group_id=self._group,
@@ -152,6 +152,15 @@ class _Prober:
             assignments=[assigned],
         )
         self._member.request(sync, 1)
+        return joined
+
+    def _joined(self, request: JoinGroupRequest) -> JoinGroupResponse | None:
+        """Return the response, or None while the coordinator is loading, soon after a restart."""
+        joined = self._member.request(request, 3)
+        assert isinstance(joined, JoinGroupResponse)
+        if joined.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return None
+        assert joined.error_code == 0, f"JoinGroup: error code {joined.error_code}"
         return joined
 
     def _has_coordinator(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from plog.client.simple import SimpleClient
+from plog.errors import ErrorCode
 from plog.records.codec import Record
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from plog.wire.messages.join_group import (
@@ -70,7 +71,7 @@ def _check_group(peer: Peer, group: str, topic: str) -> None:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    joined = _request(peer, join, 3, JoinGroupResponse)
+    joined = eventually(lambda: _joined(peer, join), "loaded coordinator")
     assert joined.error_code == 0, f"JoinGroup: error code {joined.error_code}"
     member_id, generation_id = joined.member_id, joined.generation_id
     sync = SyncGroupRequest(
@@ -96,6 +97,12 @@ def _check_group(peer: Peer, group: str, topic: str) -> None:
     assert offset == 1, f"OffsetFetch: {offset}"
     leave = LeaveGroupRequest(group_id=group, member_id=member_id)
     assert _request(peer, leave, 1, LeaveGroupResponse).error_code == 0
+
+
+def _joined(peer: Peer, join: JoinGroupRequest) -> JoinGroupResponse | None:
+    """Return the response, or None while the coordinator is loading, soon after a restart."""
+    answer = _request(peer, join, 3, JoinGroupResponse)
+    return None if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else answer
 
 
 def _request(peer: Peer, request: ApiMessage, version: int, response: type[R]) -> R:
