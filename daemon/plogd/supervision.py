@@ -2,7 +2,7 @@
 
 While the logs are loaded or closed, any progress extends the time that systemd allows for the start
 or the stop. Without progress, the extension ends after `STALL_MAX_MS`. From READY to the end of the
-stop, the watchdog's messages are sent by a timer of the reactor, so a blocked reactor sends none
+stop, the watchdog's messages are sent by a reactor timer, so a blocked reactor sends none
 and systemd restarts the broker.
 
 service.py calls this; the task ``status`` of tasks.py calls `update`. Reactor thread only. Source:

@@ -34,7 +34,7 @@ def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
         "--command-property",
         f"--{role}-property",
         dest="command_properties",
-        description=f"setting of the {role}; overrides the file",
+        description=f"{role} setting; overrides the file",
     )
 
 
@@ -44,7 +44,7 @@ def add_client_config_option(parser: argparse._ActionsContainer, role: str) -> N
 
 
 def add_client_property_list(
-    parser: argparse._ActionsContainer, *older: str, description: str = "settings of the client"
+    parser: argparse._ActionsContainer, *older: str, description: str = "client settings"
 ) -> None:
     """Add ``--command-property`` as the perf tests define it: several values after one flag."""
     parser.add_argument(

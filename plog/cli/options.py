@@ -101,7 +101,7 @@ def add_command_config_option(
         *older,
         dest="command_config",
         metavar="FILE",
-        help=f"properties file with settings of the {role}, such as those for TLS and SASL",
+        help=f"properties file with {role} settings, such as those for TLS and SASL",
     )
 
 

@@ -165,7 +165,7 @@ class HostedTopics:
             self._update_logs([topic])
 
     def _update_logs(self, topics: Iterable[TopicState]) -> None:
-        """Apply the current settings to all partitions, in slices that begin immediately."""
+        """Begin to apply the current settings to all partitions, one slice after another."""
         spawn(self._update_in_slices([topic.name for topic in topics])).then(_done, _raise)
 
     async def _update_in_slices(self, names: Sequence[str]) -> None:

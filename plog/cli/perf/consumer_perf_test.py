@@ -203,7 +203,7 @@ def read(
             last_record_ms = now
         elif now - last_record_ms > arguments.timeout:
             fail(
-                f"read only {done.records} records: none arrived for {arguments.timeout} ms;"
+                f"read only {done.records} records: no more arrived for {arguments.timeout} ms;"
                 " increase --timeout to wait longer"
             )
             break

@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="separator of the parts of the file (default: line feed)",
     )
-    add_client_property_list(parser, "--producer-props", description="settings of the producer")
+    add_client_property_list(parser, "--producer-props", description="producer settings")
     add_client_config_option(parser, "producer")
     parser.add_argument("--print-metrics", action="store_true", help="print the metrics at the end")
     parser.add_argument(

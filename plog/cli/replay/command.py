@@ -64,13 +64,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         "--consumer-property",
         dest="consumer_properties",
-        description="setting of the consumer",
+        description="consumer setting",
     )
     add_property_option(
         parser,
         "--producer-property",
         dest="producer_properties",
-        description="setting of the producer",
+        description="producer setting",
     )
     _add_range_options(parser)
     _add_speed_options(parser)

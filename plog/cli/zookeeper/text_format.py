@@ -231,7 +231,7 @@ def stat_lines(stat: Stat) -> Iterator[str]:
 
 
 def event_lines(state: str, kind: str, path: str | None) -> list[str]:
-    """Return the lines for a watch event or a change of the connection.
+    """Return the lines for a watch event or a new connection state.
 
     >>> event_lines("SyncConnected", "None", None)
     ['', 'WATCHER::', '', 'WatchedEvent state:SyncConnected type:None path:null']

@@ -98,7 +98,7 @@ class PartitionState:
 
 
 class Inquiry(NamedTuple):
-    """A request to a partition's leader, for the offset of a reset or the end of an epoch."""
+    """A request to a leader, for the offset to reset to or for the end offset of an epoch."""
 
     state: PartitionState
     generation: int

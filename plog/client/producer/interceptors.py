@@ -1,4 +1,4 @@
-"""Producer interceptors: application hooks, called before a record is sent and with its outcome.
+"""Producer interceptors: application hooks, called before sending and after the outcome.
 
 An exception from an interceptor is logged and otherwise ignored. Source: KIP-42; Kafka 4.3
 ProducerInterceptors.

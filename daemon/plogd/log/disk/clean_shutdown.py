@@ -1,6 +1,6 @@
 """The clean shutdown file of a log directory: while it exists, the logs need no recovery.
 
-The broker writes it as the last step of a clean stop and removes it as the first step of a start.
+The broker writes it as the last step of a clean stop and removes it as the first step of startup.
 Without it, the start recovers every log in the directory (recovery/).
 
 Source: Kafka 3.9 CleanShutdownFileHandler.

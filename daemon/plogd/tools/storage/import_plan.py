@@ -129,8 +129,8 @@ def check_sources(sources: Sequence[SourceDir]) -> list[str]:
         if (identity.cluster_id, identity.node_id) != (first.cluster_id, first.node_id):
             problems.append(
                 f"{source.path} belongs to broker {identity.node_id} of cluster "
-                f"{identity.cluster_id}, but {sources[0].path} to broker {first.node_id} of "
-                f"cluster {first.cluster_id}; import one broker at a time"
+                f"{identity.cluster_id}, but {sources[0].path} belongs to broker {first.node_id} "
+                f"of cluster {first.cluster_id}; import one broker at a time"
             )
         elif identity.version != first.version:
             problems.append(
