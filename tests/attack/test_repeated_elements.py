@@ -64,7 +64,7 @@ def test_parked_fetches_of_one_partition_49000_times(target: Target, attack: Att
                 assert produce(other, PROBE_TOPIC, small_batch()) == [0]
 
 
-def test_waiting_fetches_of_49000_missing_partitions_on_6_connections(
+def test_waiting_fetches_of_49000_missing_partitions_on_4_connections(
     target: Target, attack: Attack
 ) -> None:
     """Two of them wait for data; the others get their responses immediately."""
@@ -73,7 +73,7 @@ def test_waiting_fetches_of_49000_missing_partitions_on_6_connections(
     waiting = _fetch(partitions, max_wait_ms=300, min_bytes=1 << 30)
     frame = request_frame(waiting, 4)
     with attack(), ExitStack() as stack:
-        peers = [stack.enter_context(target.connect()) for _ in range(6)]
+        peers = [stack.enter_context(target.connect()) for _ in range(4)]
         for peer in peers:
             peer.send(frame)
         for peer in peers:
@@ -104,11 +104,11 @@ def test_produces_of_one_partition_49000_times(target: Target, attack: Attack) -
             assert len(peer.response()) < 100 * _JUST_ALLOWED
 
 
-def test_metadata_of_49000_missing_topics_on_12_connections(target: Target, attack: Attack) -> None:
+def test_metadata_of_49000_missing_topics_on_8_connections(target: Target, attack: Attack) -> None:
     topics = [MetadataRequestTopic(name=f"missing-{number}") for number in range(_JUST_ALLOWED)]
     frame = request_frame(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 4)
     with attack(), ExitStack() as stack:
-        peers = [stack.enter_context(target.connect()) for _ in range(12)]
+        peers = [stack.enter_context(target.connect()) for _ in range(8)]
         for peer in peers:
             peer.send(frame)
         for peer in peers:
