@@ -4,7 +4,7 @@ An example is a fenced block of Python, or a fenced block of shell commands that
 broker's address; test_cli_examples.py tests those of `plog --help`. It must end by itself. The
 addresses localhost:9092 and 127.0.0.1:9092 are replaced by the broker's. The examples of a file run
 sequentially on the same broker, as a reader would try them. Examples with a transactional_id run on
-Apache Kafka.
+Apache Kafka. tests/spark runs those of docs/spark.md.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def examples() -> list[tuple[str, int, str]]:
     return [
         (str(path.relative_to(ROOT)), number, text)
         for path in files
+        if path.name != "spark.md"
         for number, text in enumerate(_BLOCK.findall(path.read_text("utf-8")), 1)
     ]
 

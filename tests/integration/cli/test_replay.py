@@ -193,7 +193,7 @@ def test_invalid_request_is_a_one_line_error(plog: Plog, source: str, tmp_path: 
     assert "does not exist on" in error_of("--topic", f"{source}-none", *copy)
     assert "has 3 partitions" in error_of("--topic", source, *copy, "--partitions", "7")
     assert "not a speed" in error_of("--topic", source, *copy, "--speed", "fast")
-    assert "not a time" in error_of("--topic", source, *copy, "--from-time", "noon")
+    assert "neither a time" in error_of("--topic", source, *copy, "--from-time", "noon")
     state = tmp_path / "state.json"
     state.write_text("[]")
     assert "not the state of a replay" in error_of("--topic", source, *copy, "--state", str(state))
