@@ -37,7 +37,7 @@ class LargeRequests:
     """
 
     def __init__(self) -> None:
-        self._of_disk = {
+        self._of_disk: dict[int, WorkMemory] = {
             key: WorkMemory(lambda: MAX_ELEMENTS) for key in (ApiKey.PRODUCE, ApiKey.FETCH)
         }
         self._others = WorkMemory(lambda: MAX_ELEMENTS)
@@ -51,7 +51,7 @@ class LargeRequests:
 
     def begin(self, api_key: int) -> Share:
         """Return the share of a new request; the caller must release it."""
-        return self._of_disk.get(ApiKey(api_key), self._others).begin()
+        return self._of_disk.get(api_key, self._others).begin()
 
 
 class LargeFetch:

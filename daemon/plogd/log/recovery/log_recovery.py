@@ -52,7 +52,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     dropped: list[LogSegment] = []
     # If the start is higher, the log may end below its start, which `_complete` detects.
     if request.log_start_offset <= segments[-1].base_offset:
-        segments = _drop_below_start(segments, request, dropped)
+        segments = _drop_below_start(segments, request, dropped, {})
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
     ends = _repair_indexes(segments, sealed, request, findings, report)
@@ -125,7 +125,7 @@ def _complete(
     """Report missing records; return segments whose end is not below any known offset."""
     log_end_offset = _next_offset(segments[-1])
     if log_end_offset >= request.log_start_offset:
-        segments = _drop_below_start(segments, request, dropped)
+        segments = _drop_below_start(segments, request, dropped, ends)
     if not request.may_have_gaps:
         known_start = request.log_start_offset if request.knows_log_start else None
         findings.lost_before(segments, log_start_offset=known_start)
@@ -188,12 +188,23 @@ def _write_epochs(epochs: LeaderEpochs) -> bool:
 
 
 def _drop_below_start(
-    segments: list[LogSegment], request: LoadRequest, dropped: list[LogSegment]
+    segments: list[LogSegment],
+    request: LoadRequest,
+    dropped: list[LogSegment],
+    ends: Mapping[int, int],
 ) -> list[LogSegment]:
-    """Move segments left by an interrupted deletion to `dropped`; return the others."""
-    # A deletion writes the log start offset before it renames the first file.
-    while len(segments) > 1 and segments[1].base_offset <= request.log_start_offset:
-        dropped.append(segments[0])
+    """Move segments left by an interrupted deletion to `dropped`; return the others.
+
+    `ends` are the known end offsets, by base offset.
+    """
+    while len(segments) > 1:
+        # A deletion writes the log start offset before it renames the first file. On a full disk,
+        # an earlier start may have kept a segment for its producers (producer_recovery.py), and
+        # retention may since have deleted those after it, so its own end counts.
+        first, following = segments[:2]
+        if ends.get(first.base_offset, following.base_offset) > request.log_start_offset:
+            break
+        dropped.append(first)
         segments = segments[1:]
     return segments
 

@@ -230,6 +230,20 @@ def test_interrupted_deletion_is_finished(clean: bool) -> None:
     assert log.leader_epochs.entries == ((0, 12),)
 
 
+def test_segment_that_was_kept_below_the_log_start_leaves_no_gap() -> None:
+    """A start on a full disk kept it for its producers; retention deleted those after it."""
+    site, log = four_segments()
+    log.log_start_offset = 5
+    site.settle(site.manager.write_log_starts())
+    for base in (5, 10):
+        for suffix in SUFFIXES:
+            site.files.unlink(f"{log.directory}/{base:020}{suffix}")
+    log = site.kill().log()
+    assert base_offsets(log) == [15]
+    assert log.log_start_offset == 15
+    assert batch_offsets(log) == [15, 16]
+
+
 @pytest.mark.parametrize(("snapshots", "begin"), [(False, 12), (True, 15)])
 def test_log_without_segments_begins_at_its_last_known_end(snapshots: bool, begin: int) -> None:
     """A snapshot proves that there were records below its offset."""
