@@ -1,7 +1,7 @@
 """Resolution of a batch query's options to offset ranges.
 
 `find_ranges` asks a `LogLookup` for everything that it needs to know about the cluster, so it is
-tested without one; cluster_lookup.py provides the real look-ups.
+tested without one; cluster_lookup.py provides the real lookups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NoOffsetForTime(PlogError):
 
 
 class LogLookup(Protocol):
-    """Look-ups of partitions and offsets in a cluster."""
+    """Lookups of partitions and offsets in a cluster."""
 
     def partitions(self, topics: TopicChoice) -> list[TopicPartition]:
         """Return the existing partitions of a query, sorted."""
@@ -49,7 +49,7 @@ class LogLookup(Protocol):
 def plan_batch(lookup: LogLookup, options: SourceOptions) -> list[OffsetRange]:
     """Return the range of each task of a batch query.
 
-    Raises DataLossError, NoOffsetForTime, ConfigError, and the errors of the look-ups.
+    Raises DataLossError, NoOffsetForTime, ConfigError, and the errors of the lookups.
     """
     partitions = lookup.partitions(options.topics)
     bounds = lookup.bounds(partitions)

@@ -1,4 +1,4 @@
-"""Look-ups of partitions, offsets and sizes in a cluster, over blocking sockets.
+"""Lookups of partitions, offsets and sizes in a cluster, over blocking sockets.
 
 They run in Spark's driver, which plans queries. `LogLookup` in batch_ranges.py describes them.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class ClusterLookup:
     """A connection to a cluster; `settings` are a consumer's. Close it with `close` or ``with``.
 
-    Every look-up is retried until ``default.api.timeout.ms``, then raises the last error.
+    Every lookup is retried until ``default.api.timeout.ms``, then raises the last error.
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""`OffsetBound`: where a query starts or ends, as its options say, before any look-up."""
+"""`OffsetBound`: where a query starts or ends, as its options say, before any lookup."""
 
 from __future__ import annotations
 

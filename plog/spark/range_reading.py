@@ -64,7 +64,7 @@ def _batches(
                 position = batch["offset"][-1].as_py() + 1
             return
         except OffsetOutOfRange:
-            # Retention has passed the position since the look-up in the driver.
+            # Retention has passed the position since the lookup in the driver.
             rest = OffsetRange(
                 partition=partition, start_offset=position, end_offset=wanted.end_offset
             )

@@ -14,10 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from plog.client.settings import ConfigError, ProducerSettings
-from plog.settings import nearest_name
+from plog.spark.option_names import (
+    check_client_settings,
+    client_settings,
+    nearest_option,
+    unknown_options,
+)
 from plog.spark.option_values import OptionReader
 
-_KAFKA: Final = "kafka."
 OPTIONS: Final = ("includeHeaders", "topic")
 """The options of the sink, except those that start with ``kafka.``."""
 
@@ -53,32 +57,14 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _client_settings(options: Mapping[str, str], problems: list[str]) -> dict[str, str]:
-    """Return the settings after ``kafka.``, checked as the workers will check them."""
-    settings: dict[str, str] = {}
-    for key, value in options.items():
-        if not key.lower().startswith(_KAFKA):
-            continue
-        name = key.lower().removeprefix(_KAFKA)
-        if name in _REJECTED:
-            problems.append(f"{_KAFKA}{name} is not supported: {_REJECTED[name]}")
-        else:
-            settings[name] = value
-    try:
-        ProducerSettings.from_options(settings)
-    except ConfigError as error:
-        problems += [f"{_KAFKA}{problem}" for problem in error.problems]
+    settings = client_settings(options, _REJECTED, problems)
+    check_client_settings(settings, ProducerSettings.from_options, problems)
     return settings
 
 
 def _misspelled(options: Mapping[str, str]) -> Iterator[str]:
     """Yield a problem for each unknown name that resembles an option."""
-    names = {name.lower(): name for name in OPTIONS}
-    known = set(names)
-    # The most frequent mistake: a setting of the client without its prefix.
-    names["bootstrap.servers"] = f"{_KAFKA}bootstrap.servers"
-    for key in options:
-        if key.lower() in known or key.lower().startswith(_KAFKA):
-            continue
-        nearest = nearest_name(key.lower(), names)
+    for key in unknown_options(options, OPTIONS):
+        nearest = nearest_option(key, OPTIONS)
         if nearest is not None:
-            yield f"{key} is not an option of this sink; did you mean {names[nearest]}?"
+            yield f"{key} is not an option of this sink; did you mean {nearest}?"

@@ -2,8 +2,8 @@
 
 Names, defaults, precedence and rejected options are those of Spark's Kafka connector;
 ``maxBytesPerPartition`` and ``maxBytesPerTrigger`` exist only here. Options that
-start with ``kafka.`` are settings of plog's client. The values are parsed in option_values.py and
-topic_choice.py. Pure.
+start with ``kafka.`` are settings of plog's client (option_names.py). The values are parsed in
+option_values.py and topic_choice.py. Pure.
 
 Source: Spark 4.2 Structured Streaming + Kafka Integration Guide, KafkaSourceProvider.
 """
@@ -15,9 +15,14 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from plog.client.settings import ConfigError, ConsumerSettings
-from plog.settings import nearest_name
 from plog.spark.offset_bound import EARLIEST, LATEST, OffsetBound
 from plog.spark.offsets_json import parse_offsets
+from plog.spark.option_names import (
+    check_client_settings,
+    client_settings,
+    nearest_option,
+    unknown_options,
+)
 from plog.spark.option_values import OptionReader, parse_duration_ms
 from plog.spark.topic_choice import TopicChoice, read_topic_choice
 from plog.types import TopicPartition
@@ -25,7 +30,6 @@ from plog.types import TopicPartition
 TimestampStrategy: TypeAlias = Literal["error", "latest"]
 """What to do if a partition has no record at or after a time: fail, or start at the end."""
 
-_KAFKA: Final = "kafka."
 _ONLY_BATCH = (
     "endingOffsets",
     "endingOffsetsByTimestamp",
@@ -138,26 +142,16 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
 
 def _client_settings(options: Mapping[str, str], reader: OptionReader) -> dict[str, str]:
     """Return the settings after ``kafka.``, checked as the workers will check them."""
-    settings: dict[str, str] = {}
-    for key, value in options.items():
-        name = key.lower().removeprefix(_KAFKA)
-        if not key.lower().startswith(_KAFKA):
-            continue
-        if name in _REJECTED:
-            reader.problems.append(f"{_KAFKA}{name} is not supported: {_REJECTED[name]}")
-        # Reading a known range needs no group, so the name of one has no effect.
-        elif name != "group.id":
-            settings[name] = value
+    settings = client_settings(options, _REJECTED, reader.problems)
+    # Reading a known range needs no group, so the name of one has no effect.
+    settings.pop("group.id", None)
     timeout_ms = reader.integer("kafkaConsumer.pollTimeoutMs")
     if timeout_ms is not None:
         settings.setdefault("default.api.timeout.ms", str(timeout_ms))
-    # Look-ups are retried until default.api.timeout.ms, so these are only checked.
+    # Lookups are retried until default.api.timeout.ms, so these are only checked.
     reader.integer("fetchOffset.numRetries", at_least=0)
     reader.integer("fetchOffset.retryIntervalMs", at_least=0)
-    try:
-        ConsumerSettings.from_options(settings)
-    except ConfigError as error:
-        reader.problems += [f"{_KAFKA}{problem}" for problem in error.problems]
+    check_client_settings(settings, ConsumerSettings.from_options, reader.problems)
     return settings
 
 
@@ -217,8 +211,8 @@ def _strategy(text: str) -> TimestampStrategy:
 
 def _misspelled(options: Mapping[str, str]) -> Iterator[str]:
     """Yield a problem for each unknown name that resembles an option."""
-    for key in _unknown(options):
-        nearest = _nearest_option(key)
+    for key in unknown_options(options, OPTIONS):
+        nearest = nearest_option(key, OPTIONS)
         if nearest is not None:
             yield f"{key} is not an option of this source; did you mean {nearest}?"
 
@@ -226,24 +220,10 @@ def _misspelled(options: Mapping[str, str]) -> Iterator[str]:
 def _warnings(
     options: Mapping[str, str], reader: OptionReader, *, is_stream: bool
 ) -> Iterator[str]:
-    for key in _unknown(options):
-        if _nearest_option(key) is None:
+    for key in unknown_options(options, OPTIONS):
+        if nearest_option(key, OPTIONS) is None:
             yield f"{key} has no effect: it is not an option of this source"
     if not is_stream:
         for name in _ONLY_STREAM:
             if reader.has(name):
                 yield f"{name} has no effect: it is an option of streams"
-
-
-def _unknown(options: Mapping[str, str]) -> list[str]:
-    known = {name.lower() for name in OPTIONS}
-    keys = [key for key in options if not key.lower().startswith(_KAFKA)]
-    return [key for key in keys if key.lower() not in known]
-
-
-def _nearest_option(key: str) -> str | None:
-    names = {name.lower(): name for name in OPTIONS}
-    # The most frequent mistake: a setting of the client without its prefix.
-    names["bootstrap.servers"] = f"{_KAFKA}bootstrap.servers"
-    nearest = nearest_name(key.lower(), names)
-    return None if nearest is None else names[nearest]

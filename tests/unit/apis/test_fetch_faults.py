@@ -78,7 +78,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_batch_found_damaged_by_recovery_is_corrupt_and_others_are_read(field: str) -> None:
-    """F4, for damage in any field; a look-up by time gives the same result."""
+    """F4, for damage in any field; a lookup by time gives the same result."""
     broker = make()
     size = next(iter_batches(bytes(broker.fetch("t").records)))[1].size_bytes
     again = restarted_with(broker, FIELDS[field] % size)

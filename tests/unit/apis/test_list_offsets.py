@@ -85,7 +85,7 @@ def test_latest_is_the_high_watermark() -> None:
     assert asked.response().topics[0].partitions[0].offset == 1
 
 
-def test_response_combines_immediate_and_waiting_look_ups() -> None:
+def test_response_combines_immediate_and_waiting_lookups() -> None:
     broker = make(100)
     asked = broker.begin(request(50, -1), 11)
     assert not asked.is_done
@@ -94,7 +94,7 @@ def test_response_combines_immediate_and_waiting_look_ups() -> None:
     assert actual == [(0, 0), (1, 0)]
 
 
-def test_look_ups_of_a_disconnected_client_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookups_of_a_disconnected_client_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = make(100)
     broker.ask(produce_request("t", b"v", partition=1), 9)
     opened: list[str] = []

@@ -75,7 +75,7 @@ def test_end_offset_is_that_of_the_largest_epoch_not_above_the_requested(
     assert _epochs((1, 5), (2, 10), (4, 20)).end_offset_for(epoch, 30) == answer
 
 
-def test_look_ups_without_epochs_return_undefined() -> None:
+def test_lookups_without_epochs_return_undefined() -> None:
     assert _epochs().end_offset_for(0, 30) == (-1, -1)
     assert _epochs().epoch_for_offset(3) == -1
 

@@ -1,4 +1,4 @@
-"""Look-ups by time, in one segment and in a whole log, also with wrong indexes."""
+"""Lookups by time, in one segment and in a whole log, also with wrong indexes."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_indexes_truncated_while_open_do_not_change_the_result() -> None:
     assert segment.index_is_suspect
 
 
-# -- look-ups by time -------------------------------------------------------------------------
+# -- lookups by time -------------------------------------------------------------------------
 
 
 def test_timestamp_finds_the_first_record_that_is_not_older() -> None:
@@ -184,7 +184,7 @@ def test_look_up_in_a_closed_log_is_a_storage_error() -> None:
 
 
 def test_append_during_a_look_up_does_not_suspect_the_index() -> None:
-    """The look-up sees the batches of one moment, and only their index entries."""
+    """The lookup sees the batches of one moment, and only their index entries."""
     site = LogSite().start()
     log = site.create("t-0", replace(CONFIG, index_interval_bytes=1))
     site.fill(log, 3)

@@ -1,4 +1,4 @@
-"""Look-ups of offsets by timestamp and by special timestamp."""
+"""Lookups of offsets by timestamp and by special timestamp."""
 
 from __future__ import annotations
 

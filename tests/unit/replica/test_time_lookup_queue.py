@@ -1,4 +1,4 @@
-"""Queues of look-ups by time: lanes, slices and cancellation."""
+"""Queues of lookups by time: lanes, slices and cancellation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOUND = TimestampAndOffset(1, 2, 3)
 
 
 class Queue:
-    """A queue with one log, and the steps that its look-ups made."""
+    """A queue with one log, and the steps that its lookups made."""
 
     def __init__(self) -> None:
         self.jobs = SimJobs()
@@ -33,7 +33,7 @@ class Queue:
         self.closed: list[str] = []
 
     def submit(self, name: str, steps: int, error: Exception | None = None) -> Later[Found]:
-        """Submit a look-up with `steps` steps."""
+        """Submit a lookup with `steps` steps."""
 
         def look_up() -> Steps[Found]:
             self.begun.append(name)
@@ -70,7 +70,7 @@ def test_short_look_up_does_not_wait_for_a_long_one_to_end() -> None:
     assert outcome(long) == FOUND
 
 
-def test_only_max_started_look_ups_keep_their_progress() -> None:
+def test_only_max_started_lookups_keep_their_progress() -> None:
     """Each may hold a decompressed batch."""
     queue = Queue()
     count = MAX_STARTED + 3

@@ -1,4 +1,4 @@
-"""plan_batch resolves options to the ranges of tasks, with look-ups that a test scripts."""
+"""plan_batch resolves options to the ranges of tasks, with lookups that a test scripts."""
 
 from __future__ import annotations
 

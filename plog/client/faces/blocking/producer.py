@@ -70,7 +70,7 @@ class Producer(Client, BlockingTransactions):
             wake=lambda: private.soon(self._core.woken),
             make_handle=RecordFuture,
         )
-        # Saves an attribute look-up for each record, and a fork replaces it.
+        # Saves an attribute lookup for each record, and a fork replaces it.
         self._send: Callable[..., RecordFuture | None] = self._core.send
         _open_producers.add(self)
 

@@ -1,4 +1,4 @@
-"""Look-ups of host names: their addresses, their errors and their timeout."""
+"""Lookups of host names: their addresses, their errors and their timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A segment with damage is scanned once, in jobs; later look-ups skip the damage."""
+"""A segment with damage is scanned once, in jobs; later lookups skip the damage."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_look_up_in_damage_reads_nothing_on_the_reactor(
     assert len(reads) <= scanned + 1, "the last entry of the new index"
 
 
-def test_look_ups_that_meet_the_same_damage_share_one_scan() -> None:
+def test_lookups_that_meet_the_same_damage_share_one_scan() -> None:
     site, log = _damaged_header()
     waiting = [site.manager.begin_read(log, _look_up(site, log, offset)) for offset in (2, 3, 4)]
     site.ports.settle()
@@ -115,7 +115,7 @@ def test_look_ups_that_meet_the_same_damage_share_one_scan() -> None:
     assert len(_reports(site, "rebuilt the indexes of")) == 1
 
 
-def test_check_continues_when_look_ups_are_cancelled() -> None:
+def test_check_continues_when_lookups_are_cancelled() -> None:
     site, log = _damaged_header()
     found = _look_up(site, log, 2)
     for _ in range(3):
@@ -286,7 +286,7 @@ def test_scan_of_a_deleted_segment_leaves_no_files(end: str, after_jobs: int) ->
 
 
 def test_no_crash_while_indexes_are_replaced_misleads_a_reader() -> None:
-    """Each rename may be lost or not; look-ups check either index."""
+    """Each rename may be lost or not; lookups check either index."""
     site, log = _damaged_header()
     operations: list[Operation] = []
     site.files.on_operation = operations.append

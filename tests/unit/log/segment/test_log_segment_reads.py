@@ -1,4 +1,4 @@
-"""One segment: reads, look-ups by offset and time, also with wrong indexes and damage."""
+"""One segment: reads, lookups by offset and time, also with wrong indexes and damage."""
 
 from __future__ import annotations
 

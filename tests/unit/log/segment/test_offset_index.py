@@ -1,4 +1,4 @@
-"""The offset index: look-ups, truncation and the sanity check."""
+"""The offset index: lookups, truncation and the sanity check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of a log's segments: look-ups by offset, rolls, removal of the oldest."""
+"""The order of a log's segments: lookups by offset, rolls, removal of the oldest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time index: creation of entries, look-ups, truncation, the sanity check."""
+"""The time index: creation of entries, lookups, truncation, the sanity check."""
 
 from __future__ import annotations
 
