@@ -70,7 +70,7 @@ class LargeFetch:
     def begin_wait(self) -> bool:
         """Release the share until `end_wait`; return False if the fetch must not wait.
 
-        This is the case if the waiting fetches have `MAX_WAITING_ELEMENTS` already.
+        Otherwise, the waiting fetches would exceed `MAX_WAITING_ELEMENTS`.
         """
         if self._requests.waiting_elements + self._elements > MAX_WAITING_ELEMENTS:
             return False

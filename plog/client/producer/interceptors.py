@@ -1,7 +1,7 @@
-"""Producer interceptors: application hooks, called before sending and after the outcome.
+"""Producer interceptors: application hooks that see each record before it is sent.
 
-An exception from an interceptor is logged and otherwise ignored. Source: KIP-42; Kafka 4.3
-ProducerInterceptors.
+They are also called with its outcome. An exception from an interceptor is logged and otherwise
+ignored. Source: KIP-42; Kafka 4.3 ProducerInterceptors.
 """
 
 from __future__ import annotations

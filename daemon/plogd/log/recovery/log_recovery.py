@@ -197,16 +197,24 @@ def _drop_below_start(
 
     `ends` are the known end offsets, by base offset.
     """
-    while len(segments) > 1:
-        # A deletion writes the log start offset before it renames the first file. On a full disk,
-        # an earlier start may have kept a segment for its producers (producer_recovery.py), and
-        # retention may since have deleted those after it, so its own end counts.
-        first, following = segments[:2]
-        if ends.get(first.base_offset, following.base_offset) > request.log_start_offset:
-            break
-        dropped.append(first)
+    while len(segments) > 1 and _is_below_start(segments[0], segments[1], request, ends):
+        dropped.append(segments[0])
         segments = segments[1:]
     return segments
+
+
+def _is_below_start(
+    segment: LogSegment, following: LogSegment, request: LoadRequest, ends: Mapping[int, int]
+) -> bool:
+    # A deletion writes the log start offset before it renames the first file.
+    if following.base_offset <= request.log_start_offset:
+        return True
+    # On a full disk, an earlier start may have kept the segment for its producers
+    # (producer_recovery.py), and retention may since have deleted the segments after it. A damaged
+    # segment is kept, because its end is not the end that it had.
+    end_offset = ends.get(segment.base_offset, following.base_offset)
+    is_whole = not segment.corrupt_ranges and not segment.ends_damaged
+    return is_whole and segment.base_offset < end_offset <= request.log_start_offset
 
 
 def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
