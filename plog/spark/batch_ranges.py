@@ -1,49 +1,21 @@
 """Resolution of a batch query's options to offset ranges.
 
-`find_ranges` asks a `LogLookup` for everything that it needs to know about the cluster, so it is
-tested without one; cluster_lookup.py provides the real lookups.
+A `LogLookup` answers every question about the cluster, so planning is tested without one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
-from plog.errors import PlogError
 from plog.spark.data_loss import LogBounds, data_loss_error, within_log
-from plog.spark.offset_bound import EARLIEST, LATEST, OffsetBound
+from plog.spark.log_lookup import LogLookup, no_offset, resolve
 from plog.spark.offset_range import OffsetRange
 from plog.spark.source_options import SourceOptions
 from plog.spark.task_planning import TaskLimits, plan_tasks
-from plog.spark.topic_choice import TopicChoice
 from plog.types import TopicPartition
 
 log = logging.getLogger("plog.spark")
-
-
-class NoOffsetForTime(PlogError):
-    """A partition has no record at or after a time at which the query should start."""
-
-
-class LogLookup(Protocol):
-    """Lookups of partitions and offsets in a cluster."""
-
-    def partitions(self, topics: TopicChoice) -> list[TopicPartition]:
-        """Return the existing partitions of a query, sorted."""
-        ...
-
-    def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-        """Return the start and the end of each log."""
-        ...
-
-    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Return the offset of the first record at or after each time in ms, or None."""
-        ...
-
-    def size_bytes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the size of each log on disk."""
-        ...
 
 
 def plan_batch(lookup: LogLookup, options: SourceOptions) -> list[OffsetRange]:
@@ -71,14 +43,14 @@ def plan_batch(lookup: LogLookup, options: SourceOptions) -> list[OffsetRange]:
 def _find_ranges(
     lookup: LogLookup, options: SourceOptions, bounds: Mapping[TopicPartition, LogBounds]
 ) -> list[OffsetRange]:
-    starts = _resolved(lookup, options.starting, bounds)
-    ends = _resolved(lookup, options.ending, bounds)
+    starts = resolve(lookup, options.starting, bounds)
+    ends = resolve(lookup, options.ending, bounds)
     ranges: list[OffsetRange] = []
     losses: list[str] = []
     for partition, log_bounds in bounds.items():
         start, end = starts[partition], ends[partition]
         if start is None and options.timestamp_strategy == "error":
-            raise _no_offset(options.starting, partition)
+            raise no_offset(options.starting, partition)
         wanted = OffsetRange(
             partition=partition,
             start_offset=log_bounds.end_offset if start is None else start,
@@ -94,28 +66,3 @@ def _find_ranges(
             raise error
         log.warning("continuing after data loss: %s", "; ".join(losses))
     return ranges
-
-
-def _resolved(
-    lookup: LogLookup, bound: OffsetBound, bounds: Mapping[TopicPartition, LogBounds]
-) -> dict[TopicPartition, int | None]:
-    """Return an offset for each partition; None if no record is at or after the bound's time."""
-    values = bound.by_partition(bounds.keys())
-    if bound.is_time:
-        return lookup.at_times(values)
-    special = {
-        EARLIEST: lambda partition: bounds[partition].start_offset,
-        LATEST: lambda partition: bounds[partition].end_offset,
-    }
-    return {
-        partition: special[value](partition) if value in special else value
-        for partition, value in values.items()
-    }
-
-
-def _no_offset(bound: OffsetBound, partition: TopicPartition) -> NoOffsetForTime:
-    value = bound.value if isinstance(bound.value, int) else bound.value[partition]
-    return NoOffsetForTime(
-        f"cannot start at {bound.option}={value}: {partition} has no record at or after this time;"
-        " set startingOffsetsByTimestampStrategy=latest to start such partitions at their end"
-    )

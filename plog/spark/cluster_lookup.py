@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, Self, TypeVar
 
+from plog.client.admin.group_offsets import GroupOffsetAdmin
 from plog.client.admin.log_dirs import LogDirAdmin
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
 from plog.client.consumer.offset_lookup import OffsetLookup
 from plog.client.network.cluster import Cluster
 from plog.client.network.socket_network import SocketNetwork, run_blocking
 from plog.client.settings import ConsumerSettings
+from plog.errors import UnknownTopicOrPartition
 from plog.spark.data_loss import LogBounds
 from plog.spark.topic_choice import TopicChoice
-from plog.types import TopicPartition
+from plog.types import TopicPartition, Uuid
 
 T = TypeVar("T")
 
@@ -48,26 +50,44 @@ class ClusterLookup:
         """Close the connections; repeated calls have no effect."""
         self._run(self._cluster.close())
 
-    def partitions(self, topics: TopicChoice) -> list[TopicPartition]:
-        """Return the partitions of a query, sorted.
+    def partitions(
+        self, topics: TopicChoice, *, skip_missing: bool = False
+    ) -> dict[TopicPartition, Uuid | None]:
+        """Return the partitions of a query, sorted, with the ids of their topics if known.
 
-        Raises UnknownTopicOrPartition for a missing topic. A pattern may match no topic.
+        Raises UnknownTopicOrPartition for a missing topic or partition, unless `skip_missing`. A
+        pattern may match no topic.
         """
-        if topics.partitions:
-            return sorted(topics.partitions)
         admin = TopicDescriptionAdmin(self._cluster)
-        names = topics.topics
+        names = topics.topics or tuple({partition.topic for partition in topics.partitions})
         if topics.pattern is not None:
             existing = self._run(admin.list_topics())
             names = tuple(name for name in existing if topics.pattern.search(name))
         if not names:
-            return []
-        described = self._run(admin.describe_topics(names)).raise_first()
-        return sorted(
-            TopicPartition(topic.name, partition.partition)
-            for topic in described.values()
-            for partition in topic.partitions
-        )
+            return {}
+        results = self._run(admin.describe_topics(names))
+        # A topic that matched the pattern may have been deleted since.
+        may_miss = skip_missing or topics.pattern is not None
+        found: dict[TopicPartition, Uuid | None] = {}
+        for topic in names:
+            try:
+                described = results.get(topic)
+            except UnknownTopicOrPartition:
+                if not may_miss:
+                    raise
+                continue
+            for one in described.partitions:
+                found[TopicPartition(topic, one.partition)] = described.topic_id
+        if topics.partitions:
+            missing = set(topics.partitions) - found.keys()
+            if missing and not skip_missing:
+                raise UnknownTopicOrPartition(f"{min(missing)} does not exist")
+            found = {
+                partition: found[partition]
+                for partition in topics.partitions
+                if partition not in missing
+            }
+        return dict(sorted(found.items()))
 
     def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
         """Return the start and the end of each log, in the order of `partitions`."""
@@ -84,6 +104,14 @@ class ClusterLookup:
             return {}
         found = self._run(self._offsets.at_times(times, timeout_s=self._timeout_s))
         return {partition: None if at is None else at.offset for partition, at in found.items()}
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit `offsets` for a `group` without members.
+
+        Raises NonEmptyGroup, UnknownTopicOrPartition, ...
+        """
+        admin = GroupOffsetAdmin(self._cluster)
+        self._run(admin.alter_group_offsets(group, offsets)).raise_first()
 
     def size_bytes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the size of each log on disk, compressed as it is stored."""

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from plog.errors import PlogError
 from plog.spark.offset_range import OffsetRange
+from plog.types import TopicPartition
 
 
 class DataLossError(PlogError):
@@ -22,6 +23,11 @@ class LogBounds(NamedTuple):
 
     start_offset: int
     end_offset: int
+
+    @property
+    def size(self) -> int:
+        """The number of offsets, which may exceed the number of records."""
+        return self.end_offset - self.start_offset
 
 
 def within_log(one: OffsetRange, log: LogBounds) -> tuple[OffsetRange, list[str]]:
@@ -43,6 +49,34 @@ def within_log(one: OffsetRange, log: LogBounds) -> tuple[OffsetRange, list[str]
             " never written"
         )
     return OffsetRange(partition=name, start_offset=start, end_offset=end), losses
+
+
+def deleted_partition(partition: TopicPartition, offset: int) -> str:
+    """Return the description of the records from `offset` of a partition that does not exist."""
+    return (
+        f"offsets from {offset} of {partition} are missing: the partition does not exist, because"
+        " its topic was deleted"
+    )
+
+
+def recreated_topic(partition: TopicPartition, offset: int) -> str:
+    """Return the description of the records from `offset` of a topic with another id."""
+    return (
+        f"offsets from {offset} of {partition} are missing: its topic was deleted and recreated"
+        " during the query; a new query, with a new checkpoint, reads the new topic"
+    )
+
+
+def truncated_log(partition: TopicPartition, offset: int, end_offset: int) -> str:
+    """Return the description of offsets that a query has read, in a log that now ends before them.
+
+    The position of the query is `offset`, and that of the log's end is `end_offset`.
+    """
+    return (
+        f"offsets {end_offset} to {offset - 1} of {partition} are missing: its log ends at"
+        f" {end_offset}, below the position of the query, because it was truncated or its topic"
+        " was recreated"
+    )
 
 
 def data_loss_error(losses: Iterable[str]) -> DataLossError:

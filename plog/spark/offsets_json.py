@@ -24,8 +24,13 @@ def parse_offsets(text: str, *, at_least: int = 0) -> dict[TopicPartition, int]:
     >>> parse_offsets('{"t": {"1": 5}}')
     {TopicPartition(topic='t', partition=1): 5}
     """
+    return read_offsets(_parse_object(text, _OFFSETS_EXAMPLE), at_least=at_least)
+
+
+def read_offsets(found: Mapping[str, object], *, at_least: int = 0) -> dict[TopicPartition, int]:
+    """Return the numbers in a parsed JSON object. Raises ValueError as `parse_offsets` does."""
     numbers: dict[TopicPartition, int] = {}
-    for topic, by_partition in _parse_object(text, _OFFSETS_EXAMPLE).items():
+    for topic, by_partition in found.items():
         if not isinstance(by_partition, dict):
             raise ValueError(f"the value of {topic!r} is not an object; write {_OFFSETS_EXAMPLE}")
         for key, number in by_partition.items():
@@ -45,10 +50,19 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
     >>> format_offsets({TopicPartition("t", 10): 7, TopicPartition("t", 2): 5})
     '{"t":{"2":5,"10":7}}'
     """
+    return json.dumps(nest_offsets(offsets), separators=(",", ":"))
+
+
+def nest_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """Return `offsets` as the object that `format_offsets` prints.
+
+    The keys are sorted, because Spark compares the text of offsets to find out if there is anything
+    to read.
+    """
     topics: dict[str, dict[str, int]] = {}
     for partition in sorted(offsets):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
-    return json.dumps(topics, separators=(",", ":"))
+    return topics
 
 
 def parse_partitions(text: str) -> list[TopicPartition]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from plog.spark.batch_reader import BatchReader
     from plog.spark.record_writers import BatchWriter, StreamWriter
     from plog.spark.sink_options import SinkOptions
+    from plog.spark.stream_reader import StreamReader
 
 
 class PlogSource(DataSource):
@@ -50,15 +51,17 @@ class PlogSource(DataSource):
         from plog.spark.source_options import read_source_options
 
         options = read_source_options(self.options, is_stream=False)
-        expected = source_schema(with_headers=options.include_headers)
-        if schema != expected:
-            raise ConfigError(
-                [
-                    "a schema is set: the columns of this source are fixed; remove the schema, and"
-                    " convert the column value with from_json or cast"
-                ]
-            )
+        _check_schema(schema, with_headers=options.include_headers)
         return BatchReader(options)
+
+    def streamReader(self, schema: StructType) -> StreamReader:
+        """Return the reader of a streaming query. Raises ConfigError for wrong options."""
+        from plog.spark.source_options import read_source_options
+        from plog.spark.stream_reader import StreamReader
+
+        options = read_source_options(self.options, is_stream=True)
+        _check_schema(schema, with_headers=options.include_headers)
+        return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch query. Raises ConfigError for wrong options or columns."""
@@ -103,3 +106,13 @@ def source_schema(*, with_headers: bool) -> StructType:
         header = StructType().add("key", StringType()).add("value", BinaryType())
         schema = schema.add("headers", ArrayType(header))
     return schema
+
+
+def _check_schema(schema: StructType, *, with_headers: bool) -> None:
+    if schema != source_schema(with_headers=with_headers):
+        raise ConfigError(
+            [
+                "a schema is set: the columns of this source are fixed; remove the schema, and"
+                " convert the column value with from_json or cast"
+            ]
+        )

@@ -1,7 +1,7 @@
 """`SourceOptions`: the options of a query that reads with ``format("plog")``.
 
 Names, defaults, precedence and rejected options are those of Spark's Kafka connector;
-``maxBytesPerPartition`` and ``maxBytesPerTrigger`` exist only here. Options that
+``commitGroup``, ``maxBytesPerPartition`` and ``maxBytesPerTrigger`` exist only here. Options that
 start with ``kafka.`` are settings of plog's client (option_names.py). The values are parsed in
 option_values.py and topic_choice.py. Pure.
 
@@ -37,6 +37,7 @@ _ONLY_BATCH = (
     "maxBytesPerPartition",
 )
 _ONLY_STREAM = (
+    "commitGroup",
     "maxBytesPerTrigger",
     "maxOffsetsPerTrigger",
     "maxTriggerDelay",
@@ -93,6 +94,11 @@ class SourceOptions:
     max_bytes_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = _DEFAULT_DELAY_MS
+    offset_lookup_retries: int = 3
+    """How often a stream looks again at partitions that seem to have lost records."""
+    offset_lookup_retry_interval_ms: int = 1000
+    commit_group: str | None = None
+    """The group to which a stream commits its progress, for tools that show consumer lag."""
     warnings: tuple[str, ...] = ()
 
 
@@ -102,6 +108,8 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
     problems = reader.problems
     client = _client_settings(options, reader)
     delay_ms = reader.parsed("maxTriggerDelay", parse_duration_ms)
+    retries = reader.integer("fetchOffset.numRetries", at_least=0)
+    interval_ms = reader.integer("fetchOffset.retryIntervalMs", at_least=0)
     made = SourceOptions(
         client=client,
         topics=read_topic_choice(reader),
@@ -118,6 +126,9 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
         max_bytes_per_trigger=reader.integer("maxBytesPerTrigger"),
         min_offsets_per_trigger=reader.integer("minOffsetsPerTrigger"),
         max_trigger_delay_ms=_DEFAULT_DELAY_MS if delay_ms is None else delay_ms,
+        offset_lookup_retries=3 if retries is None else retries,
+        offset_lookup_retry_interval_ms=1000 if interval_ms is None else interval_ms,
+        commit_group=reader.parsed("commitGroup", _group),
         warnings=tuple(_warnings(options, reader, is_stream=is_stream)),
     )
     least, most = made.min_offsets_per_trigger, made.max_offsets_per_trigger
@@ -148,9 +159,6 @@ def _client_settings(options: Mapping[str, str], reader: OptionReader) -> dict[s
     timeout_ms = reader.integer("kafkaConsumer.pollTimeoutMs")
     if timeout_ms is not None:
         settings.setdefault("default.api.timeout.ms", str(timeout_ms))
-    # Lookups are retried until default.api.timeout.ms, so these are only checked.
-    reader.integer("fetchOffset.numRetries", at_least=0)
-    reader.integer("fetchOffset.retryIntervalMs", at_least=0)
     check_client_settings(settings, ConsumerSettings.from_options, reader.problems)
     return settings
 
@@ -197,6 +205,12 @@ def _offsets(text: str, refused: int | None) -> int | dict[TopicPartition, int]:
     if refused == EARLIEST and EARLIEST in given:
         raise ValueError("a query cannot end at the earliest offset; use latest")
     return value
+
+
+def _group(text: str) -> str:
+    if not text.strip():
+        raise ValueError("is empty; set the name of a group that no consumer uses")
+    return text
 
 
 def _strategy(text: str) -> TimestampStrategy:

@@ -3,46 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 
 import pytest
 
-from plog.spark.batch_ranges import NoOffsetForTime, plan_batch
+from plog.spark.batch_ranges import plan_batch
 from plog.spark.data_loss import DataLossError, LogBounds
+from plog.spark.log_lookup import NoOffsetForTime
 from plog.spark.source_options import read_source_options
-from plog.spark.topic_choice import TopicChoice
-from plog.types import TopicPartition
-
-A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@dataclass
-class ScriptedLookup:
-    """A cluster whose logs have records at the times of their offsets, in seconds."""
-
-    logs: dict[TopicPartition, LogBounds] = field(
-        default_factory=lambda: {A: LogBounds(10, 20), B: LogBounds(0, 5)}
-    )
-    sizes: dict[TopicPartition, int] = field(default_factory=dict)
-
-    def partitions(self, topics: TopicChoice) -> list[TopicPartition]:
-        assert topics.topics == ("t",)
-        return sorted(self.logs)
-
-    def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-        return {partition: self.logs[partition] for partition in partitions}
-
-    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        found: dict[TopicPartition, int | None] = {}
-        for partition, time_ms in times.items():
-            log = self.logs[partition]
-            offset = max(log.start_offset, -(-time_ms // 1000))
-            found[partition] = offset if offset < log.end_offset else None
-        return found
-
-    def size_bytes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {partition: self.sizes[partition] for partition in partitions}
+from tests.unit.spark.scripted_lookup import A, B, ScriptedLookup
 
 
 def plan(lookup: ScriptedLookup | None = None, **options: str) -> list[tuple[int, int, int]]:

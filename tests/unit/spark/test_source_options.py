@@ -63,6 +63,7 @@ def test_every_option_is_accepted_in_lower_case() -> None:
         "maxbytesperpartition": "5",
     }
     only_stream = {
+        "commitgroup": "lag",
         "maxbytespertrigger": "10",
         "maxoffsetspertrigger": "11",
         "maxtriggerdelay": "1m",
@@ -81,6 +82,7 @@ def test_every_option_is_accepted_in_lower_case() -> None:
     assert other.max_offsets_per_trigger == 11
     assert other.min_offsets_per_trigger == 9
     assert other.max_trigger_delay_ms == 60_000
+    assert other.commit_group == "lag"
     assert one.warnings == other.warnings == ()
 
 
