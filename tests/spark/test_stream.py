@@ -79,7 +79,7 @@ def stream(cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path) -> St
 
 @pytest.fixture
 def admin(cluster: Cluster) -> Iterator[Admin]:
-    with Admin(cluster.bootstrap_servers) as admin:
+    with Admin(bootstrap_servers=cluster.bootstrap_servers) as admin:
         yield admin
 
 
@@ -118,14 +118,14 @@ def test_unfinished_batch_is_repeated_by_the_other_source(
     stream.produce("a2")
     stream.run(first)
     # As if the driver had been killed before it finished the last batch.
-    checkpoint = stream.folder / "checkpoint"
-    last = max(int(file.name) for file in (checkpoint / "commits").glob("[0-9]*"))
-    for name in (f"commits/{last}", f"commits/.{last}.crc"):
-        (checkpoint / name).unlink()
+    commits = stream.folder / "checkpoint" / "commits"
+    last = max(int(file.name) for file in commits.glob("[0-9]*"))
+    for folder in (commits, stream.folder / "rows" / "_spark_metadata"):
+        (folder / str(last)).unlink()
+        (folder / f".{last}.crc").unlink()
     stream.produce("a3")
     progress = stream.run(second)
     assert [batch["numInputRows"] for batch in progress if batch["numInputRows"]] == [1, 1]
-    # The file sink ignores a batch that it has already written.
     assert stream.values() == ["a0", "a1", "a2", "a3"]
 
 
