@@ -111,9 +111,7 @@ class BrokerConfig(
         return tls_settings(listener, values, self.listener_overrides)
 
     def name_for(self, listener: Listener, name: str) -> str:
-        """Return the name that sets `name` for `listener`: with the listener's prefix if it is set
-        so.
-        """
+        """Return the name under which `listener` gets the setting: with its prefix or without."""
         own_name = override_name(listener, name)
         return own_name if own_name in self.listener_overrides else name
 

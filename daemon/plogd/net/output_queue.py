@@ -202,9 +202,7 @@ class OutputQueue:
         region.close()
 
     def _is_warm(self, region: FileRegion) -> bool:
-        """Return whether the next bytes of the first region are in the page cache; if not, start a
-        read.
-        """
+        """Return whether the first region's next bytes are in the page cache; if not, read them."""
         if self._region_sent < self._warm_end:
             return True
         nbytes = min(region.nbytes - self._region_sent, FLUSH_MAX_BYTES)

@@ -1,5 +1,4 @@
-"""The channel between a test and its broker process: a socket pair that only these two processes
-hold.
+"""The channel between a test and its broker process: a socket pair that only these two hold.
 
 `ControlClient` creates the pair before the process starts and keeps the test's end; the broker
 inherits the other end, which control_server.py reads. Each packet is one JSON object::

@@ -75,8 +75,7 @@ class SnapshotName(NamedTuple):
 
 
 def parse_snapshot_name(name: str) -> SnapshotName | None:
-    """Parse the name of a snapshot; return None for any other name, such as an incomplete
-    snapshot's.
+    """Parse the name of a snapshot; return None for other names and for incomplete snapshots.
 
     >>> parse_snapshot_name("00000000000000000123-0000000004.checkpoint")
     SnapshotName(end_offset=123, epoch=4)

@@ -124,9 +124,7 @@ def _new(key: Key, value: object) -> Change:
 
 
 def check_targets(files: Files, plan: Plan) -> None:
-    """Raise TargetUnusable unless every target is empty or contains an unfinished copy of this
-    plan.
-    """
+    """Raise TargetUnusable unless every target is empty or an unfinished copy of this plan."""
     first = plan.log_dirs[0]
     begun = files.exists(posixpath.join(first, STAGING_DIR))
     ours = {

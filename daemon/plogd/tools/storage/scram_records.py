@@ -1,5 +1,4 @@
-"""The option ``--add-scram`` of ``plog storage format``: create users before a broker's first
-start.
+"""``--add-scram`` of ``plog storage format``: create users before a broker's first startup.
 
 Each option becomes the record that the broker would write if ``plog configs`` set the same
 credential, and has the same limits. Error messages never contain passwords or salted passwords.
