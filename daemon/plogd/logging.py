@@ -180,7 +180,7 @@ class RateLimit:
         self._seen: dict[Hashable, _Seen] = {}
 
     def admit(self, key: Hashable, now_ms: float) -> int | None:
-        """Return the number of events suppressed before this one; None if it is suppressed, too."""
+        """Return the number of events suppressed before this event; None to suppress it, too."""
         seen = self._seen.get(key)
         if seen is not None and now_ms - seen.last_ms < self._interval_ms:
             seen.suppressed += 1
