@@ -244,7 +244,8 @@ class Broker:
         )
         self.store.open()
         self._metadata_log = metadata_log
-        # Before the first record is written, so that the registration succeeds on a full disk.
+        # Before the first record is written, so that other files cannot take the space that it
+        # needs.
         await self.keep_room()
         # Before the logs are loaded: topics inherit settings that clients have set for the broker.
         self._load_dynamic_settings()
