@@ -1,7 +1,7 @@
-"""``plog-broker`` and ``python -m plogd``: the broker in the foreground, without twistd.
+"""The command ``plog-broker`` or ``python -m plogd``: the broker in the foreground, without twistd.
 
-The exit code is 0 after a clean stop (SIGTERM or SIGINT), 1 if the broker cannot start or has to
-stop because of an error, and 2 if the command line or the settings are invalid or contradict a
+The exit code is 0 after a clean shutdown (SIGTERM or SIGINT), 1 if the broker cannot start or has
+to stop because of an error, and 2 if the command line or the settings are invalid or contradict a
 socket passed by systemd.
 """
 
@@ -47,7 +47,7 @@ def run(
         options.parseOptions(list(argv))  # type: ignore[no-untyped-call]
     except usage.UsageError as error:
         print(f"plog-broker: {error}", file=sys.stderr)
-        # The status of the failed unit then contains the reason, too.
+        # With this, the status of the failed systemd unit contains the reason, too.
         ServiceNotifier(os.environ).status(str(error))
         return 2
     assert options.observer is not None
@@ -64,7 +64,8 @@ def run(
 
 
 def _install_reactor() -> Any:
-    # First, because importing the reactor installs the default one if none is installed.
+    # This comes first, because importing the reactor installs the default reactor if none is
+    # installed.
     epollreactor.install()
     from twisted.internet import reactor
 

@@ -1,12 +1,12 @@
-"""A complete broker without sockets: builds the pure parts, and starts and stops them in order.
+"""A complete broker without sockets: builds its parts, and starts and stops them in order.
 
-The shell, the tests and the simulator pass it ports and settings, call `start`, and then pass each
+service.py, the tests and the simulator pass it ports and settings, call `start`, and then pass each
 request to a `Dispatcher` that they build for the broker (apis/dispatch.py). The broker accesses
 time and disks only through the ports.
 
 `start` opens the log directories, loads the metadata log, registers the broker (which gives every
-partition a new leader epoch), and loads the topics and their logs. The broker serves requests only
-after that.
+partition a new leader epoch), and loads the topics and their logs. Only then does the broker serve
+requests.
 
 Called on the reactor's thread. Source: Kafka 4.0 BrokerServer, BrokerMetadataPublisher.
 """
@@ -60,7 +60,8 @@ from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
-"""How long a request waits for its coordinator's topic; after that, the creation continues."""
+"""Maximum time that a request waits for its coordinator's topic; after that, the creation
+continues."""
 _NO_SPACE_RETRY_MS = 1_000
 """Interval between attempts to write the registration that a full disk has postponed."""
 _METADATA_LOG_CONFIG = TopicConfig(
@@ -243,12 +244,15 @@ class Broker:
         )
         self.store.open()
         self._metadata_log = metadata_log
-        await self.keep_room()  # Before the first record is written.
+        # Before the first record is written, so that other files cannot take the space that it
+        # needs.
+        await self.keep_room()
         # Before the logs are loaded: topics inherit settings that clients have set for the broker.
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
-        # A crash before the registration is written would reuse the leader epochs of these writes.
+        # If the registration could not be written, the broker would reuse the leader epochs of
+        # these writes after a crash.
         self.replica_manager.topics.refuse_writes(not self.store.is_registered)
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
@@ -268,7 +272,7 @@ class Broker:
         )
         self.configs = Configs(self.store, self.controller, lambda: self.config)
         self._start_security()
-        # After the registration, which gives every partition a new leader epoch.
+        # Loaded after the registration, which gives every partition a new leader epoch.
         topics = await self.controller.load()
         await self._load_logs(topics)
         start = TopicStart(
@@ -312,7 +316,7 @@ class Broker:
         self.client_quotas.watch(self.quotas.update)
 
     def keep_room(self) -> Later[bool]:
-        """Reserve disk space for metadata records; return whether there is enough.
+        """Reserve disk space for metadata records; return whether enough space is reserved.
 
         With this reserve, the broker can start and topics can be deleted even if the disk is full.
         """
@@ -324,7 +328,7 @@ class Broker:
                 topic_id=topic.topic_id, config=config, leader_epoch=state.leader_epoch
             )
             for topic in topics
-            # Resolved once per topic, which may have thousands of partitions.
+            # Settings are resolved once per topic, which may have thousands of partitions.
             for config in [TopicConfig.resolve(self.config, topic.config)]
             for state in topic.partitions
         }
@@ -352,7 +356,7 @@ class Broker:
         return spawn(self._stop())
 
     async def _stop(self) -> None:
-        # A stop during a start does not wait until large logs are recovered.
+        # A shutdown during startup must not wait until large logs are recovered.
         self.log_manager.stop_loading()
         self.replica_manager.append_queues.close()
         # Before the logs are closed, because a coordinator that is still loading reads them.
@@ -362,7 +366,7 @@ class Broker:
     # -- settings -----------------------------------------------------------------------------
 
     def update_config(self, config: BrokerConfig) -> None:
-        """Replace the settings from the files; those that clients have set still override them."""
+        """Replace the settings from the files; settings set by clients still override them."""
         self._static_config = config
         self._use_settings()
 
@@ -389,7 +393,8 @@ class Broker:
             case ("config", "topic", str(name)):
                 topic = self.cache.topic(name)
                 if topic is None or self.store.get(("topic", name))[0] is None:
-                    return  # Its logs are being created or deleted.
+                    # The topic's logs are being created or deleted.
+                    return
                 self._report_change(f"topic {name}", topic.config, value, topic=name)
                 self.replica_manager.topics.update_topic_config(name, value or {})
             case ("config", "broker", ""):
@@ -423,7 +428,7 @@ class Broker:
 
     def address_for(self, connection: ConnectionContext) -> tuple[str, int]:
         """Return the host and port at which the client of `connection` reaches this broker."""
-        # The default is the address that the client has used, which is known to work for it.
+        # The default is the address to which the client has connected, because it is known to work.
         local_host, local_port = connection.local_address
         advertised = self._advertised.get(connection.listener_name)
         if advertised is not None:

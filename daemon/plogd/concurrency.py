@@ -1,7 +1,8 @@
 """Waits that do not cancel the work, timeouts, and operations that run sequentially.
 
-Creating a topic takes several writes, and a client that disconnects must not stop it halfway.
-Therefore each waiter gets a copy of the outcome, and cancelling the copy does not cancel the work.
+Creating a topic takes several writes, and a client that disconnects must not stop the creation
+halfway. Therefore, each waiter gets a copy of the outcome, and cancelling the copy does not cancel
+the work.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def shielded(work: Later[T]) -> Later[T]:
 def within(
     work: Later[T], timeout_ms: float, timers: Timers, error: Callable[[], Exception]
 ) -> Later[T]:
-    """Return the outcome of `work`; fail with `error` after `timeout_ms` without cancelling it."""
+    """Return the outcome of `work`; fail with `error` after `timeout_ms`, without cancelling it."""
     expired = False
 
     # After the timeout, the work still completes, and its outcome is dropped.
@@ -82,7 +83,7 @@ class Turns:
 
 
 class OneAtATime:
-    """Runs operations sequentially, in order of arrival; each of them is `shielded`."""
+    """Runs operations sequentially, in order of arrival; each operation is `shielded`."""
 
     def __init__(self) -> None:
         self._waiting: deque[Later[None]] = deque()
@@ -90,7 +91,7 @@ class OneAtATime:
         self._is_busy = False
 
     def run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> Later[T]:
-        """Run `operation` after the earlier ones have completed; return its outcome."""
+        """Run `operation` after all earlier operations have completed; return its outcome."""
         return shielded(spawn(self._run(operation)))
 
     async def _run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> T:

@@ -1,4 +1,4 @@
-"""The context of a client's connection: listener, addresses, principal, software.
+"""The context of a client connection: listener, addresses, principal, software.
 
 The transport creates a `ConnectionContext` for each connection, and ApiVersions adds the client's
 software and client id to it. The context of a single request is in apis/request_context.py.
@@ -26,11 +26,12 @@ class ConnectionContext:
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     client_id: str = ""
-    """The client id of the last ApiVersions request, for log events; empty before the first one."""
+    """The client id of the last ApiVersions request, for log events; empty before the first
+    request."""
     works: bool = False
     """Whether the client has sent a request that is not only for discovery."""
     mute_ms: int = 0
-    """How long to stop reading requests; handlers set it, and the request queue resets it."""
+    """Time for which no request may start; handlers set it, and the request queue resets it."""
 
     def __str__(self) -> str:
         host, port = self.client_address

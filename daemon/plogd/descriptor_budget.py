@@ -1,9 +1,10 @@
-"""The descriptor budget: divide the process's descriptors among logs, clients and the broker.
+"""The descriptor budget: divide the process's file descriptors among logs, clients and the broker.
 
-Pure accounting over ``RLIMIT_NOFILE``: `FilePool` checks it before a log keeps a descriptor,
-`LogManager` before it creates logs, and the listeners before they accept a client. One share is
-reserved for the broker itself (listeners, the metadata log, checkpoints, threads), one for clients
-and one for logs. Logs and clients may use the unreserved descriptors, but never each other's share.
+Pure accounting for ``RLIMIT_NOFILE``: `FilePool` checks the budget before a log keeps a descriptor,
+`LogManager` checks it before creating logs, and the listeners check it before accepting a client.
+One share is reserved for the broker itself (listeners, the metadata log, checkpoints, threads), one
+for clients and one for logs. Logs and clients may use the unreserved descriptors, but never each
+other's share.
 
 The caller serializes changes to the counters; `FilePool` uses its lock for that.
 """
@@ -15,10 +16,12 @@ from collections.abc import Callable
 from typing import Final
 
 _INTERNAL_MAX: Final = 128
-"""For listeners, the reactor, locks, the metadata log, and the few files that each job opens."""
+"""Descriptors for listeners, the reactor, locks, the metadata log, and the few files that each job
+opens."""
 
 _IDLE_MAX: Final = 4096
-"""Each idle file takes a kilobyte of memory, and the kernel's cache makes reopening it cheap."""
+"""Maximum number of idle files: each takes a kilobyte of memory, and the kernel's cache makes
+reopening a file cheap."""
 
 UNLIMITED: Final = 1 << 31
 """More than a process can open, because the kernel numbers descriptors with a signed int."""
@@ -51,7 +54,7 @@ class DescriptorBudget:
 
     @property
     def max_clients(self) -> int:
-        """The maximum number of client connections while logs use only their share."""
+        """The maximum number of client connections while logs use only their reserved share."""
         return max(0, self.limit - self._internal - self._reserved_for_logs)
 
     @property
@@ -64,16 +67,16 @@ class DescriptorBudget:
     def max_logs(self) -> int:
         """The maximum number of logs; each keeps a descriptor while it is being written."""
         unreserved = self.limit - self._internal - self._reserved_for_clients
-        # Once for reads, and once for segments that have rolled but are not sealed yet.
+        # One part is for reads, the other for segments that have rolled but are not sealed yet.
         return max(0, unreserved - 2 * self._spare)
 
     def take_for_writing(self, path: str, *, is_reserved: bool = False) -> None:
         """Count a file as being written until `give_back` is called.
 
-        Raises OSError (EMFILE) with `path` if the logs' share is used up. A reserved file, that
-        is, one of the metadata log, is never refused.
+        Raises OSError (EMFILE) with `path` if the logs' share is used up. A reserved file, which
+        belongs to the metadata log, is never refused.
         """
-        # The spare part remains free, so reads work however many logs are being written.
+        # The spare part remains free, so reads work no matter how many logs are being written.
         if not is_reserved and self.writing >= self._logs_max() - self._spare:
             raise OSError(
                 errno.EMFILE,

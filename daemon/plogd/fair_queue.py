@@ -1,9 +1,9 @@
 """Fair scheduling of large requests: one slice of one request per pass of the reactor.
 
 All clients share the reactor, so a request with thousands of elements is handled a few elements at
-a time, and then waits for its next turn. `FairQueue` grants turns in order of arrival, one in each
-pass of the reactor. A client therefore waits for at most one slice of another client's request,
-however many large requests are in progress.
+a time, and waits for its next turn in between. `FairQueue` grants turns in order of arrival, one in
+each pass of the reactor. A client therefore waits for at most one slice of another client's
+request, no matter how many large requests are in progress.
 
 A coroutine loops with `Slices.over`, which waits for a turn after every `SLICE` elements:
 
@@ -24,24 +24,23 @@ from plogd.ports import Later, Timers
 
 SLICE: Final = 128
 """Number of elements handled in one turn. An element takes 1 to 10 microseconds, so a turn takes
-about a millisecond. It is a constant because a larger value delays other clients and a smaller
-value only adds turns."""
+about a millisecond. This is not a setting, because a larger value delays other clients and a
+smaller value only adds turns."""
 
 PAUSE_AFTER_TURNS: Final = 16
 PAUSE_MS: Final = 0.1
-"""How often, and for how long, the reactor is left idle while large requests run. epoll rounds the
+"""Duration of the pauses in which the reactor is idle while large requests run. epoll rounds the
 time up to a millisecond.
 
 Threads need the interpreter lock, which the reactor releases only for an instant when it polls its
 sockets. A thread that wakes up after a disk sync misses that instant, and CPython restarts its wait
-each time. Without pauses, a sync waited 125 ms for a request whose turns took 0.1 ms each.
-"""
+each time. Without pauses, a sync waited 125 ms for a request whose turns took 0.1 ms each."""
 
 T = TypeVar("T")
 
 
 class FairQueue:
-    """The requests that wait for their next turn, first come, first served."""
+    """The requests that wait for their next turn, in first-come, first-served order."""
 
     __slots__ = ("_is_scheduled", "_timers", "_turns", "_waiting")
 
@@ -57,7 +56,8 @@ class FairQueue:
 
     def turn(self) -> Later[None]:
         """Wait until all calls that are due and all earlier turns have run."""
-        # First: if the timer cannot be set, no request waits for a turn that never comes.
+        # Scheduled first: if the timer cannot be set, this raises, and no request waits for a turn
+        # that is never granted.
         self._schedule()
         turn: Later[None] = Later()
         self._waiting.append(turn)
@@ -77,10 +77,12 @@ class FairQueue:
         # One turn per pass of the reactor; the loop only skips the turns that were cancelled.
         while self._waiting and not self._is_scheduled:
             turn = self._waiting.popleft()
-            if turn.done:  # Cancelled: its client has disconnected.
+            # The request was cancelled, because its client has disconnected.
+            if turn.done:
                 continue
             self._turns += 1
-            # Before this turn: an exception in it must not stop the turns that follow.
+            # The next turn is scheduled first, so that an exception in this turn does not stop the
+            # others.
             if self._waiting:
                 self._schedule()
             turn.succeed(None)

@@ -1,10 +1,8 @@
-"""Cluster features: the levels this broker supports, and the checks of an update.
+"""Cluster features: the levels that this broker supports, and the checks of an update.
 
-The only feature is ``metadata.version``, the level a reader needs to understand the metadata log.
-The level is written when the log is created, and depends on the records that this version of the
-broker writes. A client may therefore request only the current level. Features that Kafka finalizes
-for clients (transaction.version, group.version, …) will be added when they are implemented, so that
-no client relies on them too early.
+The only feature is ``metadata.version``, the level that a reader needs to understand the metadata
+log. The level is written when the log is created, and depends on the records that this version of
+the broker writes. A client may therefore request only the current level.
 
 Source: Kafka 4.0 FeatureControlManager, QuorumFeatures; KIP-584, KIP-778.
 """
@@ -20,17 +18,19 @@ from plog.errors import InvalidUpdateVersion
 METADATA_VERSION: Final = "metadata.version"
 METADATA_VERSION_NAME: Final = "3.5-IV2"
 METADATA_VERSION_LEVEL: Final = 11
-"""The level with that name, which added the records of SCRAM users. The next start raises the level
-of a log that was created at a lower one."""
+"""The level with that name, which added the records of SCRAM users. If a log was created at a lower
+level, the next startup raises its level."""
 
 
 class Levels(NamedTuple):
-    """The levels of a feature that this broker supports, both ends included."""
+    """The levels of a feature that this broker supports, including both ends."""
 
     first: int
     last: int
 
 
+# Features that Kafka finalizes for clients (transaction.version, group.version, …) are missing
+# until they are implemented, because clients rely on a finalized feature.
 SUPPORTED: Final[Mapping[str, Levels]] = {
     METADATA_VERSION: Levels(METADATA_VERSION_LEVEL, METADATA_VERSION_LEVEL)
 }

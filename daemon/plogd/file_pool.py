@@ -7,11 +7,10 @@ released its own hold. A segment that is being written keeps its descriptor (`re
 the `DescriptorBudget` limits the number of such segments.
 
 `plogd.os_files` and the simulator share this module; they pass the two functions that open a file,
-and a lock. Any thread may use a file. The lock is never held during a call that may wait for the
-disk.
+and a lock. Any thread may use a file.
 
-Source: PostgreSQL's virtual file descriptors (storage/file/fd.c).
-Invariant: `FilePool.open` creates a file once; an unlinked file is never recreated.
+Source: PostgreSQL's virtual file descriptors (storage/file/fd.c). Invariant: `FilePool.open`
+creates a file once; an unlinked file is never recreated.
 """
 
 from __future__ import annotations
@@ -60,12 +59,13 @@ class FilePool:
         return file
 
     def retain(self, file: PooledFile) -> File:
-        """Return the open file of `file` with one more holder; open it if it is closed."""
+        """Return the open file of `file` with one more holder; open the file if it is closed."""
         with self._lock:
             if file.is_closed:
                 raise OSError(errno.EBADF, "the file is closed", file.path)
             if file.opened is not None:
                 return file.opened.retain()
+        # Opened without the lock, because opening may wait for the disk.
         return self._keep(file, self._reopen(file.path))
 
     def retain_for_writing(self, file: PooledFile, *, is_reserved: bool) -> File:
@@ -116,7 +116,8 @@ class FilePool:
         """Set `file.opened` unless another thread has set it; return the open file, retained."""
         with self._lock:
             spare: list[File] = []
-            if file.is_closed:  # By another thread meanwhile; the pool does not keep the file.
+            # Another thread has closed the file meanwhile, so the pool does not keep it.
+            if file.is_closed:
                 held = opened.retain()
                 spare = [opened]
             elif file.opened is not None:
@@ -133,7 +134,7 @@ class FilePool:
         return held
 
     def _take_surplus(self) -> list[File]:
-        """Remove and return the files to close: oldest first, except recently used ones."""
+        """Remove and return the files to close: oldest first, except recently used files."""
         surplus: list[File] = []
         count = len(self._idle) - max(1, self._budget.max_idle)
         while count > len(surplus):
@@ -209,7 +210,8 @@ class PooledFile:
         opened = self.opened
         if opened is not None:
             self.is_used = True
-            try:  # Without retaining it: an append to a closed file fails and writes nothing.
+            # The file is not retained: an append to a closed file fails and writes nothing.
+            try:
                 opened.append(data)
                 return
             except OSError as error:
@@ -222,7 +224,8 @@ class PooledFile:
         opened = self.opened
         if opened is not None:
             self.is_used = True
-            try:  # Without retaining it: a read from a closed file fails.
+            # The file is not retained: a read from a closed file fails.
+            try:
                 return opened.pread(length, position)
             except OSError as error:
                 if error.errno != errno.EBADF:
@@ -240,7 +243,8 @@ class PooledFile:
         except OSError as error:
             if error.errno != errno.EBADF:
                 raise
-        return None  # Closed by another thread: reopening it could wait for the disk.
+        # Another thread has closed the file, and reopening it could wait for the disk.
+        return None
 
     def size(self) -> int:
         """Return the size in bytes."""

@@ -1,10 +1,10 @@
-"""The `Files` port: file systems and open files, as the log uses them.
+"""The `Files` port: the file system calls and open files that the log uses.
 
-`plogd.os_files` implements it with the operating system, and tests/helpers/sim/sim_files.py in
-memory, with faults; tests/unit/test_os_files.py checks both. In both, `open_on_demand` returns a
-`plogd.file_pool.PooledFile`. Import these names from `plogd.ports`.
+`plogd.os_files` implements it with the operating system, and tests/helpers/sim/sim_files.py
+implements it in memory, with faults; tests/unit/test_os_files.py checks both. In both,
+`open_on_demand` returns a `plogd.file_pool.PooledFile`. Import these names from `plogd.ports`.
 
-Any thread may use files, because jobs do.
+Any thread may use files, because jobs use them on their threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class File(Protocol):
         ...
 
     def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. After an OSError, truncate: part of it may be written."""
+        """Write all of `data` at the end. After an OSError, truncate: a part may be written."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:
@@ -57,7 +57,7 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make the whole file durable (fdatasync). Call it in a job, never on the reactor.
+        """Make the whole file durable (fdatasync). Call it in a job, never on the reactor's thread.
 
         Raises OSError. After a failure, every call fails: the kernel drops pages that it failed to
         write, so a later success would prove nothing.
@@ -74,7 +74,7 @@ class File(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether the file has a descriptor now, so that a read need not open it."""
+        """Whether the file has a descriptor now, so that a read does not have to open it."""
         ...
 
     def retain(self) -> File:
@@ -100,7 +100,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Remove a holder; the last one closes the file. Each holder calls this once.
+        """Remove a holder; the last holder closes the file. Each holder calls this once.
 
         A call in progress in another thread completes first; later calls raise OSError (EBADF).
         """
@@ -145,7 +145,7 @@ class Files(Protocol):
         ...
 
     def exchange(self, first: str, second: str) -> None:
-        """Exchange two names of one file system atomically.
+        """Exchange two names in one file system atomically.
 
         Raises OSError if the file system does not support this (EINVAL), or if a name does not
         exist.

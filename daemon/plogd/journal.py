@@ -1,12 +1,12 @@
-"""Log events as entries of systemd's journal, with fields for the topic, partition and client.
+"""Log events as entries in systemd's journal, with fields for the topic, partition and client.
 
 `context_fields` maps the named fields of a log event to the fields of an entry, so that
 ``journalctl PLOG_TOPIC=clicks`` finds every line about a topic. `encode_entry` and `JournalSender`
 implement the protocol of https://systemd.io/JOURNAL_NATIVE_PROTOCOL. logging.py builds the entries.
 
-The reactor never waits for the journal: an entry that its socket does not accept becomes a line on
-standard error; if standard error does not accept it either, the number of lost entries is logged
-later.
+The reactor never waits for the journal. An entry that the journal's socket does not accept becomes
+a line on standard error. If standard error does not accept it either, the number of lost entries is
+logged later.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ NATIVE_SOCKET = "/run/systemd/journal/socket"
 Field = tuple[str, str]
 
 IDENTIFIER: Field = ("SYSLOG_IDENTIFIER", "plog-broker")
-"""The value that ``journalctl -t`` selects; by default it would depend on the command."""
+"""The value that ``journalctl -t`` selects; by default, it would depend on the command."""
 VALUES_MAX = 200
-"""Maximum number of context fields of an entry, for events that concern thousands of partitions."""
+"""Maximum number of context fields in an entry, for events that concern thousands of partitions."""
 _WRITE_BYTES_MAX = 4096
-"""The number of bytes that a writable pipe or socket accepts without blocking; see pipe(7)."""
-# The errors of sendto for an entry that exceeds the buffer of the socket.
+"""Number of bytes that a writable pipe or socket accepts without blocking; see pipe(7)."""
+# The errors of sendto for an entry that exceeds the socket's buffer.
 _TOO_LARGE = (errno.EMSGSIZE, errno.ENOBUFS)
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 
@@ -110,7 +110,8 @@ class JournalSender:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        # Not connected: each send looks up the path and so finds a journal that has restarted.
+        # The socket is not connected: each send looks up the path, and so reaches a journal that
+        # has restarted.
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
     def close(self) -> None:
@@ -126,17 +127,14 @@ class JournalSender:
         return True
 
     def _send_file(self, entry: bytes) -> bool:
-        """Send an entry that is too large for a datagram as a file in memory.
-
-        The journal accepts the file only if it is sealed, so that it cannot change while it is
-        read.
-        """
+        """Send an entry that is too large for a datagram as a file in memory."""
         try:
             descriptor = os.memfd_create("plog-journal", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
             with open(descriptor, "wb", buffering=0) as file:
                 rest = memoryview(entry)
                 while rest:
                     rest = rest[file.write(rest) :]
+                # The journal accepts only sealed files, which cannot change while it reads them.
                 fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
                 rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))
                 self._socket.sendmsg([], [rights], 0, self._path)
@@ -146,7 +144,7 @@ class JournalSender:
 
 
 class JournalWriter:
-    """Writes entries to the journal's socket, or without one as lines to `descriptor`."""
+    """Writes entries to the journal's socket or, if that fails, as lines to `descriptor`."""
 
     def __init__(self, sender: JournalSender, descriptor: int) -> None:
         self._sender = sender
@@ -155,7 +153,7 @@ class JournalWriter:
 
     def write(self, fields: Sequence[Field], lines: str) -> None:
         """Write one entry; `lines` is its text with the prefixes that standard error needs."""
-        # First, so that the line appears where the entries are missing.
+        # Written first, so that the line appears where the entries are missing.
         if self._lost and not self._write_loss():
             self._lost += 1
             return
@@ -174,10 +172,7 @@ class JournalWriter:
         return self._sender.send(encode_entry(fields)) or self._write_lines(lines)
 
     def _write_lines(self, lines: str) -> bool:
-        """Write to the descriptor unless that would block.
-
-        This bypasses sys.stderr, which would keep the bytes of a failed write.
-        """
+        """Write to the descriptor unless that would block."""
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
         rest = lines.encode(errors="backslashreplace")
@@ -185,6 +180,7 @@ class JournalWriter:
             while rest:
                 if not poll.poll(0):
                     return False
+                # Not through sys.stderr, which would keep the bytes of a failed write.
                 rest = rest[os.write(self._descriptor, rest[:_WRITE_BYTES_MAX]) :]
         except OSError:
             return False

@@ -1,11 +1,11 @@
 """Log output: a log event is one line on standard error, filtered by level and rate.
 
 A line has the form ``2026-01-31T12:00:00.000Z WARN plogd.net.listeners: text``. If systemd's
-journal reads standard error, an event becomes an entry with fields (journal.py); without the
-journal's socket, it becomes the line ``<4>plogd.net.listeners: text``, which starts with the syslog
-priority. Control characters are escaped, so text from a client cannot forge another line. Only a
-traceback adds lines, which are indented. Modules log through twisted.logger; service.py installs
-the observer.
+journal reads standard error, an event becomes an entry with fields (journal.py). If the journal's
+socket is missing, it becomes the line ``<4>plogd.net.listeners: text``, which starts with the
+syslog priority. Control characters are escaped, so text from a client cannot forge another line.
+Only a traceback adds lines, which are indented. Modules log through twisted.logger; service.py
+installs the observer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plogd.journal import (
 )
 
 _VALUE_CHARACTERS_MAX = 256
-"""Enough for any topic name, which has up to 249 characters; a client id may be longer."""
+"""Long enough for any topic name, which has up to 249 characters; a client id may be longer."""
 _SYSLOG_PRIORITY = {
     LogLevel.debug: 7,
     LogLevel.info: 6,
@@ -41,7 +41,7 @@ _IMPORTANCE = {level: 7 - priority for level, priority in _SYSLOG_PRIORITY.items
 # Twisted's own "info" events (factories, ports, web requests) are useful only for debugging.
 _CHATTY_NAMESPACES = ("twisted", "log_legacy")
 
-# C0, DEL and C1: terminals may interpret them.
+# The control characters of C0 and C1, and DEL, which terminals may interpret.
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in [*range(32), 127, *range(128, 160)]}
 _CONTROL_CHARACTERS |= {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _CONTROL_CHARACTERS |= {0x2028: "\\u2028", 0x2029: "\\u2029"}  # Some readers split lines at these.
@@ -52,7 +52,7 @@ class LineObserver:
     """Writes log events of at least `level`; the level may change at any time.
 
     Args:
-        to: a function that writes a line, or the writer of the journal's entries.
+        to: a function that writes a line, or a writer of journal entries.
     """
 
     def __init__(self, to: Callable[[str], object] | JournalWriter, level: str) -> None:
@@ -86,7 +86,7 @@ class LineObserver:
         first = f"{namespace}: {lines[0]}"
         if isinstance(self._to, JournalWriter):
             priority = _SYSLOG_PRIORITY[level]
-            # Every line has the prefix, because the journal reads each as an entry of its own.
+            # Every line has the prefix, because the journal reads each line as a separate entry.
             prefixed = "".join(f"<{priority}>{line}\n" for line in [first, *lines[1:]])
             self._to.write(_entry(event, "\n".join(lines), priority, namespace), prefixed)
             return
@@ -155,7 +155,8 @@ def _is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
         return False
     try:
         status = os.fstat(stream.fileno())
-    except (OSError, ValueError):  # The stream is closed, or has no descriptor.
+    # The stream is closed, or has no descriptor.
+    except (OSError, ValueError):
         return False
     return named == f"{status.st_dev}:{status.st_ino}"
 
@@ -170,8 +171,7 @@ class RateLimit:
     """A rate limit for log events: one event per key and interval passes; the others are counted.
 
     It is meant for events that a peer can cause at will. At most `keys_max` keys are remembered;
-    beyond that, the key that passed longest ago is dropped, so that many peers cannot exhaust the
-    memory.
+    beyond that, the key that passed longest ago is dropped.
     """
 
     def __init__(self, interval_ms: float, keys_max: int = 1000) -> None:
@@ -180,13 +180,14 @@ class RateLimit:
         self._seen: dict[Hashable, _Seen] = {}
 
     def admit(self, key: Hashable, now_ms: float) -> int | None:
-        """Return the number of events suppressed before this one; None if it is suppressed, too."""
+        """Return the number of events suppressed before this event; None to suppress it, too."""
         seen = self._seen.get(key)
         if seen is not None and now_ms - seen.last_ms < self._interval_ms:
             seen.suppressed += 1
             return None
         # Reinserted, so that the first key is always the one that passed longest ago.
         self._seen.pop(key, None)
+        # Otherwise, a large number of peers could exhaust the memory.
         if len(self._seen) >= self._keys_max:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = _Seen(now_ms)

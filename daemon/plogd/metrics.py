@@ -3,8 +3,8 @@
 A package registers its metrics once and keeps the objects, so that counting is a single attribute
 addition. It needs no lock, because all metrics belong to the reactor's thread. Values that are
 known anyway, such as the size of a log, are not counted: a gauge calls a function at each scrape.
-http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that yields many
-numbers must tolerate changes while it is suspended.
+http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that yields a
+large number of samples must tolerate changes while it is suspended.
 
 Kafka's metrics have the names that the usual rules of the JMX exporter derive from the MBeans, so
 that dashboards made for Kafka work. For example,
@@ -29,7 +29,7 @@ Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 
 
 class Counter:
-    """A number that only grows. ``counter.value += n`` is equivalent to `inc`, and faster."""
+    """A number that only increases. ``counter.value += n`` is equivalent to `inc`, but faster."""
 
     __slots__ = ("value",)
     kind = "counter"
@@ -47,7 +47,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that goes up and down: assign `value`, or pass a function to call at each scrape."""
+    """A number that can decrease: assign `value`, or pass a function to call at each scrape."""
 
     __slots__ = ("function", "value")
     kind = "gauge"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 
 def notify_all(calls: Iterable[Callable[[], object]]) -> None:
-    """Make all calls, then raise the error if one failed, or an ExceptionGroup if several did."""
+    """Make all calls, then raise the error if one failed, or an ExceptionGroup for several."""
     errors: list[Exception] = []
     for call in calls:
         try:

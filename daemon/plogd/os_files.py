@@ -1,11 +1,7 @@
 """The Files port, implemented with the operating system: the log makes all its file calls here.
 
-Linux only, like the rest of the daemon. Files are opened in append mode, so a write goes to the end
-even if the file is open elsewhere; reads pass a position and do not move the file pointer.
-Descriptors are reference counted, so a fetch response in progress can still read a deleted segment.
-
-`plogd.ports.File` and `Files` define the calls. The simulator's implementation is
-tests/helpers/sim/sim_files.py, and one test checks both.
+Linux only, like the rest of the daemon. `plogd.ports.File` and `Files` define the calls. The
+simulator's implementation is tests/helpers/sim/sim_files.py, and one test checks both.
 """
 
 from __future__ import annotations
@@ -36,7 +32,7 @@ _OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _SPARE_PAUSE_S = 0.02
 _SPARE_ATTEMPTS = 1_500
 """With the pause, this is half a minute, as long as a client waits for a produce response. Only
-syncs of directories wait that long."""
+directory syncs wait that long."""
 
 # From the kernel's fcntl.h, fs.h and falloc.h; Python's os module lacks these constants.
 _AT_FDCWD = -100
@@ -82,11 +78,13 @@ class OsFile:
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end; see `plogd.ports.File.append`."""
-        fd = self._fd  # One reference for all writes: a close in between affects none.
+        # One reference for all writes, so that a close in between affects none of them.
+        fd = self._fd
         written = os.write(fd, data)
         if written != len(data):
             view = memoryview(data)
-            while written < len(view):  # A short write: the disk is full, or a signal arrived.
+            # A short write: the disk is full, or a signal arrived.
+            while written < len(view):
                 written += os.write(fd, view[written:])
 
     def pread(self, length: int, position: int) -> bytes:
@@ -104,7 +102,7 @@ class OsFile:
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
         """Read `length` bytes from `position`; return None unless all are in the page cache.
 
-        On a file system without support for RWF_NOWAIT this is an ordinary read.
+        On a file system without support for RWF_NOWAIT, this is an ordinary read.
         """
         data = bytearray(length)
         try:
@@ -150,7 +148,7 @@ class OsFile:
     def cached(self, position: int, length: int) -> bool:
         """Return whether these bytes seem to be in the page cache: probe a page every 64 KiB.
 
-        On a file system without support for RWF_NOWAIT the result is True: a probe reveals nothing
+        On a file system without support for RWF_NOWAIT, the result is True: a probe reveals nothing
         there, and any read may wait.
         """
         last = position + max(length, 1) - 1
@@ -183,7 +181,7 @@ class OsFile:
         return self
 
     def try_retain(self) -> bool:
-        """Add a holder; return False if the last one has closed the file."""
+        """Add a holder; return False if the last holder has closed the file."""
         with self._lock:
             if not self._holders:
                 return False
@@ -198,7 +196,7 @@ class OsFile:
         """Do nothing: the file keeps its descriptor until it is closed."""
 
     def close(self) -> None:
-        """Remove a holder; the last one closes the descriptor."""
+        """Remove a holder; the last holder closes the descriptor."""
         with self._lock:
             assert self._holders, f"{self.path} is closed"
             self._holders -= 1
@@ -212,7 +210,7 @@ class OsFile:
 
 
 class _SpareDescriptor:
-    """A spare descriptor, kept open so that it can be used when no other is left."""
+    """A descriptor that is kept open so that it can be used when no other descriptor is left."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -247,7 +245,8 @@ class _SpareDescriptor:
     def _take(self) -> None:
         try:
             self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # The next call of `lend` tries again.
+        # The next call of `lend` tries again.
+        except OSError:
             self._fd = None
 
 
@@ -267,6 +266,7 @@ class OsFiles:
 
     def open_append(self, path: str) -> File:
         """Open a file for append and read; create it if it does not exist."""
+        # O_APPEND, so that a write goes to the end even if the file is open elsewhere, too.
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
     def open_existing(self, path: str) -> File:
@@ -370,8 +370,10 @@ class OsFiles:
         return True
 
     def _sync_fs_fd(self, path: str) -> int:
-        """Return a descriptor on the file system, kept open because errors accumulate on it."""
+        """Return a descriptor on the file system, which is kept open."""
         device = self.device(path)
+        # The kernel reports only errors that occurred after the descriptor was opened, so the first
+        # descriptor of each file system is kept.
         fd = self._sync_fs_fd_by_device.get(device)
         if fd is None:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -383,17 +385,15 @@ class OsFiles:
         return os.stat(path).st_dev
 
     def space(self, path: str) -> DiskSpace:
-        """Return the size of the file system of `path`, and the free space for non-root users."""
+        """Return the size of the file system of `path`, and its free space for non-root users."""
         found = os.statvfs(path)
         return DiskSpace(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 
     def lock(self, path: str) -> Callable[[], None]:
-        """Lock `path`; return a function that unlocks it. Raises BlockingIOError if locked.
-
-        The kernel releases the lock when the process ends for any reason.
-        """
+        """Lock `path`; return a function that unlocks it. Raises BlockingIOError if locked."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            # The kernel releases the lock when the process ends for any reason.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
@@ -426,7 +426,8 @@ def _file_system_type(device: int) -> str:
     wanted = f"{os.major(device)}:{os.minor(device)}"
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
         for line in mounts:
-            # id parent major:minor root mount-point options [optional fields] - type source …
+            # The fields are: id parent major:minor root mount-point options [optional fields] -
+            # type source …
             fields = line.split()
             if fields[2] == wanted:
                 return fields[fields.index("-") + 1]

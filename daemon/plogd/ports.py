@@ -1,14 +1,14 @@
-"""The ports between the pure core and the outside world, and `Later`, on which the core waits.
+"""The ports between the pure core and the outside world, and `Later`, with which the core waits.
 
 The log, the replicas, the controller and the request handlers are plain Python: they access no
 socket, thread, clock or file directly. They receive a `Clock`, `Timers`, `Files`, `Random` and
-`Jobs`, and represent a value that is not available yet as a `Later`. The Twisted shell implements
-the ports on the real machine (system_clock.py, system_random.py, os_files.py, net/thread_jobs.py;
-machine.py creates them), and the simulator on a virtual one (tests/sim), so the same code runs on
+`Jobs`, and represent a value that is not available yet as a `Later`. The ports are implemented with
+the real machine (system_clock.py, system_random.py, os_files.py, net/thread_jobs.py; machine.py
+creates them) and with a virtual machine in the simulator (tests/sim), so the same code runs on
 both.
 
 Everything here belongs to the reactor's thread, except `File` and `Files` (files.py), which jobs
-use in their threads.
+use on their threads.
 """
 
 from __future__ import annotations
@@ -33,14 +33,11 @@ class Cancelled(Exception):
 
 
 class Later(Generic[T]):
-    """A value that will be available later, for one consumer, unless it is cancelled.
+    """A value that will be available later, for one consumer, unless the wait is cancelled.
 
     The producer calls `succeed` or `fail` once; the consumer calls `then` once, before or after
     that. An outcome that arrives after `cancel` is dropped, so a continuation never runs for a
     client that has disconnected. ``await later`` works inside a coroutine started with `spawn`.
-
-    References to the outcome and the callbacks are dropped when the outcome has been delivered.
-    They usually refer back to the Later, and requests must not leave reference cycles behind.
 
     >>> answer: Later[int] = Later()
     >>> answer.then(print, print)
@@ -66,7 +63,7 @@ class Later(Generic[T]):
         return self._state != self._WAITING
 
     def then(self, on_value: Callable[[T], None], on_error: Callable[[Exception], None]) -> None:
-        """Call `on_value` or `on_error` with the outcome, immediately if there already is one."""
+        """Call `on_value` or `on_error` with the outcome, immediately if it is already set."""
         assert self._on_value is None, "a Later has one consumer"
         self._on_value, self._on_error = on_value, on_error
         if self._state != self._WAITING:
@@ -120,6 +117,8 @@ class Later(Generic[T]):
         on_value, on_error = self._on_value, self._on_error
         assert on_value is not None and on_error is not None
         value, error = self._value, self._error
+        # The callbacks usually refer back to this Later, and requests must not leave reference
+        # cycles, so all references are dropped when the outcome is delivered.
         self._on_value = self._on_error = _delivered
         self._value = self._error = None
         if self._state == self._SUCCEEDED:
@@ -133,7 +132,7 @@ class Later(Generic[T]):
 
 
 def _delivered(outcome: object) -> None:
-    """Refuse a second outcome; replaces the callbacks once the first is delivered."""
+    """Reject a second outcome; replaces the callbacks after the first outcome is delivered."""
     raise AssertionError("a Later has one outcome")
 
 
@@ -178,7 +177,8 @@ class _Run(Generic[T]):
         """Continue the coroutine with the outcome of the Later it awaits."""
         self._next = (value, error)
         if self._is_stepping:
-            return  # The outcome was ready: the loop below continues, so the stack does not grow.
+            # The outcome was ready. The loop below continues, so that the stack does not grow.
+            return
         self._is_stepping = True
         while self._next is not None:
             (value, error), self._next = self._next, None
@@ -218,7 +218,7 @@ async def gather(laters: list[Later[T]]) -> list[T]:
         try:
             values.append(await later)
         except Exception as error:
-            # The others are still awaited, because every Later needs a consumer.
+            # The remaining Laters are still awaited, because every Later needs a consumer.
             first_error = first_error or error
     if first_error is not None:
         raise first_error
@@ -290,7 +290,7 @@ class Jobs(Protocol):
 
 
 class Report(Protocol):
-    """Reports events of the pure core to the operator; the shell writes them as log lines."""
+    """Reports events of the pure core to the operator; service.py logs them."""
 
     def __call__(self, message: str, **fields: object) -> None:
         """Report `message`, a format string with named fields that is stable enough to grep for.
@@ -321,11 +321,11 @@ class CopyMemory(Protocol):
 class Turn:
     """Deferred calls, which run soon after the current call, but never during it.
 
-    High watermarks advance and logs become dirty deep inside an append. The waits that this
+    Deep inside an append, high watermarks advance and logs become dirty. The waits that this
     completes are resumed, and the sync rounds that it requires are started, only after that call
-    has returned. A shell that handles several requests together wraps them in ``with turn:``, so
-    that their appends share one sync round. Outside of a turn, a deferred call runs as soon as the
-    reactor is free.
+    has returned. Code that handles several requests together wraps them in ``with turn:``, so that
+    their appends share one sync round. Outside a turn, a deferred call runs as soon as the reactor
+    is free.
     """
 
     __slots__ = ("_calls", "_depth", "_scheduled", "_timers")
@@ -354,7 +354,8 @@ class Turn:
                 self._run()
             finally:
                 self._depth = 0
-                if self._calls:  # A call raised: the calls after it must still run.
+                # A call raised an exception, and the calls after it must still run.
+                if self._calls:
                     self._schedule()
         else:
             self._depth -= 1
@@ -367,7 +368,8 @@ class Turn:
 
     def _run_scheduled(self) -> None:
         self._scheduled = False
-        with self:  # The calls run at the end of this empty turn.
+        # The calls run at the end of this empty turn.
+        with self:
             pass
 
     def _run(self) -> None:

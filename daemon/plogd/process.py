@@ -1,7 +1,7 @@
 """Process-wide state of a broker: signals, resource limits, the garbage collector, systemd.
 
 `OwnProcess` is for a daemon, which has the process to itself. A broker that runs inside another
-program uses plogd/testing/embedded_process.py instead, which leaves that state unchanged.
+program uses plogd/testing/embedded_process.py instead, which leaves this state unchanged.
 service.py calls these methods on the reactor's thread, which is the main thread.
 """
 
@@ -18,15 +18,15 @@ from plogd.sdnotify import ServiceNotifier
 from plogd.start_errors import LogDirRemedies
 
 _COLLECT_AFTER = (25_000, 20, 50)
-"""Thresholds of the garbage collector's three generations. Python's default of 700 objects for the
-youngest generation is reached by 20 waiting fetches."""
+"""Thresholds of the garbage collector's three generations. Twenty waiting fetches already exceed
+Python's default of 700 objects for the youngest generation."""
 
 
 class OwnProcess:
     """A process that runs only the broker; `environment` contains systemd's variables."""
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
-        # Here and not in `begin`: twistd may fork in between, which changes the process id.
+        # Not in `begin`, because twistd may fork before that, which changes the process id.
         self.passed_descriptors = take_passed_descriptors(environment, os.getpid())
         self.notifier = ServiceNotifier(environment)
         self.remedies = LogDirRemedies(environment)
@@ -53,7 +53,7 @@ class OwnProcess:
 
 
 def _raise_descriptor_limit() -> int:
-    """Raise the limit as far as allowed; return it. descriptor_budget.py divides it."""
+    """Raise the limit as far as allowed, and return it; descriptor_budget.py divides it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     # The soft limit of 1024 exists for programs that use select(2); the broker does not.
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

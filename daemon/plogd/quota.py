@@ -1,17 +1,16 @@
 """Produce and fetch quotas: entities, measured rates, and throttle times.
 
 `Quotas` holds a `RateQuota` for each quota type that is enforced. Request handlers query it
-(apis/throttling.py), and the connection then reads no request for the throttle time
+(apis/throttling.py), and the connection then starts no request for the throttle time
 (net/request_queue.py). The metadata store holds the quotas; controller/client_quotas.py changes
 them.
 
 A rate is the number of bytes per second over a sliding window of samples. A client that exceeds its
-quota is throttled until its rate, without further traffic, has dropped to the quota. With a rate R
-over a window W and a quota Q, this takes (R - Q) / Q * W. All clients of a quota's entity share the
-quota, except that a default quota applies to each of them separately.
+quota is throttled until its rate, without further traffic, has dropped to the quota. All clients of
+a quota's entity share the quota, except that a default quota applies to each client separately.
 
-Pure; times are those of the monotonic clock, in milliseconds. Source: KIP-13, KIP-55, KIP-219,
-KIP-257; Kafka 4.0 ClientQuotaManager, QuotaUtils, Rate, SampledStat.
+Pure; times are in milliseconds of the monotonic clock. Source: KIP-13, KIP-55, KIP-219, KIP-257;
+Kafka 4.0 ClientQuotaManager, QuotaUtils, Rate, SampledStat.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 _KEY: Final = "client_quota"
 _INT32_MAX = 0x7FFFFFFF
 _SWEEP_AT = 1000
-"""The number of meters at which idle ones are removed."""
+"""Number of meters at which idle meters are removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +46,7 @@ class QuotaEntity:
     ip: str | None = None
 
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Yield (type, name) of the parts that are not None."""
+        """Yield the type and the name of each part that is not None."""
         for entity_type, name in ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip)):
             if name is not None:
                 yield entity_type, name
@@ -95,9 +94,8 @@ class _Sample:
 class RateMeter:
     """Measures a rate over a sliding window of `samples` parts of `sample_ms` each.
 
-    A window shorter than `samples` - 1 parts is extended to that length; otherwise a first burst
-    would look like a high rate. The meter keeps one sample more than a window has parts, because
-    the oldest sample may be only partly inside the window.
+    A window shorter than `samples` - 1 parts is extended to that length; otherwise, a first burst
+    would look like a high rate.
     """
 
     __slots__ = ("_current", "_sample_ms", "_samples", "_slots")
@@ -109,7 +107,7 @@ class RateMeter:
         self._current = 0
 
     def record(self, amount: float, now_ms: float) -> None:
-        """Record `amount`; a negative amount reverts one that was just recorded."""
+        """Record `amount`; a negative amount reverts an amount that was just recorded."""
         sample = self._slots[self._current] if self._slots else self._next(now_ms)
         if now_ms - sample.start_ms >= self._sample_ms:
             sample = self._next(now_ms)
@@ -118,6 +116,8 @@ class RateMeter:
 
     def _next(self, now_ms: float) -> _Sample:
         if self._slots:
+            # One sample more than a window has parts, because the oldest sample may be only partly
+            # inside the window.
             self._current = (self._current + 1) % (self._samples + 1)
         if self._current == len(self._slots):
             self._slots.append(_Sample(now_ms))
@@ -187,8 +187,8 @@ class RateQuota:
     def find(self, user: str, client_id: str) -> tuple[float, _Entity] | None:
         """Return the quota that applies to a client and the entity that shares it, or None.
 
-        The most specific quota applies; a user takes precedence over a client id. No quota of a
-        client id, not even the default one, applies to a client without an id.
+        The most specific quota applies; a user takes precedence over a client id. Quotas of client
+        ids, even the default quota, do not apply to a client without an id.
         """
         limits = self._limits
         # The order of precedence of Kafka's DefaultQuotaCallback.
@@ -219,11 +219,7 @@ class RateQuota:
         return self._counted(_throttle_ms(limit, *meter.measure(now_ms)))
 
     def request(self, user: str, client_id: str, amount: float, now_ms: float) -> Granted:
-        """Decide whether `amount` may be sent to a client now; count it only if it may.
-
-        An amount that exceeds the quota of a whole window is sent when the window is empty, with a
-        longer throttle time; otherwise it could never be sent.
-        """
+        """Decide whether `amount` may be sent to a client now; count it only if it may be sent."""
         found = self.find(user, client_id)
         if found is None:
             return Granted(True, 0)
@@ -232,18 +228,19 @@ class RateQuota:
         meter.record(amount, now_ms)
         total, window_ms = meter.measure(now_ms)
         throttle_ms = self._counted(_throttle_ms(limit, total, window_ms))
-        # If the total is not greater, the window contains nothing else.
+        # If the total is not greater, the window contains nothing else. Then even an amount that
+        # exceeds the quota of a whole window is sent, because it could otherwise never be sent.
         may_send = throttle_ms == 0 or total <= amount
         if not may_send:
             meter.record(-amount, now_ms)
         return Granted(may_send, throttle_ms)
 
     def window_limit(self, user: str, client_id: str) -> float | None:
-        """Return the maximum size of a response that is not throttled; None if unbounded."""
+        """Return the maximum size of a response that is not throttled; None if unlimited."""
         found = self.find(user, client_id)
         if found is None:
             return None
-        # The shortest window that `measure` uses.
+        # `measure` uses no shorter window than this.
         return found[0] * max(1, self._samples - 1) * self._sample_ms / 1000
 
     def _meter(self, shared_by: _Entity, now_ms: float) -> RateMeter:
@@ -255,11 +252,12 @@ class RateQuota:
         return meter
 
     def _sweep(self, now_ms: float) -> None:
-        """Remove idle meters: there may be many, because clients choose their ids freely."""
+        """Remove idle meters, whose number may be large because clients choose their ids freely."""
         self._meters = {
             entity: meter for entity, meter in self._meters.items() if not meter.is_idle(now_ms)
         }
-        # Twice the rest, so that the cost of a sweep is spread over as many new meters.
+        # At twice the remaining number, so that the cost of a sweep is spread over an equal number
+        # of new meters.
         self._sweep_at = max(_SWEEP_AT, 2 * len(self._meters))
 
     def _counted(self, throttle_ms: int) -> int:
@@ -270,7 +268,7 @@ class RateQuota:
 
 
 def _throttle_ms(limit: float, total: float, window_ms: float) -> int:
-    """Return how long it takes until the rate of `total` has dropped to `limit`.
+    """Return the time until the rate of `total` has dropped to `limit`.
 
     >>> _throttle_ms(100.0, 2000.0, 10_000.0), _throttle_ms(100.0, 1000.0, 10_000.0)
     (10000, 0)
@@ -278,7 +276,8 @@ def _throttle_ms(limit: float, total: float, window_ms: float) -> int:
     2147483647
     """
     rate = total * 1000 / window_ms
-    # Bounded before rounding: a quota near 0 makes the time infinite.
+    # With a rate R over a window W and a quota Q, this takes (R - Q) / Q * W (Kafka's QuotaUtils).
+    # The time is bounded before rounding, because a quota near 0 makes it infinite.
     return 0 if rate <= limit else round(min(_INT32_MAX, (rate - limit) / limit * window_ms))
 
 
@@ -306,7 +305,8 @@ class Quotas:
     def update(self, entity: QuotaEntity, quotas: Mapping[str, float] | None) -> None:
         """Replace the quotas of `entity` with `quotas`; None removes them."""
         if entity.ip is not None:
-            return  # Quotas of IP addresses are stored but not enforced.
+            # Quotas of IP addresses are stored but not enforced.
+            return
         key = (entity.user, entity.client_id)
         quotas = quotas or {}
         self.produce.set_limit(key, quotas.get(PRODUCER_BYTE_RATE))

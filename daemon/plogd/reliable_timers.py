@@ -1,9 +1,9 @@
 """Timers that lose no call, even if a timer cannot be set immediately.
 
 Setting a timer takes memory, so it can fail. Most calls must not be lost: a request waits for its
-deadline, a seal for its next attempt, a queue for its next turn. A call whose timer cannot be set
-is therefore kept, and its timer is set at the end of the turn or together with the next one.
-Callers need not handle this case.
+deadline, a seal for its next attempt, a queue for its next turn. If a call's timer cannot be set,
+the call is therefore kept, and its timer is set at the end of the turn or together with the next
+timer. Callers do not need to handle this case.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plogd.ports import Ports, Timer
 
 
 class ReliableTimers:
-    """The `Timers` port over that of `ports`; errors are passed to `on_bug`, not to the caller."""
+    """The `Timers` port, based on the timers in `ports`; errors are passed to `on_bug`."""
 
     __slots__ = ("_clock", "_on_bug", "_timers", "_turn", "_unset")
 
@@ -32,17 +32,20 @@ class ReliableTimers:
         try:
             return self._timers.call_later(delay_ms, function)
         except Exception as error:
-            # The time at which the call is due, because it is unknown when the timer will be set.
+            # The due time is kept instead of the delay, because it is unknown when the timer will
+            # be set.
             timer = _UnsetTimer(self._unset, self._clock.monotonic_ms() + delay_ms, function)
+            # Not raised to the caller, which might then give up work that this call would continue.
             self._on_bug("setting a timer", error)
             try:
                 self._turn.defer(self._set_again)
-            except Exception as second_error:  # Any later turn, or the next call, sets it.
+            # Any later turn, or the next call, sets the timer.
+            except Exception as second_error:
                 self._on_bug("setting a timer at the end of the turn", second_error)
             return timer
 
     def _set_again(self) -> None:
-        """Set the unset timers in order, up to the first that still cannot be set."""
+        """Set the unset timers in order, up to the first timer that still cannot be set."""
         try:
             for timer in list(self._unset):
                 delay_ms = max(0.0, timer.due_ms - self._clock.monotonic_ms())
@@ -52,7 +55,7 @@ class ReliableTimers:
 
 
 class _UnsetTimer:
-    """A timer that could not be set immediately; it can be cancelled like any other."""
+    """A timer that could not be set immediately; it can be cancelled like any other timer."""
 
     __slots__ = ("_timer", "_unset", "due_ms", "function")
 

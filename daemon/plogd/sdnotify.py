@@ -1,8 +1,7 @@
 """Notify systemd of the broker's state: ready, reloading, stopping, alive.
 
-The messages are those of sd_notify(3), sent to the datagram socket whose address is in
-``NOTIFY_SOCKET``. Without that variable nothing is sent. supervision.py is the main caller. If
-several messages in a row cannot be sent, the first failure is logged, and the broker continues.
+The messages are defined in sd_notify(3), and are sent to the datagram socket whose address is in
+``NOTIFY_SOCKET``. Without that variable, nothing is sent. supervision.py is the main caller.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def send_datagram(address: str, message: bytes) -> None:
 
 
 class ServiceNotifier:
-    """A connection to the service manager that started this process, if there is one."""
+    """A connection to the service manager that started this process, if one exists."""
 
     def __init__(
         self,
@@ -46,17 +45,15 @@ class ServiceNotifier:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a service manager."""
+        """Whether a service manager exists."""
         return bool(self._address)
 
     @property
     def watchdog_interval_ms(self) -> float | None:
-        """The interval at which to call `alive`: half the watchdog timeout; None without one.
-
-        A watchdog whose ``WATCHDOG_PID`` is another process, such as the parent, is ignored.
-        """
+        """The interval at which to call `alive`; None without a watchdog."""
         if not self._address or not self._watchdog_usec.isdigit():
             return None
+        # The watchdog is meant for another process, such as the parent.
         if self._watchdog_pid and self._watchdog_pid != str(self._get_pid()):
             return None
         # sd_watchdog_enabled(3) recommends half of the timeout.
@@ -80,7 +77,7 @@ class ServiceNotifier:
         self._notify("STOPPING=1" + (f"\nSTATUS={_one_line(status)}" if status else ""))
 
     def progress(self, status: str | None, extend_ms: int) -> None:
-        """Extend the timeout for starting or stopping until `extend_ms` from now.
+        """Extend the timeout for startup or shutdown until `extend_ms` from now.
 
         If `status` is not None, it replaces the line that ``systemctl status`` shows.
         """
@@ -97,7 +94,8 @@ class ServiceNotifier:
         try:
             self._send(self._address, message.encode())
         except OSError as error:
-            if not self._has_failed:  # A status is sent every few seconds.
+            # Only the first failure in a row is logged, because a status is sent every few seconds.
+            if not self._has_failed:
                 log.warn("cannot notify the service manager: {error}", error=error)
             self._has_failed = True
         else:

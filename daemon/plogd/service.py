@@ -1,11 +1,12 @@
-"""The daemon: the pure broker on this machine's ports, as a Twisted service.
+"""The daemon: the broker on this machine's ports, as a Twisted service.
 
-`BrokerService` builds the broker on the ports of a `Machine` (machine.py) and connects it to the
-outside: listeners, /metrics, periodic tasks. process.py manages the state of the whole process.
-tap.py and __main__.py build and run the service; the reactor is an argument.
+`BrokerService` builds the broker on the ports of a `Machine` (machine.py) and connects it to
+listeners, /metrics and periodic tasks. process.py manages the state of the whole process. tap.py
+and __main__.py build and run the service; the reactor is an argument.
 
-A start loads the data, opens the listeners, and then notifies systemd. A stop accepts no further
-requests, answers those in progress, and then makes all data durable. Reactor thread only.
+At startup, the service loads the data, opens the listeners, and then notifies systemd. At shutdown,
+it accepts no further requests, completes the requests in progress, and then makes all data durable.
+Reactor thread only.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 _RESPONSES_MAX_MS = 10_000.0
-"""How long a stop waits for clients to read the responses to requests in progress."""
+"""Maximum time that a shutdown waits for clients to read the responses to requests in progress."""
 _OUTSIDE_MAX_S = 15.0
 """Timeout for reading settings and certificate files and for DNS lookups. It is longer than the
 timeout of settings_file.py for a pipe."""
@@ -64,8 +65,8 @@ class BrokerService(Service):
         reactor: Any, because Twisted's type for it lacks most of its methods.
         load: reads the settings again, for a reload.
         observer: applies the log level; None if the broker does not own the log.
-        machine: the ports; by default those of this machine.
-        process: the process; by default this one, which runs only the broker.
+        machine: the ports; by default, this machine's.
+        process: the process; by default, this process, which runs only the broker.
     """
 
     name = "plog"
@@ -121,12 +122,13 @@ class BrokerService(Service):
         try:
             self._tls = self._make_tls()
             self._passed = match_sockets(self._process.passed_descriptors, config.bound_listeners())
-            # Before the data is loaded, so that /ready answers while logs are recovered.
+            # Opened before the data is loaded, so that /ready responds while logs are recovered.
             self._http = self._listen_http()
         except (_CannotOpen, CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
             return
-        # With `map`, an error in `_serve` also ends the process instead of only being logged.
+        # With `map`, an error in `_serve` also ends the process; otherwise, it would only be
+        # logged.
         self.broker.start().map(lambda _: self._serve()).then(lambda _: None, self._cannot_start)
 
     def _log_data_dirs(self) -> None:
@@ -144,7 +146,8 @@ class BrokerService(Service):
         """Warn if the operator expects more connections than the limit on open files allows."""
         config, descriptors = self._loaded.config, self._machine.files.descriptors
         if "max.connections" not in config.explicit:
-            return  # By default, only the descriptors limit connections.
+            # By default, only the descriptors limit connections.
+            return
         if config.max_connections > descriptors.max_clients:
             log.warn(
                 "max.connections={wanted} exceeds the {possible} connections that the limit of "
@@ -220,7 +223,7 @@ class BrokerService(Service):
 
     def _serve(self) -> None:
         """Open the listeners and notify the service manager, once the data has been loaded."""
-        # A stop may have begun while the data was being loaded.
+        # A shutdown may have begun while the data was being loaded.
         if self._stopping:
             return
         config = self._loaded.config
@@ -250,7 +253,7 @@ class BrokerService(Service):
         self._supervision.serving(addresses)
 
     def _cannot_start(self, error: Exception) -> None:
-        # A stop makes the loading fail, so this error is expected.
+        # A shutdown makes the loading fail, so this error is expected.
         if self._stopping:
             return
         if isinstance(error, CannotListenError):
@@ -260,7 +263,8 @@ class BrokerService(Service):
         else:
             _log_bug("start", error)
         self._supervision.failed(f"cannot start: {error}")
-        # Another start would find the same sockets, so systemd should not restart the broker.
+        # After a restart, the broker would receive the same sockets, so systemd should not restart
+        # it.
         self._end_process(2 if isinstance(error, SocketUnusable) else 1)
 
     def _all_log_dirs_failed(self) -> None:
@@ -294,12 +298,13 @@ class BrokerService(Service):
     def reload(self) -> None:
         """Read the settings again and apply those that may change while the broker runs.
 
-        New connections get the certificates that the files contain now. If they are invalid, the
-        old certificates and their settings are kept, and all other settings are applied. Nothing
-        changes if the files cannot be read in time, for example because a file system hangs.
+        New connections get the certificates that the files contain now. If the new certificates are
+        invalid, the old certificates and their settings are kept, and all other settings are
+        applied. Nothing changes if the files cannot be read in time, for example because a file
+        system hangs.
         """
         self._process.notifier.reloading(self._clock.monotonic_ms())
-        # Not in `_jobs`, whose end a stop awaits: a file system may hang.
+        # Not in `_jobs`, for which a shutdown waits, because a file system may hang.
         read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)
         read.then(self._loaded_again, self._not_loaded)
 
@@ -327,8 +332,8 @@ class BrokerService(Service):
             self._reload_tls(self._tls, loaded, reload)
 
     def _reload_tls(self, tls: TlsServers, loaded: LoadedConfig, reload: Reload) -> None:
-        # `_make_tls` has loaded it. A running broker loads no modules, because an upgrade of the
-        # package may have replaced their files.
+        # `_make_tls` has loaded this module. A running broker must not load modules, because a
+        # package upgrade may have replaced their files.
         from plogd.net.tls.tls_reload import prepare_tls
 
         def prepared(new: PreparedTls) -> None:
@@ -356,7 +361,7 @@ class BrokerService(Service):
         prepare.then(prepared, failed)
 
     def _reloaded(self) -> None:
-        # During a start, READY would end the start too early.
+        # During startup, READY would tell systemd too early that the startup is complete.
         if self._listeners is not None:
             self._supervision.ready()
 
@@ -399,7 +404,7 @@ class BrokerService(Service):
     # -- stop ---------------------------------------------------------------------------------
 
     def stopService(self) -> Deferred[None]:
-        """Answer the requests in progress, make all data durable, and stop the broker."""
+        """Complete the requests in progress, make all data durable, and stop the broker."""
         super().stopService()  # type: ignore[no-untyped-call]
         self._stopping = True
         self._process.stopping()
@@ -410,8 +415,8 @@ class BrokerService(Service):
 
     async def _stop(self) -> None:
         log.info("stopping")
-        # Before all waits: a client that connects from now on to a socket from systemd stays in the
-        # socket's queue until the next broker serves it.
+        # First of all, close the listeners: a client that connects from now on to a socket from
+        # systemd stays in the socket's queue until the next broker serves it.
         if self._listeners is not None:
             await self._listeners.close()
         if self._http is not None:

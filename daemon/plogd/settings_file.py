@@ -1,9 +1,7 @@
 """Read a settings file, which may be a pipe, slow, or too large.
 
 A pipe is legitimate: ``plog-broker --config <(generate-settings)``. A pipe whose writer stays open
-never ends, so any file except a regular one must deliver everything within ten seconds. An empty
-pipe is an error, because an empty file would mean the default for every setting. On a reload, for
-example, the pipe of a process substitution is empty, because it has already been read.
+never ends, so any file except a regular file must deliver everything within ten seconds.
 
 tap.py calls this at startup, and on a thread at each reload. It blocks its caller.
 """
@@ -31,6 +29,8 @@ def read_settings_file(file: Path, wait_max_s: float = WAIT_MAX_S) -> bytes:
         data = _read(descriptor, None if stat.S_ISREG(mode) else wait_max_s)
     finally:
         os.close(descriptor)
+    # An empty file means the default for every setting, but an empty pipe is an error: on a reload,
+    # for example, the pipe of a process substitution is empty, because it has already been read.
     if not data and stat.S_ISFIFO(mode):
         raise OSError(0, "the pipe is empty: a pipe can be read only once; use a regular file")
     return data

@@ -1,8 +1,7 @@
 """Describe why the broker cannot start, in one line with the remedy.
 
-The remedy for a log directory depends on how the broker runs: a unit of systemd needs a drop-in for
-directories outside its sandbox. service.py calls this, before the broker serves requests. The
-functions that read /proc, the user database and the owners of files never raise.
+The remedy for a log directory depends on how the broker runs: a systemd unit needs a drop-in for
+directories outside its sandbox. service.py calls these functions before the broker serves requests.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def listen_problem(error: CannotListenError, setting: str) -> str:
 
 
 class LogDirRemedies:
-    """Finds remedies for log directories that the broker may not use; see `remedy`."""
+    """Finds remedies for log directories that the broker cannot use; see `remedy`."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         # systemd sets the variable for each run of a unit.
@@ -59,7 +58,8 @@ class LogDirRemedies:
         return ""
 
     def _of_read_only(self, path: str) -> str:
-        # With ProtectSystem=strict, most directories are read-only, but only for the unit.
+        # With ProtectSystem=strict, most directories are read-only, but only for the unit. A
+        # drop-in helps only in that case.
         if not self._unit or file_system_is_read_only(_read("/proc/self/mountinfo"), path):
             return (
                 "its file system is read-only: look for disk errors in the kernel's log, remount "
@@ -111,8 +111,7 @@ def unit_name(cgroups: str) -> str:
 def file_system_is_read_only(mounts: str, path: str) -> bool:
     """Return whether the file system of `path` is read-only, and not only the sandbox's view of it.
 
-    `mounts` is the content of /proc/self/mountinfo. The options of the file system itself are the
-    last field of a line; those of the mount are the sixth.
+    `mounts` is the content of /proc/self/mountinfo.
 
     >>> sandbox = "21 1 8:1 / / ro,relatime - ext4 /dev/sda1 rw\\n"
     >>> file_system_is_read_only(sandbox, "/srv/plog")
@@ -125,6 +124,8 @@ def file_system_is_read_only(mounts: str, path: str) -> bool:
         fields = line.split()
         point = fields[4].rstrip("/")
         if len(point) >= len(nearest) and f"{path}/".startswith(f"{point}/"):
+            # The last field contains the options of the file system itself; the sixth contains the
+            # options of the mount.
             nearest, options = point, fields[-1]
     return "ro" in options.split(",")
 

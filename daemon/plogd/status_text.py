@@ -1,4 +1,4 @@
-"""The texts that ``systemctl status`` shows: progress of a start or stop, state of the broker.
+"""The texts that ``systemctl status`` shows: progress of startup or shutdown, state of the broker.
 
 Pure functions; supervision.py calls them and sends the texts.
 """
@@ -31,7 +31,7 @@ def bytes_text(nbytes: float, of: float | None = None) -> str:
     """
     whole = nbytes if of is None else of
     power = 0
-    # With one decimal place, 999.95 would be shown as 1000.0.
+    # The next unit starts early, because 999.95 would be shown as 1000.0.
     while power < len(_UNITS) - 1 and whole >= (999.5 if power == 0 else 999.95 * 1000**power):
         power += 1
     shown = [f"{n / 1000**power:.{1 if power else 0}f}" for n in (nbytes, whole)]
@@ -40,7 +40,7 @@ def bytes_text(nbytes: float, of: float | None = None) -> str:
 
 
 def loading_text(amount: LoadAmount) -> str:
-    """Return the progress of a start.
+    """Return the progress of the startup.
 
     >>> loading_text(LoadAmount(12, 300, 4_100_000_000, 9_000_000_000))
     'recovering 12 of 300 logs, 4.1 of 9.0 GB'
@@ -54,7 +54,7 @@ def loading_text(amount: LoadAmount) -> str:
 
 
 def closing_text(closed_logs: int, total_logs: int) -> str:
-    """Return the progress of a stop.
+    """Return the progress of the shutdown.
 
     >>> closing_text(0, 300), closing_text(12, 300)
     ('stopping', 'stopping: closed 12 of 300 logs')

@@ -1,9 +1,8 @@
 """Report the broker's progress, state, problems and liveness to its service manager.
 
-While the logs are loaded or closed, any progress extends the time that systemd allows for the start
-or the stop. Without progress, the extension ends after `STALL_MAX_MS`. From READY to the end of the
-stop, the watchdog's messages are sent by a reactor timer, so a blocked reactor sends none
-and systemd restarts the broker.
+While the logs are loaded or closed, any progress extends the time that systemd allows for the
+startup or shutdown. Without progress, the extension ends after `STALL_MAX_MS`. From READY to the
+end of the shutdown, the broker also sends systemd's watchdog messages.
 
 service.py calls this; the task ``status`` of tasks.py calls `update`. Reactor thread only. Source:
 sd_notify(3), systemd.service(5).
@@ -29,20 +28,22 @@ log = Logger()
 PROGRESS_MS: Final = 1_000.0
 """Interval between reports of progress."""
 STALL_MAX_MS: Final = 300_000
-"""How long a start or stop may last without progress once the unit's own timeout has passed."""
+"""Maximum time without progress during startup or shutdown, after the unit's own timeout has
+passed."""
 _LOG_PROGRESS_MS: Final = 10_000.0
 """Minimum time between two log lines about the progress."""
 _REFUSAL_SHOWN_MS: Final = 60_000.0
-"""How long after its last refused write a log directory is shown in the status."""
+"""Time for which the status shows a log directory after its last refused write."""
 _FULL_BYTES: Final = 1 << 20
-"""Less free space is reported as full: no batch of the default maximum size fits."""
+"""A file system with less free space is reported as full: no batch of the default maximum size
+fits."""
 
 
 class Supervision:
     """Sends the reports of one broker; without a service manager, only logs the progress.
 
     Args:
-        timers: those of the broker, which lose no call if memory is exhausted.
+        timers: the broker's timers, which lose no call if memory is exhausted.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Supervision:
         self._feed_watchdog()
 
     def failed(self, why: str) -> None:
-        """Report why the broker cannot start or has to stop; the text remains after the stop."""
+        """Report why the broker cannot start or must stop; the text remains after the shutdown."""
         self._has_failed = True
         self._end_progress()
         self._notifier.status(why)
@@ -120,7 +121,8 @@ class Supervision:
         for log_dir in self._broker.log_manager.dirs.online:
             path = log_dir.path
             if path in self._free_bytes and self._free_bytes[path] is None:
-                continue  # The disk hangs.
+                # The previous lookup has not finished, because the disk hangs.
+                continue
             self._free_bytes[path] = None
             # In a job, because the call waits if the disk hangs.
             found = ports.jobs.submit(log_dir.lane, partial(ports.files.space, path))
@@ -177,8 +179,8 @@ class Supervision:
         interval_ms = self._notifier.watchdog_interval_ms
         if interval_ms is not None:
             self._notifier.alive()
-            # Not a thread: a blocked reactor must miss the deadline, so that systemd restarts the
-            # broker.
+            # A reactor timer, not a thread: if the reactor is blocked, the message must not be
+            # sent, so that systemd restarts the broker.
             self._watchdog_timer = self._timers.call_later(interval_ms, self._feed_watchdog)
 
     # -- stop ---------------------------------------------------------------------------------
@@ -195,7 +197,7 @@ class Supervision:
         self._report_progress(lambda: manager.closed_logs, text)
 
     def ended(self) -> None:
-        """Stop all reports: the stop has ended."""
+        """Stop all reports, because the shutdown is complete."""
         self._end_progress()
         if self._watchdog_timer is not None:
             self._watchdog_timer.cancel()
@@ -236,7 +238,7 @@ class _Progress:
         self._timer = timers.call_later(PROGRESS_MS, self._report)
 
     def _report(self) -> None:
-        # First: an exception below must not end the reports.
+        # The next report is scheduled first, so that an exception below does not end the reports.
         self._timer = self._timers.call_later(PROGRESS_MS, self._report)
         counted = self._count()
         if counted == self._counted:

@@ -1,8 +1,8 @@
 """The operating system's clock and the reactor's timers, which implement plogd/ports.py.
 
-machine.py creates one of each for a broker; the pure packages see only the Protocols. The timers
-use the reactor that is passed in; none is imported here. system_random.py implements `Random`,
-os_files.py `Files`, net/thread_jobs.py `Jobs`.
+machine.py creates both for a broker; the pure packages see only the Protocols. The timers use the
+reactor that is passed in; no reactor is imported here. system_random.py implements `Random`,
+os_files.py implements `Files`, and net/thread_jobs.py implements `Jobs`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class ReactorTimer:
 
     def cancel(self) -> None:
         """Cancel the call if it has not run yet."""
+        # Twisted raises an exception when a call is cancelled late or twice.
         if self._call.active():
             self._call.cancel()
 

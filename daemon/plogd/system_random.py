@@ -1,6 +1,7 @@
 """The operating system's random numbers, which implement `Random` of plogd/ports.py.
 
-machine.py creates one for a broker; system_clock.py implements `Clock` and `Timers`.
+machine.py creates a `SystemRandom` for each broker; system_clock.py implements `Clock` and
+`Timers`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The broker's command line, shared by ``twistd plog`` and ``plog-broker``.
 
 `Options` loads the configuration, and service.py builds the broker from it. An invalid
-configuration is refused here with a list of all problems, before the broker touches any file. Tap
-is Twisted's name for the module with a plugin's `Options` and `makeService`.
+configuration is rejected here with a list of all problems, before the broker accesses any of its
+data. "Tap" is Twisted's name for the module with a plugin's `Options` and `makeService`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ def makeService(options: Options) -> IService:
     from plogd.service import BrokerService
 
     assert options.loaded is not None
-    with contextlib.suppress(OSError):  # Without /proc, as in some chroots, twistd gets no sockets.
+    # Without /proc, as in some chroots, a broker under twistd gets no sockets from systemd.
+    with contextlib.suppress(OSError):
         restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
     if options.parent is not None:
@@ -152,5 +153,5 @@ def makeService(options: Options) -> IService:
 def _exit_with(code: int) -> None:
     if code:
         sys.stderr.flush()
-        # A call of sys.exit during the exit would not change the exit code.
+        # Calling sys.exit in an atexit function would not change the exit code.
         os._exit(code)

@@ -1,9 +1,8 @@
 """Periodic tasks of the broker: a table with one row per task, and the loops that run them.
 
 A row contains the setting with the task's interval and the function to call. Each task has its own
-LoopingCall, so a call never starts while the previous one is waiting. An exception, which would end
-a bare LoopingCall, is counted and logged, and the next call is made at the scheduled time. The
-first call is made one interval after the start. service.py starts and stops the tasks.
+LoopingCall, so a call never starts while the previous call is waiting. The first call is made one
+interval after startup. service.py starts and stops the tasks.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Generic[T]):
-    """A periodic task: the function to call and the setting with its interval in milliseconds.
+    """A periodic task: the function to call, and the setting with its interval in milliseconds.
 
     The function may return a Later; the next call waits for it.
     """
@@ -155,7 +154,8 @@ class _Loop(LoopingCall):
     """A LoopingCall that uses a given clock."""
 
     def __init__(self, function: Callable[[], object], clock: IReactorTime) -> None:
-        # LoopingCall.__init__ is not called: it imports, and so installs, the global reactor.
+        # LoopingCall.__init__ is not called, because it imports the global reactor and so installs
+        # it.
         self.f = function
         self.a = ()
         self.kw = {}
@@ -178,6 +178,7 @@ def _guarded(
     def run() -> Deferred[None] | None:
         runs.inc()
         try:
+            # An exception would end a bare LoopingCall, so it is counted and logged here.
             later = task.function(target)
         except Exception:
             # Without a Failure, log.failure logs the exception that is being handled.

@@ -1,11 +1,11 @@
-"""`TopicConfig`: the settings of a topic, and the broker settings they fall back to.
+"""`TopicConfig`: the settings of a topic, and the broker settings that they fall back to.
 
 A setting's effective value is the topic's own value, otherwise the broker's, otherwise the default.
 The metadata store keeps a topic's own values as text. All of Kafka's topic settings are declared,
-because topics may set them and tools show them; the text of a setting without effect says so.
+because topics may set them and tools show them; if a setting has no effect, its text says so.
 
-`TopicConfig.resolve` validates its values; the constructor, which tests call, does not.
-Source: Kafka 4.3 LogConfig, ServerTopicConfigSynonyms.
+`TopicConfig.resolve` validates its values; the constructor, which tests call, does not. Source:
+Kafka 4.3 LogConfig, ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
@@ -238,7 +238,8 @@ class TopicConfig:
             InvalidConfig: a value is wrong.
         """
         values: dict[str, Any] = {}  # A type checker cannot infer the type of each value.
-        # Iterate over the known settings: an unknown name must not prevent a topic from loading.
+        # Iterate over the known settings, because an unknown name must not prevent a topic from
+        # loading.
         for name, row in settings_of(cls).items():
             if name in overrides:
                 values[row.attribute] = _parse(row, overrides[name])
@@ -250,8 +251,7 @@ class TopicConfig:
 def validate_overrides(overrides: Mapping[str, str | None]) -> None:
     """Raise InvalidConfig, listing the settings that are unknown or have an invalid value.
 
-    At most `_PROBLEMS_MAX` are listed. None stands for a null value in the request; CreateTopics
-    rejects it, as in Kafka.
+    At most `_PROBLEMS_MAX` settings are listed. None stands for a null value in the request.
     """
     rows = settings_of(TopicConfig)
     problems = []
@@ -263,6 +263,7 @@ def validate_overrides(overrides: Mapping[str, str | None]) -> None:
                 hint = f"; did you mean {nearest}?" if nearest else ""
                 raise InvalidConfig(f"{name} is not a topic setting{hint}")
             if text is None:
+                # As in Kafka, CreateTopics rejects a null value.
                 raise InvalidConfig(f"{name} has no value")
             values[name] = _parse(rows[name], text)
         except InvalidConfig as error:
@@ -310,20 +311,18 @@ def _broker_value(broker: BrokerConfig, row: Setting) -> Value:
             continue
         if factor != 1:
             assert isinstance(value, int)
-            return value * factor if value >= 0 else -1  # -1 hours is not -3600000 ms.
+            # -1 means "no limit" in every unit, so it is not converted.
+            return value * factor if value >= 0 else -1
         return value
     return row.default
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
-    """Yield the values set for the broker, highest precedence first, then the defaults.
-
-    The source takes precedence over the name: milliseconds set by a client override hours set in a
-    file.
-    """
+    """Yield the values set for the broker, highest precedence first, then the defaults."""
     broker_rows = settings_of(BrokerConfig)
     found = [s for name, _ in row.synonyms for s in synonyms_of(broker, broker_rows[name])]
-    # ConfigSource numbers the sources in order of precedence.
+    # The source takes precedence over the name: milliseconds set by a client override hours set in
+    # a file. ConfigSource numbers the sources in order of precedence.
     yield from sorted(found, key=lambda synonym: synonym.source)
 
 

@@ -1,8 +1,8 @@
 """Requests that wait for the same outcome, such as the creation of a topic.
 
-The work belongs to none of the requests, so it continues when one of them is cancelled. A request
+The work belongs to none of the requests, so it continues when a request is cancelled. A request
 that is cancelled or times out is removed immediately. The memory is therefore bounded by the
-requests in progress, however long the work takes.
+requests in progress, no matter how long the work takes.
 
 Pure; used on the reactor's thread by every package of the broker.
 """
@@ -79,7 +79,8 @@ class Waiters(Generic[T]):
 
     def _give_up(self, outcome: Later[T]) -> None:
         if outcome not in self._timers_by_waiter:
-            return  # The outcome is being delivered.
+            # The outcome is being delivered.
+            return
         timer = self._timers_by_waiter.pop(outcome)
         if timer is not None:
             timer.cancel()

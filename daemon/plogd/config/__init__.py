@@ -1,8 +1,9 @@
 """The broker's settings: their declarations, how they are loaded, and how they are described.
 
 Each setting is one field in a file named ``*_settings.py``, with its type, default, bounds and
-text. Topic settings are in plogd/topic_config.py, client settings in `plog.client.settings`, and
-the code that uses a setting is elsewhere. Start with broker_config.py, then read config_loader.py.
+text. Topic settings are in plogd/topic_config.py, client settings are in `plog.client.settings`,
+and the code that uses a setting is in other packages. Start with broker_config.py, then read
+config_loader.py.
 """
 
 from plog.settings import ConfigError, SettingType

@@ -17,13 +17,13 @@ from plog.errors import InvalidConfig, InvalidRequest
 from plog.settings import Setting, SettingType
 
 _ITEMS_END: Final = ","
-# Longer values, which repeated appends could create, do not fit in a string of DescribeConfigs.
+# A string in DescribeConfigs has at most this length, which repeated appends could exceed.
 _VALUE_MAX_BYTES: Final = 32_767
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """A change of one setting; `value` is None if the request has a null value."""
+    """A change to one setting; `value` is None if the request has a null value."""
 
     name: str
     operation: int
@@ -60,9 +60,6 @@ def apply_alterations(
 ) -> dict[str, str]:
     """Return the settings that result from applying checked `alterations` to `current`.
 
-    If a list is not set, APPEND and SUBTRACT start from the setting's own default, as in Kafka,
-    rather than from the value that a topic inherits.
-
     Raises:
         InvalidConfig: the setting is not a list, or the list would become too long.
 
@@ -88,6 +85,8 @@ def _with_items(one: Alteration, text: str | None, rows: Mapping[str, Setting]) 
     if row is None or row.type is not SettingType.LIST:
         operation = AlterOperation(one.operation).name
         raise InvalidConfig(f"Can't {operation} to key {one.name} because its type is not LIST.")
+    # As in Kafka, an unset list starts from the setting's own default, not from the value that a
+    # topic inherits.
     items = _items(row.format(row.default) if text is None else text)
     asked = _items(one.value)
     if one.operation == AlterOperation.APPEND:

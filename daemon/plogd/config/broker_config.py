@@ -1,4 +1,4 @@
-"""`BrokerConfig`: all settings of the broker, checks across settings, and their descriptions.
+"""`BrokerConfig`: all settings of the broker, checks that involve several settings, descriptions.
 
 The `*_settings.py` files of this package declare the settings, one field each. They declare only
 settings that plog uses or accepts deliberately, because DescribeConfigs shows them; Kafka's other
@@ -54,11 +54,12 @@ class BrokerConfig(
 ):
     """The settings of one broker; immutable, so a reload creates a new instance."""
 
-    # Names set in a file or on the command line, even to the default value. Not a setting itself.
+    # Names set in a file or on the command line, even if set to the default value. This field is
+    # not a setting.
     explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
     # The directory that the service manager provides for data; used if log.dirs is not set.
     state_directory: str | None = dataclasses.field(default=None, compare=False, repr=False)
-    # Values set by clients, and the configuration without them. Neither is a setting.
+    # The values set by clients, and the configuration without them. Neither field is a setting.
     dynamic: DynamicSettings = dataclasses.field(
         default=DynamicSettings(), compare=False, repr=False
     )
@@ -86,13 +87,13 @@ class BrokerConfig(
         """Return the listeners to open.
 
         Raises:
-            ValueError: a listener is invalid; `cross_check` reports this when the broker starts.
+            ValueError: a listener is invalid; `cross_check` reports this at startup.
         """
         protocols = parse_protocol_map(self.listener_security_protocol_map)
         return bound_listeners(self.listeners, protocols, self.controller_listener_names)
 
     def advertised_by_name(self) -> dict[str, Listener]:
-        """Return ``advertised.listeners`` by listener name, empty if not set; see `Listener`."""
+        """Return ``advertised.listeners`` by listener name; empty if not set. See `Listener`."""
         return advertised_listeners(
             self.advertised_listeners or (),
             self.bound_listeners(),
@@ -110,12 +111,12 @@ class BrokerConfig(
         return tls_settings(listener, values, self.listener_overrides)
 
     def name_for(self, listener: Listener, name: str) -> str:
-        """Return the name under which `listener` gets the setting: with or without its prefix."""
+        """Return the name under which `listener` gets the setting: with its prefix or without."""
         own_name = override_name(listener, name)
         return own_name if own_name in self.listener_overrides else name
 
     def describe(self) -> list[ConfigEntry]:
-        """Return all settings as DescribeConfigs shows them, then those of single listeners."""
+        """Return all settings as DescribeConfigs shows them, then the listener overrides."""
         entries = [self._describe(row) for row in settings_of(BrokerConfig).values()]
         return entries + [self._describe_override(name) for name in self.listener_overrides]
 
@@ -153,10 +154,7 @@ class BrokerConfig(
 
 
 def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
-    """Yield the values set for `row`, highest precedence first, then the default unless null.
-
-    Null defaults are omitted as in Kafka.
-    """
+    """Yield the values set for `row`, highest precedence first, then the default."""
     for texts, source in (
         (config.dynamic.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
         (config.dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
@@ -171,6 +169,7 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
             value=row.shown(static.value(row)),
             source=ConfigSource.STATIC_BROKER_CONFIG,
         )
+    # As in Kafka, null defaults are omitted.
     if row.default is not None:
         yield ConfigSynonym(
             name=row.name, value=row.shown(row.default), source=ConfigSource.DEFAULT_CONFIG
@@ -178,7 +177,7 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
 
 
 def why_unused(name: str) -> str:
-    """Return why an unused name has no effect, with the nearest known name if there is one."""
+    """Return why an unused name has no effect, with the nearest known name if one exists."""
     if overridden_row(name) is not None:
         return f"{name} can only be set in a configuration file"
     if is_known_to_kafka(name):
@@ -189,7 +188,7 @@ def why_unused(name: str) -> str:
 
 
 def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    """Yield problems that involve several settings, as (name of one of them, problem)."""
+    """Yield problems that involve several settings, as (name of one of the settings, problem)."""
     if config.log_dirs == ():
         yield "log.dirs", "contains no directory"
     # Kafka requires this, too: a request of the maximum size must fit.
@@ -240,7 +239,7 @@ def _check_inter_broker_listener(config: BrokerConfig) -> Iterator[tuple[str, st
 
 
 def _check_tls(config: BrokerConfig) -> Iterator[tuple[str, str]]:
-    # Report a problem in settings that several listeners share only once.
+    # Report a problem only once if several listeners share the settings.
     reported = set()
     for listener in config.tls_listeners():
         for name, problem in check_tls(config.tls_of(listener)):

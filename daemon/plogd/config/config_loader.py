@@ -2,8 +2,7 @@
 
 Each file is followed by ``conf.d/*.properties`` in the same directory, sorted by name; ``-o k=v``
 options come last, and the last value wins. Invalid values are collected and reported together, each
-with its file and line. Unknown names, and names that plog does not use yet, are warnings. The files
-are read before a Files port exists; the daemon passes a reader with a timeout (settings_file.py).
+with its file and line. Unknown names, and names that plog does not use yet, are warnings.
 """
 
 from __future__ import annotations
@@ -79,8 +78,9 @@ def load_config(
     """Load the settings of `files` and then of `overrides` (``name=value``).
 
     Args:
-        read: returns the content of a file, or raises OSError.
-        state_directories: systemd's ``$STATE_DIRECTORY``: paths separated by ":". The first one
+        read: returns the content of a file, or raises OSError. At startup, no Files port exists
+            yet; the daemon passes a reader with a timeout (settings_file.py).
+        state_directories: systemd's ``$STATE_DIRECTORY``: paths separated by ":". The first path
             holds the data if ``log.dirs`` is not set.
 
     Raises:
@@ -91,7 +91,7 @@ def load_config(
     given += _read_overrides(overrides, problems)
     chosen, warnings = _choose(given)
     problems += [f"{g}: {REFUSED[g.name]}" for g in given if g.name in REFUSED and g.text.strip()]
-    # Only the last value of each setting is parsed; an earlier one may be invalid.
+    # Only the last value of each setting is parsed; earlier values may be invalid.
     values = _parse(chosen, problems)
     # Settings can be checked together only if each of them is valid.
     if problems:
@@ -113,7 +113,7 @@ def load_config(
 
 
 def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
-    """Return which changes from `old` to `new` a running broker may apply.
+    """Return the changes from `old` to `new` that a running broker may apply.
 
     Both configurations exclude values set by clients.
     """
@@ -125,7 +125,8 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
     overrides = _reloadable_overrides(old, new)
     kept = {row.name for row in needs_restart} | overrides.needs_restart
     changes: dict[str, Any] = {row.attribute: new.value(row) for row in applied}
-    # A setting that keeps its old value also keeps its old state: set explicitly or not.
+    # A setting that keeps its old value also keeps its old state, that is, whether it was set
+    # explicitly.
     explicit = (new.explicit - kept) | (old.explicit & kept)
     return Reload(
         config=dataclasses.replace(
@@ -170,6 +171,7 @@ def _reloadable_overrides(old: BrokerConfig, new: BrokerConfig) -> _Overrides:
     for name in before.keys() | after.keys():
         row = overridden_row(name)
         assert row is not None, "listener_overrides holds only settings that can be overridden"
+        # None can be a value, so presence is compared as well.
         if (name in before, before.get(name)) == (name in after, after.get(name)):
             continue
         if row.update != "read-only":
@@ -242,6 +244,7 @@ def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
             continue
         earlier = chosen.get(name)
         if earlier is not None and earlier.name != g.name and earlier.text != g.text:
+            # Two different names, so the operator may not know that one overrides the other.
             warnings.append(f"{g} overrides {earlier}: both names denote the same setting")
         chosen[name] = g
     return chosen, list(dict.fromkeys(warnings))

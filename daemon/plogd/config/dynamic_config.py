@@ -5,8 +5,7 @@ default. `overlay` applies the values in the metadata store to the static config
 `check_change` decides whether a client may change those values. controller/configs.py stores them
 as text, and broker.py uses the effective configuration.
 
-Source: Kafka 4.3 DynamicBrokerConfig. Kafka accepts unknown names because plug-ins may read them;
-plog has no plug-ins that read settings, so unknown names are rejected.
+Source: Kafka 4.3 DynamicBrokerConfig.
 """
 
 from __future__ import annotations
@@ -30,24 +29,20 @@ from plogd.config.config_entry import ConfigEntry
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _SHOWN_CHARACTERS = 1_000
-"""A value may have 32,767 bytes; a log line contains only its start."""
+"""A value may have 32,767 bytes; a log line contains only its first characters."""
 PROBLEMS_MAX = 20
 """Maximum number of problems in one error, because searching for the nearest name is slow."""
 
 
 def broker_id_of(name: str) -> int:
-    """Return the broker id in a resource's name. Raises InvalidRequest if it is not a number."""
+    """Return the broker id in a resource name. Raises InvalidRequest if it is not a number."""
     if not _NUMBER.fullmatch(name):
         raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
     return int(name)
 
 
 def overlay(static: BrokerConfig, dynamic: DynamicSettings) -> tuple[BrokerConfig, list[str]]:
-    """Return the effective configuration, and the problems with values that cannot be used.
-
-    A value may have been valid in another version of plog, so an invalid one is ignored and does
-    not prevent the broker from starting.
-    """
+    """Return the effective configuration, and the problems with values that cannot be used."""
     problems: list[str] = []
     cluster = _usable(dynamic.cluster, False, problems)
     broker = _usable(dynamic.broker, True, problems)
@@ -69,6 +64,8 @@ def _usable(texts: Mapping[str, str], one_broker: bool, problems: list[str]) -> 
         try:
             values[name] = _value(name, text, one_broker)
         except KafkaError as error:
+            # The value may have been valid in another version of plog, so it must not prevent
+            # startup.
             problems.append(f"ignored a value set at run time: {error}")
     return values
 
@@ -82,6 +79,7 @@ def _value(name: str, text: str, one_broker: bool) -> Value:
     """
     row = settings_of(BrokerConfig).get(name)
     if row is None:
+        # Kafka accepts unknown names because plug-ins may read them; plog has no such plug-ins.
         raise InvalidConfig(why_unused(name))
     if not row.is_dynamic:
         remedy = "send SIGHUP" if row.update == "reload" else "restart the broker"
@@ -104,13 +102,15 @@ def check_change(
 ) -> None:
     """Raise InvalidConfig or InvalidRequest unless the values may change from `old` to `new`.
 
-    At most `PROBLEMS_MAX` problems are reported together. With `one_broker`, the values are those
-    of the broker that uses `config`, otherwise those of all brokers. The error codes are Kafka's.
+    At most `PROBLEMS_MAX` problems are reported together. With `one_broker`, the values belong to
+    the broker that uses `config`; otherwise, they belong to all brokers. The error codes are
+    Kafka's.
     """
     errors: list[KafkaError] = []
     for name, text in new.items():
         if old.get(name) == text:
-            continue  # An invalid value set earlier must not prevent other changes.
+            # An invalid value that was set earlier must not prevent other changes.
+            continue
         try:
             _value(name, text, one_broker)
         except KafkaError as error:
@@ -130,7 +130,7 @@ def check_change(
 def describe_cluster(config: BrokerConfig) -> list[ConfigEntry]:
     """Return the values set for all brokers, as DescribeConfigs shows them.
 
-    They differ from the effective values where this broker has its own value.
+    They differ from the effective values if this broker has a value of its own.
     """
     rows = settings_of(BrokerConfig)
     return [

@@ -1,7 +1,8 @@
-"""The names of Kafka's broker settings, to distinguish unused settings from misspelled ones.
+"""The names of Kafka's broker settings, to distinguish unused settings from misspelled names.
 
-The names are those of Kafka 4.3 and of earlier versions. plog does not use most of them yet, and
-`load_config` warns if a file sets an unused one. A name remains here when plog starts to use it.
+The names are from Kafka 4.3 and earlier versions. plog does not use most of them yet, and
+`load_config` warns if a file sets an unused setting. A name remains here when plog starts to use
+it.
 """
 
 from __future__ import annotations
@@ -352,7 +353,8 @@ transactional.id.expiration.ms
 unclean.leader.election.enable
 """
 
-# Settings that Kafka removed, for example with ZooKeeper mode and old message formats.
+# Settings that Kafka removed, for example because they configured ZooKeeper mode or old message
+# formats.
 _EARLIER = """
 advertised.host.name
 advertised.port
@@ -403,7 +405,8 @@ EARLIER_NAMES = frozenset(_EARLIER.split())
 # Prefixes of settings for plug-ins and single listeners.
 PREFIXES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")
 
-# The broker does not start with these: ignoring them would leave it less protected than expected.
+# The broker does not start if these are set: ignoring them would leave it less protected than the
+# operator expects.
 REFUSED: Mapping[str, str] = {
     "authorizer.class.name": (
         "plog does not enforce ACLs yet: it stores and describes them, but every client that can"

@@ -1,9 +1,7 @@
 """Parse ``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map``.
 
-Invalid texts raise ValueError with the reason; net/listeners.py opens the ports. SASL is not
-supported yet, so listeners that use it are rejected here, before the broker listens without the
-authentication that the operator expects.
-Source: Kafka 4.3 SocketServerConfigs, AbstractKafkaConfig.
+Invalid texts raise ValueError with the reason; net/listeners.py opens the ports. Source: Kafka 4.3
+SocketServerConfigs, AbstractKafkaConfig.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ _WILDCARDS = ("0.0.0.0", "::")
 class Listener:
     """A named address to listen on or to advertise.
 
-    In ``listeners``, an empty host means all interfaces and port 0 any free port. In
-    ``advertised.listeners``, they mean the address to which the client connected and the port that
-    was opened.
+    In ``listeners``, an empty host means all interfaces, and port 0 means any free port. In
+    ``advertised.listeners``, an empty host means the address to which the client connected, and
+    port 0 means the port that was opened.
     """
 
     name: str
@@ -89,7 +87,7 @@ def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
 def bound_listeners(
     texts: Collection[str], protocols: Mapping[str, str], skipped_names: Collection[str]
 ) -> tuple[Listener, ...]:
-    """Return the listeners to open, without `skipped_names`; reject names and ports that clash."""
+    """Return the listeners to open, without `skipped_names`; reject conflicting names and ports."""
     skipped = {name.upper() for name in skipped_names}
     # Like Kafka, use PLAINTEXT for controller listeners that are not in the map.
     known = {**dict.fromkeys(skipped, "PLAINTEXT"), **protocols}
@@ -98,6 +96,8 @@ def bound_listeners(
     if not listeners:
         raise ValueError("contains no listener for clients")
     for listener in listeners:
+        # Rejected here because SASL is not supported yet, and the port must not be open without the
+        # authentication that the operator expects.
         if listener.protocol not in SERVED_PROTOCOLS:
             raise ValueError(
                 f"cannot open listener {listener}: security protocol {listener.protocol} is not"

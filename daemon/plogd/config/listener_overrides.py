@@ -39,7 +39,7 @@ def override_name(listener: Listener, name: str) -> str:
 def tls_settings(
     listener: Listener, values: Mapping[str, Value], overrides: Mapping[str, Value]
 ) -> TlsSettings:
-    """Return the settings of one listener from the common `values` and the `overrides`."""
+    """Return one listener's settings, from the common `values` and the `overrides`."""
     chosen: dict[str, Any] = {}
     for row in settings_of(TlsSettings).values():
         own_name = override_name(listener, row.name)

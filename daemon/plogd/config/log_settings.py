@@ -1,8 +1,8 @@
 """Log settings: segments, durability, retention, records and idempotent producers.
 
 `BrokerConfig` (broker_config.py) inherits them. Most apply to topics that do not set their own
-value; topic_config.py maps topic settings to these. Names, types, bounds and defaults are Kafka's
-unless the text says otherwise.
+value; topic_config.py maps topic settings to these settings. Names, types, bounds and defaults are
+Kafka's unless the text says otherwise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The broker's loggers as clients see them (KIP-412): a single root logger with a level.
+"""The broker's loggers, as clients can describe and alter them (KIP-412): a single root logger.
 
 A level set by a client is not persisted: it applies until the broker stops or ``plog.log.level``
 changes. Levels have log4j's names. Source: Kafka 4.3 RuntimeLoggerManager.

@@ -19,7 +19,7 @@ CONVERT_KEYSTORE = convert_keystore("broker")
 
 @dataclass(frozen=True, kw_only=True)
 class TlsSettings:
-    """The TLS settings of the broker, or those in effect for one listener."""
+    """The TLS settings of the broker, or the settings in effect for one listener."""
 
     ssl_keystore_type: str = setting(
         "ssl.keystore.type",
@@ -122,8 +122,8 @@ class TlsSettings:
 def check_tls(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     """Yield the problems of these settings for a TLS listener, as (setting name, problem).
 
-    The rules are Kafka's. In addition, a listener needs a key, and needs a truststore if it
-    requests certificates. The files are not read.
+    The rules are Kafka's, with two additions: a listener needs a key, and it needs a truststore if
+    it requests certificates. The files are not read.
     """
     yield from _check_keystore(settings)
     yield from _check_truststore(settings)
@@ -143,6 +143,7 @@ def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
 
 def _check_truststore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     is_set = settings.ssl_truststore_location or settings.ssl_truststore_certificates
+    # Kafka would trust Java's default CAs here; plog has no default CAs for clients.
     is_needed = settings.ssl_client_auth != "none"
     if not is_set and not is_needed:
         return

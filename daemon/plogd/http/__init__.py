@@ -1,5 +1,5 @@
 """The broker's HTTP port: metrics, health and readiness.
 
-A small HTTP server and its pages belong here. Counting does not: metrics are declared in metrics.py
-and registered where they are counted. Start with site.py.
+It contains a small HTTP server and its pages. Metrics are declared in plogd/metrics.py and
+registered by the modules that count them. Start with site.py.
 """

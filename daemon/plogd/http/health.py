@@ -1,6 +1,7 @@
-"""`Status`, the result of a health or readiness check, in a module that imports no HTTP code.
+"""`Status`, the result of a health or readiness check.
 
-The checks are in service.py (`_health`, `_ready`); site.py answers ``/health`` and ``/ready``.
+The checks are in service.py (`_health`, `_ready`); site.py answers ``/health`` and ``/ready``. This
+module imports no HTTP code, so that the checks do not depend on it.
 """
 
 from __future__ import annotations

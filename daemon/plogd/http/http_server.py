@@ -2,9 +2,8 @@
 
 The server answers the first request of a connection and then closes the connection, so a client
 that pipelines thousands of requests gets one response. It rejects a request with a body before
-reading the body. Data after the request is discarded for a few seconds, so that the client can read
-the response before the connection is reset. The number and duration of connections and the size of
-request heads are limited; a response is copied to the socket in pieces, as the client reads it.
+reading the body. The number and duration of connections and the size of request heads are limited.
+A response is copied to the socket in pieces, as the client reads it.
 
 site.py defines the pages. Reactor thread only. Source: RFC 9112; nginx's ``lingering_close``.
 """
@@ -82,7 +81,7 @@ class HttpFactory(Factory):
         self._peer_log = RateLimit(_PEER_LOG_INTERVAL_S)
 
     def buildProtocol(self, addr: IAddress | None) -> HttpConnection:
-        """Return a connection; abort the oldest one if there are too many."""
+        """Return a connection; abort the oldest connection if there are too many."""
         if len(self._open) >= CONNECTIONS_MAX:
             oldest = next(iter(self._open))
             self.report(oldest.host, f"was the oldest of {CONNECTIONS_MAX}, to accept a new one")
@@ -130,7 +129,7 @@ class HttpConnection(Protocol):
         return None if self._sender is None else self._sender.body
 
     def connectionMade(self) -> None:
-        """Start the timeout of the connection."""
+        """Start the connection timeout."""
         self._transport = self.transport
         self.host = getattr(self._transport.getPeer(), "host", "")
         self._factory.opened(self)
@@ -147,7 +146,7 @@ class HttpConnection(Protocol):
             self._transport.loseConnection()
             return
         self._head += data
-        # Plus the four bytes that end the head.
+        # The empty line that ends the head does not count, so four more bytes are searched.
         head, end, _ = bytes(self._head[: HEAD_MAX_BYTES + 4]).partition(b"\r\n\r\n")
         if not end and len(self._head) <= HEAD_MAX_BYTES:
             return
@@ -229,7 +228,8 @@ class HttpConnection(Protocol):
 
     def _sent(self) -> None:
         self._sender = None
-        # Closing with unread input would reset the connection and lose the response.
+        # Closing with unread input would reset the connection, and the client could lose the
+        # response. So only the write side is closed now, and input is discarded for a few seconds.
         self._transport.loseWriteConnection()
         self._close_after(DISCARD_MAX_MS, None)
 

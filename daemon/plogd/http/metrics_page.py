@@ -1,9 +1,10 @@
-"""/metrics: the text of all metrics, created in slices and cached for a second.
+"""The page /metrics: the text of all metrics, created in slices and cached for a second.
 
 For a broker with thousands of topics, the text is several megabytes long. It is therefore created a
 few hundred lines at a time, and other requests run in between. Requests that arrive in the
 meantime, or within a second afterwards, get the same text. A client that reads slowly keeps an old
-text in memory, so only the latest few texts may be in use.
+text in memory, so only the latest few texts are kept: connections that still send an older text are
+closed.
 
 Created by site.py; reactor thread only.
 """
@@ -30,7 +31,7 @@ class MetricsPage:
     """The page /metrics and the texts that are being sent.
 
     Args:
-        lines: yields the lines of the text; each is cheap to create.
+        lines: yields the lines of the text; each line is cheap to create.
         connections: returns the open connections, some of which may be sending a text.
     """
 
@@ -92,7 +93,7 @@ class MetricsPage:
         self._drop_texts()
 
     def _drop_texts(self) -> None:
-        """Keep the texts in use, at most TEXTS_MAX; abort connections that send older ones."""
+        """Keep the texts in use, at most TEXTS_MAX; abort connections that send older texts."""
         # By identity, because comparing texts of several megabytes is slow.
         sent: dict[int, list[HttpConnection]] = {}
         for connection in self._connections():

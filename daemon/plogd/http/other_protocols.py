@@ -1,12 +1,13 @@
 """Recognize clients of other protocols on the HTTP port by their first byte.
 
-Otherwise the server would wait for the end of a line, and the client for its response.
-net/wrong_protocol.py recognizes HTTP on a Kafka port. Called by http_server.py.
+Without this check, the server would wait for the end of a request head that never arrives, and the
+client would wait for a response. net/wrong_protocol.py recognizes HTTP on a Kafka port. Called by
+http_server.py.
 """
 
 from __future__ import annotations
 
-# The first byte of a Kafka request and of a TLS handshake; HTTP never starts with these.
+# The first byte of a Kafka request and of a TLS handshake; HTTP requests start with neither.
 _MISTAKES = {
     b"\0": "a Kafka request: connect Kafka clients to an address of advertised.listeners",
     b"\x16": "a TLS handshake: plog.http.port does not support HTTPS; use http://",

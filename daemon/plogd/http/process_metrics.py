@@ -1,7 +1,7 @@
 """Metrics of the process, with the names that Prometheus client libraries use.
 
-They are read at each scrape from getrusage and /proc/self, which remains available with systemd's
-``ProcSubset=pid``.
+They are read from getrusage and /proc/self at each scrape. /proc/self remains available with
+systemd's ``ProcSubset=pid``.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""/metrics, /health and /ready on ``plog.http.port``.
+"""The pages /metrics, /health and /ready on ``plog.http.port``.
 
 The pages do not depend on the broker: service.py passes three functions. /health returns 503 if the
-operator must repair something (a log directory is offline), and /ready while the broker is starting
-or stopping; both return details in JSON. There is no authentication: the port listens on loopback
-by default. http_server.py limits the resources of clients.
+operator must repair something, such as an offline log directory; /ready returns 503 while the
+broker is starting or stopping. Both return details in JSON. The pages need no authentication,
+because the port listens on loopback by default. http_server.py limits the resources of clients.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make_site(
     health: Callable[[], Status],
     ready: Callable[[], Status],
 ) -> HttpFactory:
-    """Create the site; `metrics` yields the lines of /metrics; the others run at each request."""
+    """Create the site from the functions that yield the metrics' lines and run the two checks."""
     pages: dict[str, Page] = {
         "/": lambda: _INDEX,
         "/health": lambda: _status_page(health()),
@@ -60,7 +60,8 @@ def listen(reactor: Any, config: BrokerConfig, site: HttpFactory) -> IListeningP
     try:
         return cast(IListeningPort, reactor.listenTCP(port, site, backlog, host))
     except CannotListenError as error:
-        # With the defaults, several brokers can run on one host; only the first one has the port.
+        # With the defaults, several brokers can run on one host, although only the first gets the
+        # port.
         if {"plog.http.port", "plog.http.host"} & config.explicit:
             raise
         log.warn(

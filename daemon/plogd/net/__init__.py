@@ -1,7 +1,7 @@
-"""The network shell: sockets, TLS and threads around the broker.
+"""The broker's network layer: sockets, TLS, and the threads that run blocking jobs.
 
-Listeners, transports, buffers, the order of requests and the threads for jobs belong here. Request
-handling does not: see `plogd.apis`. Start with listeners.py and follow a connection: transport.py
+It contains the listeners, the transports, the buffers and the order of a connection's requests.
+Requests are handled in `plogd.apis`. Start with listeners.py and follow a connection: transport.py
 moves its bytes (tls/protocol_connection.py with TLS), connection.py splits them into requests,
-request_queue.py orders them, output_queue.py sends the responses.
+request_queue.py orders the requests, and output_queue.py sends the responses.
 """

@@ -1,11 +1,11 @@
 """Warn about advertised listeners that clients cannot reach.
 
-A client connects, requests the cluster's metadata, and then connects to the address it finds there.
-If that fails, it retries silently. The broker can detect two signs: at startup, that this host
-cannot resolve an advertised name; later, that an advertised address looks wrong for a client, and
-that no requests except for metadata have arrived from the client's host since. Neither is proof:
-clients may resolve names that this host cannot, and a container's port may be forwarded from
-localhost.
+A client connects, requests the cluster's metadata, and then connects to the addresses in the
+response. If it cannot reach an address, it retries silently. The broker therefore looks for two
+signs. At startup, it checks whether this host can resolve the advertised names. Later, it checks
+whether a client that received a suspicious address sends anything other than metadata requests.
+Neither sign is proof: clients may resolve names that this host cannot, and a container's port may
+be forwarded from localhost.
 
 Called by service.py; reactor thread only. Source: problems around KIP-103 and KIP-302, and common
 questions about Kafka in containers.
@@ -28,16 +28,17 @@ log = Logger()
 WAIT_MS = 10_000.0
 """Time that a client has to send another request before its address is reported."""
 HOSTS_MAX = 1000
-"""Maximum number of hosts in each set, so that many clients cannot exhaust the memory."""
+"""Maximum number of hosts in each set, so that a large number of clients cannot exhaust the
+memory."""
 _WILDCARDS = ("", "0.0.0.0", "::")
 _REMEDY = "set advertised.listeners to an address that clients can reach"
 
 
 class AdvertisedCheck:
-    """Compares the addresses that clients receive with the requests that follow.
+    """Compares the addresses that clients receive with the requests that they send afterwards.
 
     Args:
-        resolve: resolves a host name; fails with OSError if it is unknown.
+        resolve: resolves a host name; fails with OSError if the name is unknown.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class AdvertisedCheck:
         client = connection.client_address[0]
         self._waiting.pop(client, None)
         if len(self._working) >= HOSTS_MAX:
+            # Forget the host that was added first. At worst, it is checked and reported once more.
             del self._working[next(iter(self._working))]
         self._working[client] = None
 
@@ -96,9 +98,11 @@ class AdvertisedCheck:
     def _suspicion(self, connection: ConnectionContext, host: str) -> str | None:
         if host in self._unresolvable:
             return f"this host cannot resolve {host}, so the client may not be able to either"
+        # The following reasons apply only to clients on other hosts: every address of this host
+        # works for a local client.
         client, ours = connection.client_address[0], connection.local_address[0]
         if client == ours or _is_loopback(client):
-            return None  # The client runs on this host.
+            return None
         if _is_loopback(host):
             return f"for a client on another host, {host} is the client's own host"
         if _is_name(host) and "." not in host:

@@ -1,17 +1,17 @@
-"""`Connection`: the requests of one client, started in turns, and the rules for closing it.
+"""`Connection`: one client connection, which starts the client's requests in turns.
 
-A `Wire` moves the bytes: transport.py on plain ports, copying_output.py with TLS. A turn starts
-requests until no complete request is left, a request may not start yet, too many responses are
-unsent, or the turn has lasted too long; in the last case, the run queue grants the next turn. All
-appends of a turn share one sync round (`ports.Turn`), and their responses are sent together
-(`Wire.cork`).
+A `Wire` moves the bytes: transport.py on plain ports, copying_output.py with TLS. In a turn, the
+connection starts the received requests in order. The turn ends when no complete request is left,
+the next request may not start yet, too many responses are unsent, or the turn has taken too long.
+In the last case, the connection waits in the run queue for its next turn. All appends of a turn
+share one sync round (`ports.Turn`), and their responses are sent together (`Wire.cork`).
 
-Reading continues, up to a limit, while requests may not start, because only reading detects that
-the client has disconnected. At the end of the stream, the connection closes after all requests that
-may start have started; completed appends are kept.
+While requests may not start, the connection still reads a limited number of bytes, because only
+reading detects that the client has disconnected. At the end of the stream, the connection starts
+every request that may start before it closes.
 
-Reactor thread only. Invariants: a request's view is released when its handler returns; `lost`
-releases every wait, file, lease and queue position, whatever the state of the connection.
+Reactor thread only. Invariant: `lost` releases every wait, file, lease and queue position, whatever
+the state of the connection.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ if TYPE_CHECKING:
 log = Logger()
 
 TURN_MAX_MS = 2.0
-"""Maximum time of a turn, so that other connections are served in between."""
+"""Maximum duration of a turn, so that other connections are served in between."""
 SHORT_TURN_MAX_MS = 0.1
-"""Maximum time of a turn while many connections are ready; usually enough for one request."""
+"""Maximum duration of a turn while many connections are ready; usually enough for one request."""
 PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
-"""Produce, Fetch, Heartbeat and ApiVersions do little work per element. Small ones start on arrival
-even if many connections are ready; other requests then wait in the run queue."""
+"""Produce, Fetch, Heartbeat and ApiVersions do little work per element. Small requests with these
+keys start on arrival even if many connections are ready; all other requests then wait in the run
+queue."""
 PROMPT_MAX_BYTES = 16 << 10
-"""Larger requests wait, too: appending 50 KB takes as long as twenty small Produces."""
+"""Larger requests always wait then: appending 50 KB takes as long as twenty small Produces."""
 _NO_BYTES = memoryview(b"")
 CLOSE_MAX_MS = 30_000.0
-"""Maximum time for the client of a closing connection to read its last responses."""
+"""Maximum time that the client of a closing connection has to read its last responses."""
 
 
 class Wire(Protocol):
@@ -132,13 +133,14 @@ class Connection:
         self._is_finishing = self._is_closing = self._is_aborted = self._is_lost = False
         self._active_ms = shared.clock.monotonic_ms()
         self._bytes_in = 0
-        # When the first request in the inbox was found incomplete, and the bytes received by then.
+        # The time at which the first request in the inbox was found incomplete, and the number of
+        # bytes received by then.
         self._partial_since: tuple[float, int] | None = None
         shared.add(self)
 
     @property
     def is_closing(self) -> bool:
-        """Return whether no further request starts."""
+        """Return whether the connection starts no more requests."""
         return self._is_closing
 
     @property
@@ -196,8 +198,8 @@ class Connection:
     def end_of_stream(self) -> None:
         """Close the connection after all requests that may start have started.
 
-        Thousands of clients may disconnect in one pass of the reactor; most of the connections are
-        then closed in turns of the run queue.
+        If thousands of clients disconnect in one pass of the reactor, most of the connections are
+        closed later, in turns of the run queue.
         """
         self._at_end_of_stream = True
         run_queue, clock = self._shared.run_queue, self._shared.clock
@@ -205,9 +207,11 @@ class Connection:
         if is_free and not run_queue.is_behind:
             began_ms = clock.monotonic_ms()
             self.close("the client has closed the connection")
+            # Closing takes 30 µs or more, which adds up when thousands of clients disconnect
+            # together.
             run_queue.spent(clock.monotonic_ms() - began_ms)
             return
-        # The reactor would report the end of the stream in every pass.
+        # Otherwise, the reactor would report the end of the stream in every pass.
         self._wire.set_reading(False)
         if is_free:
             self._may_start_again()
@@ -223,20 +227,21 @@ class Connection:
             with self._shared.turn:
                 self._blocked = self._start_requests(now_ms)
                 if not self._is_closing:
-                    # Before deferred calls run, so that others may use the shared buffer.
+                    # Before the turn ends, because deferred calls then run, which may use the
+                    # shared buffer for other connections.
                     self._inbox.keep(self._may_grow)
         except BadFrameSize as error:
             self._refuse("bad size", f"sent {error}; see socket.request.max.bytes")
         except Exception:
-            # A bug in a deferred call, because _start_requests handles those in requests. The call
-            # may concern any connection, so this connection stays open.
+            # This is a bug in a deferred call, because _start_requests handles exceptions of
+            # requests. The call may concern any connection, so this connection stays open.
             log.failure("a call deferred to the end of a turn failed")
         finally:
             self._wire.uncork()
         self._end_turn()
 
     def drained(self) -> None:
-        """Start requests again if output was blocked and enough has been sent."""
+        """Start requests again if unsent output prevented them and enough has been sent."""
         self._active_ms = self._shared.clock.monotonic_ms()
         if self._blocked is Blocked.OUTPUT and not self._has_too_much_output():
             self._may_start_again()
@@ -257,7 +262,7 @@ class Connection:
         if self._is_too_slow(now_ms):
             self.close_slow("")
         elif 0 <= settings.connections_max_idle_ms < silent_ms and not self._queue.in_progress:
-            # The client had all that time to read its responses.
+            # A client that has read nothing for so long will not read its responses now.
             end = self.abort if self._wire.buffered_bytes else self.close
             end(f"idle for {silent_ms / 1000:.0f} s")
         elif (
@@ -265,7 +270,7 @@ class Connection:
             and not self._waits_for_quota()
             and self._wire.peer_has_left()
         ):
-            # In other states, reading or sending detects it.
+            # In other states, reading or sending detects that the client has disconnected.
             self.abort("the client has disconnected")
 
     def close_slow(self, why_now: str) -> None:
@@ -331,6 +336,7 @@ class Connection:
             if frame is None:
                 return Blocked.NO
             try:
+                # The view must be released in any case: the buffer behind it is reused or resized.
                 has_started = queue.offer(frame)
             except Exception:
                 log.failure("request of {client} failed unexpectedly", client=self.context)
@@ -369,7 +375,8 @@ class Connection:
 
     def _may_start(self) -> None:
         """Start requests again after an earlier one has completed or a mute has ended."""
-        # With NO, no request was refused, but reading stopped while earlier ones were pending.
+        # In state NO, no request was refused, but reading stopped while earlier requests were
+        # pending.
         if self._blocked in (Blocked.PARKED, Blocked.NO):
             self._may_start_again()
 
@@ -385,7 +392,8 @@ class Connection:
     def _waits_for_quota(self) -> bool:
         """Return whether only a quota prevents the received requests from starting.
 
-        They are handled even if the client has disconnected: with acks=0, it awaits no response.
+        Such requests are handled even if the client has disconnected: a client that produces with
+        acks=0 waits for no response.
         """
         return self._queue.is_muted and self._inbox.has_frame()
 
@@ -416,7 +424,7 @@ class Connection:
             self._wire.set_reading(has_room and not self._at_end_of_stream)
 
     def _memory_granted(self) -> None:
-        """Continue to read a large request; restart its timeout, because reading had stopped."""
+        """Continue to read a large request, and restart its timeout because reading had stopped."""
         self._partial_since = (self._shared.clock.monotonic_ms(), self._bytes_in)
         self._read_as_allowed()
 
@@ -464,17 +472,19 @@ class Connection:
             log.error(
                 "{client}: {reason}: {error!r}", client=self.context, reason=reason, error=error
             )
+        # A shutdown closes every connection, and the log needs no line for each of them.
         if not self._is_finishing:
             self._shared.report(self.context, "closed", f"closed a connection: {reason}")
         self.close(reason)
 
     def _stop(self, reason: str) -> bool:
-        """Release everything except unsent responses; return False if that was done before."""
+        """Release everything except unsent responses; return False if this was done before."""
         if self._is_closing:
             return False
         self._is_closing = True
         self._active_ms = self._shared.clock.monotonic_ms()
-        # Not the context itself: an observer may keep the events of all connections.
+        # The event gets the text of the context, because a log observer may keep the events of all
+        # connections.
         peer = str(self.context)
         log.debug(
             "closing connection of {peer}: {reason}", peer=peer, reason=reason, client=self.host

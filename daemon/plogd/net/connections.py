@@ -2,8 +2,8 @@
 
 `Connections` holds the state that connections share (the dispatch function, the receive buffer, the
 memory budgets, the run queue) and enforces ``max.connections`` and ``max.connections.per.ip``. The
-task ``idle-connections`` calls `sweep`, which closes idle, slow and dead connections.
-connection.py implements a single connection.
+task ``idle-connections`` calls `sweep`, which closes connections that are idle or too slow, or
+whose clients have disconnected. connection.py implements a single connection.
 
 Reactor thread only. Invariant: a connection is counted from `add` to `remove`.
 """
@@ -31,9 +31,10 @@ log = Logger()
 
 _PEER_LOG_INTERVAL_MS = 60_000.0
 _NOTABLE_TURN_MS = 0.25
-"""With few connections, shorter turns are not counted, because counting needs a timer."""
+"""While few connections are open, shorter turns are not counted, because counting needs a timer."""
 _FEW_CONNECTIONS = 100
-"""With more connections, shorter turns are counted, too, because they add up in a pass."""
+"""While more connections are open, shorter turns are counted, too, because they add up in a
+pass."""
 
 
 class Connections:
@@ -45,7 +46,7 @@ class Connections:
         accepted, refused, closed: total numbers of connections.
         bytes_in, bytes_out: total numbers of bytes received and sent.
         requests: total number of requests started.
-        notable_turn_ms: a shorter turn is not counted, because it causes no noticeable delay even
+        notable_turn_ms: shorter turns are not counted, because they cause no noticeable delay even
             if each connection takes one.
     """
 
@@ -159,7 +160,7 @@ class Connections:
 
     def all_open(self) -> list[OpenConnection]:
         """Return the open connections."""
-        # A copy, because callers close connections while they iterate.
+        # Return a copy, because callers close connections while they iterate.
         return list(self._open)
 
     def sweep(self) -> None:

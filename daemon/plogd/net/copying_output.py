@@ -1,9 +1,7 @@
 """The output of a TLS connection, which copies its bytes to the transport.
 
 Responses are written to a standard Twisted transport in order, in pieces of about 64 KiB, and only
-as fast as the transport accepts them. `CopyingOutput` is the transport's only producer, and a
-streaming one. A pull producer would be asked for data during its registration, before data written
-earlier is sent, and with TLS it would need the global reactor.
+as fast as the transport accepts them. `CopyingOutput` is the transport's only producer.
 
 Created by protocol_connection.py; reactor thread only. Invariant: at most one read is in progress,
 and pieces queued after it wait for it.
@@ -40,7 +38,8 @@ class CopyingOutput:
     Args:
         transport: an ITCPTransport, or an object that can pause and resume reading, register a
             streaming producer, and lose and abort its connection.
-        on_reading: called when bytes may be read again; some may have been delivered meanwhile.
+        on_reading: called when bytes may be read again; some may have been delivered while reading
+            was paused.
     """
 
     def __init__(self, transport: Any, shared: Connections, on_reading: Callable[[], None]) -> None:
@@ -60,6 +59,8 @@ class CopyingOutput:
         self.sent_bytes = 0
         self._regions = self._unsent_bytes = 0
         self._shared_output = SharedOutput(shared.responses)
+        # A streaming producer: a pull producer would be asked for data during its registration,
+        # before data written earlier is sent, and with TLS it would need the global reactor.
         transport.registerProducer(self, True)
 
     def write_answer(self, answer: Answer) -> None:
@@ -81,7 +82,7 @@ class CopyingOutput:
             self._pump()
 
     def _end_position(self) -> int:
-        """Return the value of `sent_bytes` once everything that is queued has been sent."""
+        """Return the value of `sent_bytes` once everything in the queue has been sent."""
         unsent = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in self._parts)
         return self.sent_bytes + self._gathered_bytes + unsent - self._region_sent
 
@@ -95,7 +96,7 @@ class CopyingOutput:
         self._pump()
 
     def set_reading(self, is_reading: bool) -> None:
-        """Start or stop reading; bytes that are already decrypted may still arrive."""
+        """Start or stop reading; bytes that are already decrypted may still be delivered."""
         if is_reading is not self.is_reading:
             self.is_reading = is_reading
             if not self._is_lost:
@@ -104,7 +105,8 @@ class CopyingOutput:
                 else:
                     self._transport.pauseProducing()
             if is_reading:
-                # Not immediately: the caller may be in the middle of another connection's turn.
+                # Not immediately, because the caller may be in the middle of another connection's
+                # turn.
                 self._shared.timers.call_later(0, self._on_reading)
 
     def close(self) -> None:
@@ -135,7 +137,7 @@ class CopyingOutput:
         if self.connection is not None:
             self._shared_output.clear(self.connection)
             self.connection.unsent(0)
-            # The connection may be waiting for its output to drain, and would otherwise never end.
+            # The connection may be waiting until its output drains, and would otherwise never end.
             self.connection.drained()
 
     # The following methods implement IPushProducer for the transport.
@@ -194,7 +196,7 @@ class CopyingOutput:
         position = region.position + self._region_sent
         nbytes = min(PIECE_BYTES, region.nbytes - self._region_sent)
         try:
-            # Reading cached pages does not wait for the disk, so it needs no job.
+            # Reading cached pages does not wait for the disk, so no job is needed.
             data = (
                 region.file.pread(nbytes, position)
                 if region.file.cached(position, nbytes)
@@ -247,6 +249,7 @@ class CopyingOutput:
 
     def _write(self, data: bytes | memoryview) -> None:
         """Add to the next write, which is flushed when it is large enough or nothing follows."""
+        # Each write would become a TLS record of its own, with a header and a checksum.
         self._gathered.append(data)
         self._gathered_bytes += len(data)
         if self._gathered_bytes >= PIECE_BYTES:

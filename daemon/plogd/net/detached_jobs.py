@@ -1,4 +1,4 @@
-"""Jobs that may never finish, each on its own thread, which a shutdown does not wait for.
+"""Jobs that may never finish, each on its own thread, for which a shutdown does not wait.
 
 They are for rare work that the broker can do without: reading settings and certificates from a file
 system that may hang, and resolving names. Work on the broker's data uses thread_jobs.py, which
@@ -72,6 +72,8 @@ class DetachedJobs:
 
         def ended(deliver: Callable[[], None]) -> None:
             was_overdue = lane.is_overdue
+            # An overdue job has failed already. Its thread has ended now, so the lane can run the
+            # next job.
             lane.is_running = lane.is_overdue = False
             try:
                 if not was_overdue:
@@ -97,8 +99,9 @@ class DetachedJobs:
     def _post(
         self, ended: Callable[[Callable[[], None]], None], deliver: Callable[[], None]
     ) -> None:
-        """Deliver an outcome on the reactor's thread; called on the thread of the job."""
+        """Deliver an outcome on the reactor's thread; called on the job's thread."""
         if not self._is_closed:
+            # After `close`, the reactor may have stopped, and nothing would run the call.
             self._reactor.callFromThread(ended, deliver)
 
     def _overdue(self, lane: _Lane, job: _Job) -> None:

@@ -1,14 +1,14 @@
 """A listening socket of a plain listener, which accepts client connections.
 
-`ListenerFactory` creates the context of each accepted connection, unless connections.py refuses it;
-transport.py and protocol_connection.py move its bytes. listeners.py opens the ports, and
-tls_port.py derives the ports of TLS listeners from these classes.
+`ListenerFactory` creates the context of each accepted connection, unless connections.py refuses the
+connection; transport.py and protocol_connection.py move its bytes. listeners.py opens the ports,
+and tls_port.py derives the ports of TLS listeners from these classes.
 
-When the process or the system runs out of file descriptors, the port pauses accepting and retries.
-Meanwhile clients wait in the kernel's queue, and open connections are not affected.
+When the process or the system runs out of file descriptors, the port stops accepting for a short
+time and retries. Meanwhile, clients wait in the kernel's queue, and open connections are not
+affected.
 
-Reactor thread only. Source: tcp(7), accept(2); on Linux a connection inherits the options of the
-listening socket.
+Reactor thread only. Source: tcp(7), accept(2).
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ ACCEPTS_PER_TURN = 100
 """The limit of Twisted's tcp.Port."""
 ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0
-"""How long a port pauses if no descriptor is free; no event reports that one was freed."""
+"""Duration of a pause while no descriptor is free; no event reports that a descriptor was
+closed."""
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 # accept(2) reports errors of the new connection, and EPERM if a firewall rejects it.
 _THEIR_ERROR = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.EINTR, errno.ETIMEDOUT)
 
 
 class ListenerFactory(ServerFactory):
-    """Creates the protocol of each accepted connection of one listener, or refuses it."""
+    """Creates the protocol of each accepted connection of one listener, if it is admitted."""
 
     noisy = False
 
@@ -77,7 +78,7 @@ class PlainPort(tcp.Port):
 
     Args:
         is_dual_stack: whether an IPv6 socket also accepts IPv4 clients.
-        passed: a socket that already listens, and that may also be open in other processes.
+        passed: a socket that is already listening, and that may also be open in other processes.
     """
 
     transport = ServerTransport
@@ -93,8 +94,8 @@ class PlainPort(tcp.Port):
         super().__init__(*args, **kwargs)
         self._shared = shared
         self._is_dual_stack = is_dual_stack
-        # Twisted does not bind such a socket, and does not shut it down when it closes it:
-        # shutdown() would also end the queue of waiting clients in the other processes.
+        # Twisted does not bind a preexisting socket, and only closes it at the end: a shutdown()
+        # would also end the queue of waiting clients in the other processes.
         self._preexistingSocket = passed
 
     def startListening(self) -> None:
@@ -102,7 +103,7 @@ class PlainPort(tcp.Port):
         passed = self._preexistingSocket
         if passed is not None:
             self._set_inherited_options(passed)
-            # On a socket that listens already, listen(2) only changes the backlog.
+            # On a socket that is already listening, listen(2) only changes the backlog.
             passed.listen(self.backlog)
         super().startListening()
 
@@ -111,11 +112,12 @@ class PlainPort(tcp.Port):
         sock: socket.socket = super().createInternetSocket()  # type: ignore[no-untyped-call]
         self._set_inherited_options(sock)
         if self.addressFamily == socket.AF_INET6:
-            # Set explicitly, so as not to depend on the sysctl net.ipv6.bindv6only.
+            # Set in any case, because the default depends on the sysctl net.ipv6.bindv6only.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._is_dual_stack)
         return sock
 
     def _set_inherited_options(self, sock: socket.socket) -> None:
+        # On Linux, an accepted socket inherits these options from the listening socket.
         settings = self._shared.settings
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -140,6 +142,7 @@ class PlainPort(tcp.Port):
             except OSError as error:
                 if error.errno in _THEIR_ERROR:
                     continue
+                # Without a pause, epoll would report the waiting client in every pass.
                 self._pause(error.strerror or "", is_remediable=error.errno in _OUT_OF_FILES)
                 return
             self._begin(accepted, address)

@@ -2,8 +2,8 @@
 
 A configured listener needs one or more listening sockets: a name such as ``localhost`` may resolve
 to an IPv4 and an IPv6 address, and an empty host means all interfaces. Each socket is a `PlainPort`
-(listener_port.py) or a `TlsPort` (tls_port.py), which accept the connections. A listener for which
-systemd has opened sockets (passed_sockets.py) uses only those sockets.
+(listener_port.py) or a `TlsPort` (tls_port.py), which accept the connections. If systemd has opened
+sockets for a listener (passed_sockets.py), the listener uses only those sockets.
 
 Reactor thread only.
 """
@@ -27,7 +27,8 @@ from plogd.net.passed_sockets import PassedSocket, listening_addresses
 if TYPE_CHECKING:
     from plogd.net.tls.tls_context import TlsServer
 
-# Not an error if another address works: localhost may resolve to ::1 on a host without IPv6.
+# These are not errors if another address works: localhost may resolve to ::1 on a host without
+# IPv6.
 _NO_SUCH_ADDRESS_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -79,13 +80,13 @@ class Listeners:
             raise
 
     def close(self) -> Deferred[None]:
-        """Stop listening, but keep open connections. The result fires when the ports are free."""
+        """Stop listening, but keep open connections. The result fires when the ports are closed."""
         ports, self._ports = self._ports, []
         closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
         return closed.addCallback(lambda _: None)
 
     def _open(self, listener: Listener, all_listeners: Sequence[Listener]) -> list[BoundListener]:
-        """Listen on all addresses of one listener; port 0 selects one free port for all."""
+        """Listen on all addresses of one listener; port 0 selects one free port for all of them."""
         if listener.protocol != "PLAINTEXT" and listener.name not in self._tls:
             raise ValueError(f"cannot open {listener}: it has no TLS context")
         if any(passed.listener.name == listener.name for passed in self._passed):
@@ -103,7 +104,8 @@ class Listeners:
                 missing = error
                 continue
             has_opened = True
-            if is_dual_stack:  # The socket also accepts IPv4 clients.
+            # The socket also accepts IPv4 clients, so binding 0.0.0.0 would fail.
+            if is_dual_stack:
                 break
         if missing is not None and not has_opened:
             raise missing
@@ -154,7 +156,8 @@ class Listeners:
 
 
 def _shares_port_with_ipv4(listener: Listener, all_listeners: Sequence[Listener]) -> bool:
-    """Return whether another listener uses the port of ``[::]`` with an IPv4 address."""
+    """Return whether another listener uses the port of ``[::]`` on an IPv4 address."""
+    # A dual-stack socket on this port would already have taken the IPv4 address.
     return any(
         other is not listener and other.port == listener.port != 0 and "." in other.host
         for other in all_listeners

@@ -1,9 +1,10 @@
-"""Close connections that occupy memory without making progress while memory is exhausted.
+"""While memory is exhausted, close connections that occupy some of it without making progress.
 
 While the memory for requests or responses is exhausted, every connection that uses some of it must
-make progress: a request must arrive, and a response must be read, at a tenth of its size per
-second. Otherwise the connection is closed and logged. Only delays caused by the client count: a
-request that waits for memory, for an earlier request or for a quota is not considered slow.
+make progress: each second, at least a tenth of its request must arrive, or a tenth of its response
+must be read. Otherwise, the connection is closed and the reason is logged. Only delays caused by
+the client count: a request that waits for memory, for an earlier request or for a quota is not
+considered slow.
 
 While there is enough memory, connection.py applies more generous limits. Created by connections.py,
 which calls `begin` when memory is exhausted; reactor thread only.
@@ -21,11 +22,11 @@ from plogd.ports import Clock, Timers
 
 CHECK_INTERVAL_MS: Final = 250.0
 WINDOW_MS: Final = 2000.0
-"""Time over which progress is measured; enough for ten round trips around the world."""
+"""Period over which progress is measured; enough for ten round trips around the world."""
 WITHIN_MS: Final = 10_000.0
 """Maximum time for a whole request or response."""
 STALLED_MS: Final = 1000.0
-"""A client that reads nothing for this time is considered stalled. While memory use is more than
+"""A client that reads nothing for this long is considered stalled. While memory use is more than
 twice the limit, `CHECK_INTERVAL_MS` is enough."""
 
 
@@ -38,7 +39,7 @@ class _Window(NamedTuple):
 
 
 class MemoryShortage:
-    """Checks connections while memory is exhausted; `all_open` returns the ones to check."""
+    """Checks connections while memory is exhausted; `all_open` returns the connections to check."""
 
     def __init__(
         self,
@@ -113,6 +114,8 @@ class MemoryShortage:
                 has_stalled = _is_slow(window, now_ms, sent_bytes)
                 window = _Window(now_ms, sent_bytes, nbytes)
             is_far_too_much = responses.used_bytes > 2 * responses.limit_bytes and not is_alone
+            # Even now, a client has one interval to read something: many connections may hold the
+            # same shared response, and their clients read it as soon as it arrives.
             if is_far_too_much and has_read_nothing and waited_ms >= CHECK_INTERVAL_MS:
                 has_stalled = True
             if has_stalled:

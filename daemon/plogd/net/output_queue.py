@@ -1,13 +1,12 @@
-"""The ordered output of a plain connection: bytes, and regions of log files sent with sendfile.
+"""The ordered output of a plain connection: bytes, and regions of log files.
 
 Nothing else writes to the socket, because a byte in the middle of a region would corrupt the
-stream. Small pieces and small regions are joined into one send; the kernel copies a larger region
-from the page cache to the socket. If a region is not in the page cache, a job reads it first
-(uncached_reads.py).
+stream. Small pieces and small regions are joined into one send; for a larger region, sendfile makes
+the kernel copy the data from the page cache to the socket. If a region is not in the page cache, a
+job reads it first (uncached_reads.py).
 
 A region's file stays open until its last byte is sent or the queue is closed, and is closed exactly
-once. Reactor thread only; called by transport.py. Source: sendfile(2); MSG_MORE, which replaces
-TCP_CORK, keeps a header and the records after it in one packet.
+once. Reactor thread only; called by transport.py. Source: sendfile(2), tcp(7).
 """
 
 from __future__ import annotations
@@ -27,7 +26,8 @@ from plogd.ports import Jobs
 FLUSH_MAX_BYTES = 1 << 20
 """Maximum number of bytes per flush, so that one fast client does not delay the others."""
 JOIN_MAX_BYTES = 64 * 1024
-"""Up to this size, one copy and one system call are cheaper than two system calls."""
+"""Up to this size, copying the pieces and making one system call is cheaper than two system
+calls."""
 REGION_WEIGHT_BYTES = 16 * 1024
 """Size of a region as counted in `buffered_bytes`: it uses an open file but little memory."""
 
@@ -43,10 +43,10 @@ class Flushed(Enum):
 
 
 class OutputQueue:
-    """The unsent pieces of responses, and the progress within the first one.
+    """The unsent pieces of responses, and the progress within the first piece.
 
     Args:
-        jobs: run reads of regions that are not in the page cache.
+        jobs: run the reads of regions that are not in the page cache.
         on_warm: called when a flush that ended with COLD may be repeated.
 
     Attributes:
@@ -74,7 +74,7 @@ class OutputQueue:
         self._parts: deque[_Bytes | FileRegion] = deque()
         self._region_sent = 0
         self._regions = 0  # The number of unsent regions.
-        self._warm_end = 0  # The first region is in the page cache up to here.
+        self._warm_end = 0  # The end of the first region's part that is in the page cache.
         self._is_reading = False
         self._is_closed = False
         self._error: Exception | None = None
@@ -160,6 +160,7 @@ class OutputQueue:
 
     def _send_bytes(self, sock: socket.socket) -> None:
         data = cast(_Bytes, self._parts[0])
+        # MSG_MORE, which replaces TCP_CORK, keeps a header and the records after it in one packet.
         sent = sock.send(data, socket.MSG_MORE if len(self._parts) > 1 else 0)
         self.sent_bytes += sent
         self.buffered_bytes -= sent
@@ -179,6 +180,7 @@ class OutputQueue:
                 if nbytes + part.nbytes > JOIN_MAX_BYTES or not self._is_warm(part):
                     break
                 data: _Bytes = part.read()
+                # The region, which had counted as REGION_WEIGHT_BYTES, becomes bytes in memory.
                 self.buffered_bytes += len(data)
                 self._finish_region(part)
             elif run and nbytes + len(part) > JOIN_MAX_BYTES:
@@ -200,7 +202,7 @@ class OutputQueue:
         region.close()
 
     def _is_warm(self, region: FileRegion) -> bool:
-        """Return whether the next bytes of the first region are warm; if not, start a read."""
+        """Return whether the first region's next bytes are in the page cache; if not, read them."""
         if self._region_sent < self._warm_end:
             return True
         nbytes = min(region.nbytes - self._region_sent, FLUSH_MAX_BYTES)
@@ -218,12 +220,14 @@ class OutputQueue:
     def _warmed(self, warm_end: int) -> None:
         self._is_reading = False
         if not self._is_closed:
-            # Do not check again: under memory pressure, the pages might be evicted every time.
+            # Do not check again: under memory pressure, the pages could be evicted every time, and
+            # nothing would ever be sent.
             self._warm_end = warm_end
             self._on_warm()
 
     def _read_failed(self, error: Exception) -> None:
         self._is_reading = False
         if not self._is_closed:
+            # The next flush raises the error, because only its caller can close the connection.
             self._error = error
             self._on_warm()

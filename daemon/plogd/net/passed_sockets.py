@@ -1,12 +1,12 @@
-"""Listening sockets that systemd has opened and passes to the broker.
+"""Listening sockets that systemd has opened and passed to the broker.
 
 `take_passed_descriptors` reads the protocol of sd_listen_fds(3): the descriptors from 3 on, each
-with the ``FileDescriptorName=`` of its socket unit. `match_sockets` assigns them to the listeners
-with these names. listeners.py accepts connections on them, and process.py keeps the descriptors
-until then. Clients that connect while no broker runs wait in the kernel's queue.
+with the ``FileDescriptorName=`` of its socket unit. `match_sockets` assigns each descriptor to the
+listener of that name. listeners.py accepts connections on the sockets; until then, process.py keeps
+the descriptors. Clients that connect while no broker is running wait in the kernel's queue.
 
-Called on the reactor's thread during the start. Invariant: a descriptor that no listener uses is
-closed, and no child process inherits one.
+Called on the reactor's thread during startup. Invariant: a descriptor that no listener uses is
+closed, and no child process inherits a descriptor.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SocketUnusable(PlogError):
 
 
 class PassedDescriptor(NamedTuple):
-    """An inherited descriptor and its name, which should be that of a listener."""
+    """An inherited descriptor and its name, which should be the name of a listener."""
 
     name: str
     descriptor: int
@@ -46,7 +46,7 @@ class PassedDescriptor(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedSocket:
-    """A listening socket, which is non-blocking, and the listener that uses it."""
+    """A non-blocking listening socket, and the listener that uses it."""
 
     listener: Listener
     sock: socket.socket
@@ -57,11 +57,11 @@ class PassedSocket:
 
     @property
     def address(self) -> str:
-        """The address of the socket, as host and port."""
+        """The socket's address, as host and port."""
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     def bound_listener(self) -> Listener:
-        """Return the listener with the host that the socket listens on, empty for all addresses."""
+        """Return the listener with the socket's own host, which is empty for all addresses."""
         return replace(self.listener, host="" if self.is_dual_stack else self.host)
 
 
@@ -70,11 +70,13 @@ def take_passed_descriptors(
 ) -> list[PassedDescriptor]:
     """Return the descriptors that systemd passed to the process `process_id`.
 
-    Removes the variables from `environment`; child processes do not inherit the descriptors.
+    Removes the variables from `environment`, as sd_listen_fds(3) does on request, so that child
+    processes do not use them.
     """
     pid, count, names = (environment.pop(name, "") for name in _VARIABLES)
     if not (count.isdecimal() and 0 < int(count) <= _DESCRIPTORS_MAX):
         return []
+    # A process that a script started inherits the variables, but they describe the script.
     if pid != str(process_id):
         log.warn(
             "ignored {count} sockets from systemd: they are for process {pid}, but this is process"
@@ -108,7 +110,8 @@ def restore_variables(environment: MutableMapping[str, str], initial: bytes) -> 
     """Restore the variables that Twisted has removed from `environment`.
 
     Twisted's string endpoints remove these variables when they are imported, and twistd imports
-    them with its plugins. `initial` is the content of ``/proc/self/environ``.
+    them with its plugins. `initial` is the content of ``/proc/self/environ``, which does not
+    change.
     """
     for assignment in initial.split(b"\0"):
         name, _, value = os.fsdecode(assignment).partition("=")
@@ -119,15 +122,15 @@ def restore_variables(environment: MutableMapping[str, str], initial: bytes) -> 
 def match_sockets(
     descriptors: Sequence[PassedDescriptor], listeners: Sequence[Listener]
 ) -> list[PassedSocket]:
-    """Return the socket of each descriptor whose name is that of one of `listeners`.
+    """Return the socket of each descriptor that has the name of one of `listeners`.
 
-    Names are compared without regard to case. Other descriptors are closed, with a warning. Several
+    Names are compared case-insensitively. Other descriptors are closed, with a warning. Several
     descriptors with the same name are several addresses of the listener.
 
     Raises:
-        SocketUnusable: such a descriptor is not a listening TCP socket, or has none of the
-            addresses of its listener.
-        CannotListenError: the host name of such a listener cannot be resolved.
+        SocketUnusable: a descriptor with a listener's name is not a listening TCP socket, or has
+            none of the listener's addresses.
+        CannotListenError: the host name of a listener that uses a descriptor cannot be resolved.
     """
     matched: list[PassedSocket] = []
     for name, descriptor in descriptors:
@@ -191,7 +194,7 @@ def _not_tcp(name: str) -> SocketUnusable:
 
 
 def _match(sock: socket.socket, listeners: Sequence[Listener]) -> PassedSocket:
-    """Return `sock` with the listener that has its address; `listeners` share one name."""
+    """Return `sock` with the listener that has its address; all `listeners` have the same name."""
     host, port = sock.getsockname()[:2]
     is_ipv6 = sock.family == socket.AF_INET6
     v6_only = is_ipv6 and sock.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
@@ -219,13 +222,13 @@ def _has_address(listener: Listener, passed: PassedSocket) -> bool:
     wanted = listening_addresses(listener)
     if any(_covers(passed, address) for address in wanted):
         return True
-    # A part of "all addresses", such as those of one network interface.
+    # The host may be one of "all addresses", such as the address of one network interface.
     is_specific = passed.host not in (_ANY_IPV4, _ANY_IPV6)
     return is_specific and (_ANY_IPV6 if ":" in passed.host else _ANY_IPV4) in wanted
 
 
 def _covers(passed: PassedSocket, address: str) -> bool:
-    """Return whether a socket has `address`, where "all IPv6" may include "all IPv4"."""
+    """Return whether a socket listens on `address`, where "all IPv6" may include "all IPv4"."""
     if passed.is_dual_stack and address == _ANY_IPV4:
         return True
     return _without_zone(passed.host) == _without_zone(address)

@@ -1,17 +1,17 @@
-"""The received bytes of a connection that are not handled yet.
+"""The received bytes of a connection that have not been handled yet.
 
 All connections read into one shared buffer and handle their requests there, so an idle connection
-uses no memory and a request is not copied. Bytes left at the end of a turn cannot stay in the
-shared buffer. An incomplete request of up to 64 KiB, and requests that may not start yet, move to a
-copy of exactly those bytes. A larger incomplete request moves to a lease once part of it has
-arrived, and the rest is read directly into the lease, which grows as it fills (request_memory.py).
-While all copies together use too much memory, connections read less ahead, and smaller requests
-also get leases.
+uses no memory and most requests are not copied. Bytes that are left at the end of a turn cannot
+stay in the shared buffer. An incomplete request of up to 64 KiB, and requests that may not start
+yet, are copied to a buffer of exactly their size. A larger incomplete request moves to a lease
+after part of it has arrived, and the rest is read directly into the lease, which grows as it fills
+(request_memory.py). While all copies together use too much memory, connections read fewer bytes
+ahead, and smaller requests also get leases.
 
-`target` returns where the next bytes go, `received` counts them, `next_frame` and `consume` iterate
-over the requests, `keep` ends a turn. Reactor thread only; called by connection.py.
+`target` returns the buffer for the next bytes, `received` counts them, `next_frame` and `consume`
+iterate over the requests, and `keep` ends a turn. Reactor thread only; called by connection.py.
 
-Invariant: between turns, nothing here refers to the shared buffer; a lease holds one request.
+Invariant: between turns, no reference to the shared buffer is left; a lease holds one request.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from plog.errors import PlogError
 from plogd.net.request_memory import Lease, RequestMemory
 
 SHARED_BUFFER_BYTES = 256 * 1024
-"""Size of the shared buffer, and so the maximum size of a read without a lease."""
+"""Size of the shared buffer, and therefore the maximum size of a read without a lease."""
 SMALL_FRAME_BYTES = 64 * 1024
 """Maximum size of an incomplete request without a lease; it is copied at most once per read."""
 LEASE_FROM_BYTES = 16 * 1024
 """Minimum number of bytes received before a large request gets its first, larger lease."""
 HELD_MAX_BYTES = 64 * 1024
 """Maximum read-ahead while requests may not start. It is not zero because only reading detects that
-a client has disconnected; otherwise its parked request would keep its resources."""
+a client has disconnected; without reading, the client's parked request would keep its resources."""
 SCARCE_READ_BYTES = 4 * 1024
 """Maximum read without a lease while the copies of all connections use too much memory."""
 READ_MAX_BYTES = 1 << 20
-"""Maximum size of one read into a lease, so that a fast sender does not delay the others."""
+"""Maximum size of a read into a lease, so that a fast client does not delay the others."""
 
 _SIZE = struct.Struct(">i")
 _NO_BYTES = memoryview(bytearray())
@@ -123,19 +123,20 @@ class ReceiveBuffer:
         return self._view is self._shared and self._start == self._end
 
     def may_read(self, *, is_blocked: bool) -> bool:
-        """Return whether there is room for more bytes; with `is_blocked`, the room is smaller."""
+        """Return whether more bytes fit; with `is_blocked`, fewer bytes may be held."""
         lease = self._lease
         if lease is not None:
             return not lease.is_waiting and self._end < len(self._view)
         return self._end - self._start < self._room(is_blocked=is_blocked)
 
     def target(self, *, is_blocked: bool) -> memoryview:
-        """Return the buffer for the next bytes; empty if none may be read now."""
+        """Return the buffer for the next bytes; empty if no bytes may be read now."""
         shared, memory = self._shared, self._memory
         # `holds_too_much`, inlined because this runs at every read.
         is_scarce = memory.held_bytes > memory.held_limit_bytes
         if self._view is shared and not is_blocked and not is_scarce:
-            return shared[:]  # It contains no bytes of this connection between turns.
+            # A view of its own, so that the reader cannot release the shared one.
+            return shared[:]
         if not self.may_read(is_blocked=is_blocked):
             return _NO_BYTES
         if self._lease is not None:
@@ -212,7 +213,7 @@ class ReceiveBuffer:
         """Return the number of bytes that may be held without a lease."""
         room = HELD_MAX_BYTES if is_blocked else len(self._shared)
         if self._memory.holds_too_much:
-            # After these bytes, an incomplete request moves to a lease if it may grow.
+            # With these bytes, an incomplete request moves to a lease if it may grow.
             held = 0 if is_blocked else self._end - self._start
             room = min(room, held + SCARCE_READ_BYTES)
         return room

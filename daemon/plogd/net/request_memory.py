@@ -1,28 +1,28 @@
 """Memory for incomplete requests, with one limit for all connections.
 
 A connection takes a `Lease` for each incomplete request that is too large to be copied at every
-read. The lease grows as bytes arrive: its size is at most sixteen times the bytes received, or one
-step of 2 MiB more than the bytes received. All leases together stay within
-``queued.max.request.bytes``. A lease that may not grow waits, and its connection stops reading, so
-that the client's bytes stay in the network.
+read. The lease grows as bytes arrive, so a client cannot occupy memory by only announcing a large
+request. All leases together stay within ``queued.max.request.bytes``. A lease that may not grow
+waits, and its connection stops reading, so that the client's bytes stay in the network.
 
-Requests over 1 MiB have three quarters of the memory, and all others have one quarter; neither part
-may use the other, so large requests that arrive slowly cannot delay ordinary ones. In each part,
-the whole size of the largest incomplete request is reserved, so that it can always be completed;
-then the next largest gets the reservation. Among the waiting leases, those of the host with the
-least memory and the fewest waiting leases go first, in order of arrival.
+Requests over 1 MiB have three quarters of the memory, and all others have one quarter. Neither part
+may use the other, so large requests that arrive slowly cannot delay ordinary requests. In each
+part, the whole size of the largest incomplete request is reserved, so that it can always be
+completed; then the next largest request gets the reservation. Among the waiting leases, the leases
+of the host with the least memory and the fewest waiting leases grow first, in order of arrival.
 
-Up to 1 MiB, a buffer is a bytearray. A larger one is an anonymous mapping, whose pages are
+Up to 1 MiB, a buffer is a bytearray. A larger buffer is an anonymous mapping, whose pages are
 allocated only as bytes arrive. Allocating and zeroing pages costs more than copying into them, so
 mappings use huge pages, buffers have only a few sizes, and some buffers are kept for reuse.
 
-A request that is decoded in slices is copied first, because its buffer is needed for the next one
-(dispatch.py). The copy counts toward the part for its size until the last slice is decoded, so no
-more large requests are received than can be decoded. A copy never waits, so it is always released.
+A request that is decoded in slices is copied first, because its buffer is needed for the next
+request (dispatch.py). The copy counts toward the part for its size until the last slice is decoded,
+so no more large requests are received than can be decoded. A copy never waits, so it is always
+released.
 
 `RequestMemory` also counts the copies of small incomplete requests and of requests that may not
 start yet (receive_buffer.py), which may use an additional eighth of the limit. They are counted
-after they are made: when they exceed their share, connections read less ahead.
+after they are made; when they exceed their share, connections read fewer bytes ahead.
 
 Reactor thread only. Source: the banker's algorithm; the largest request is the one that can finish.
 """
@@ -39,33 +39,33 @@ from plogd.ports import Buffer
 MAPPED_ABOVE_BYTES: Final = 1 << 20
 """Maximum size of a request in the ordinary part, and of a buffer that is a bytearray."""
 _HUGE_PAGE_BYTES: Final = 2 << 20
-"""The size on x86-64, and on arm64 with pages of 4 KiB."""
+"""The huge page size on x86-64, and on arm64 with pages of 4 KiB."""
 _SMALL_UNIT_BYTES: Final = 128 << 10
-"""Unit of buffer sizes up to 1 MiB, so that a kept buffer suits many requests."""
+"""Unit of buffer sizes from 64 KiB to 1 MiB, so that a kept buffer suits many requests."""
 _EXACT_BYTES: Final = 64 << 10
 """Up to this size, a buffer has exactly the size of its request and is not kept."""
 _GROWTH: Final = 16
 """Maximum ratio of a lease to the bytes received. A client that sends fast gets its whole buffer
-after one or two reads; a client that sends a little and stops occupies little memory."""
+after one or two reads; a client that sends a few bytes and stops occupies little memory."""
 _KEEP_BYTES: Final = 8 << 20
-"""Size of the buffers that each part keeps for reuse."""
+"""Maximum size of the buffers that each part keeps for reuse."""
 _LARGE_SHARE: Final = 0.75
-"""Share of requests over 1 MiB in the limit; the others have the rest."""
+"""Share of the limit for requests over 1 MiB; other requests have the rest."""
 _HELD_SHARE: Final = 0.125
-"""Share of copies without a lease, in addition to the limit."""
+"""Share of copies without a lease, which is added to the limit."""
 
 
 class Lease:
     """A buffer for one request of `frame_bytes`, which grows until it is released.
 
     Views of the buffer must be released before `release` or `grow`, because the buffer may be
-    reused for another request (connection.py); handlers keep no views.
+    reused for another request. connection.py does so, and handlers keep no views.
 
     Attributes:
         view: the usable part of the buffer; None before the lease has grown.
         buffer: the whole buffer that contains `view`.
-        charged_bytes: the size of the lease as counted in the limit.
-        is_waiting: whether it may not grow until another lease is released.
+        charged_bytes: the size of the lease as counted toward the limit.
+        is_waiting: whether the lease cannot grow until another lease is released.
     """
 
     __slots__ = (
@@ -101,8 +101,8 @@ class Lease:
     def grow(self, arrived_bytes: int) -> bool:
         """Make room for more than the `arrived_bytes` received so far, which are kept.
 
-        If this returns False, the lease waits, and another lease's `release` calls `on_granted`
-        after growing this one.
+        If this returns False, the lease waits. The `release` of another lease then makes it grow,
+        and calls `on_granted`.
         """
         assert not self.is_waiting, "a lease grows once at a time"
         self.arrived_bytes = arrived_bytes
@@ -132,9 +132,10 @@ class RequestMemory:
         on_wait: called when a lease has to wait.
 
     Attributes:
-        held_bytes: the size of copies without a lease, which their owners count.
-        held_limit_bytes: beyond this, connections read ahead as little as possible; it is reduced
-            by the ordinary requests in `copied`.
+        held_bytes: the size of copies without a lease, which is updated by the buffers that hold
+            them.
+        held_limit_bytes: beyond this size, connections read ahead as little as possible; the
+            ordinary requests in `copied` reduce it.
     """
 
     def __init__(self, limit_bytes: int, on_wait: Callable[[], None] = lambda: None) -> None:
@@ -211,7 +212,7 @@ class RequestMemory:
 
 
 class _Part:
-    """The leases of one of the two parts; no limit if `limit_bytes` is None."""
+    """The leases of one of the two parts, with no limit if `limit_bytes` is None."""
 
     def __init__(self, on_wait: Callable[[], None]) -> None:
         self._on_wait = on_wait
@@ -232,7 +233,8 @@ class _Part:
 
     def serve(self, lease: Lease) -> bool:
         """Grow `lease` now and return True, or make it wait."""
-        # A lease does not overtake those that wait, except the largest, whose memory is reserved.
+        # A lease does not overtake waiting leases, except the largest lease, whose memory is
+        # reserved.
         if (not self._line or lease is self._largest) and self._fits(lease):
             self._grow(lease)
             return True
@@ -269,7 +271,7 @@ class _Part:
             self.serve_line()
 
     def serve_line(self, requesting: Lease | None = None) -> None:
-        """Grow waiting leases as far as they fit, and notify all of them but `requesting`."""
+        """Grow waiting leases as far as they fit, and notify all of them except `requesting`."""
         while self._line:
             lease = self._next()
             if not self._fits(lease):
@@ -301,15 +303,17 @@ class _Part:
     def _fits(self, lease: Lease) -> bool:
         limit, largest = self.limit_bytes, self._largest
         if limit is None or lease is largest:
-            return True  # The whole size of the largest is reserved.
-        if largest is None:  # The first fits regardless of its size, unless there are copies.
+            return True  # The whole size of the largest lease is reserved.
+        # The first lease fits regardless of its size, because socket.request.max.bytes may exceed
+        # the limit of a part. Copies are released independently of leases, so it can wait for them.
+        if largest is None:
             return not self.copied_bytes or self.used_bytes + _whole(lease.frame_bytes) <= limit
         charge = _charge_of(lease) - lease.charged_bytes
         if lease.frame_bytes > largest.frame_bytes:
             # It becomes the largest, so its whole size must fit.
             others = self.used_bytes - lease.charged_bytes
             return others + _whole(lease.frame_bytes) <= limit
-        # The part of its reservation that the largest does not use yet.
+        # The part of the reservation that the largest lease does not use yet.
         set_aside = _whole(largest.frame_bytes) - largest.charged_bytes
         return self.used_bytes + set_aside + charge <= limit
 
@@ -329,13 +333,14 @@ class _Part:
             self._keep(old_buffer, old_charge)
 
     def _find_buffer(self, frame_bytes: int, charged_bytes: int) -> tuple[memoryview, int]:
-        """Return a buffer with room for a charge, and the charge including pages touched before."""
+        """Return a buffer with room for a charge, and the charge, which includes touched pages."""
         is_mapping = charged_bytes > MAPPED_ABOVE_BYTES
         nbytes = _whole(frame_bytes) if is_mapping else charged_bytes
         kept = self._kept.get(nbytes)
         if kept:
             buffer, touched_bytes = kept.pop()
             self._kept_bytes -= touched_bytes
+            # The touched pages of a kept mapping still occupy memory, so they are charged.
             return buffer, max(touched_bytes, charged_bytes)
         made: Buffer | mmap.mmap = _map(nbytes) if is_mapping else bytearray(nbytes)
         return memoryview(made), charged_bytes
@@ -350,17 +355,17 @@ class _Part:
 
 
 def _charge_of(lease: Lease) -> int:
-    """Return the size of `lease` as counted in the limit after growing."""
+    """Return the size of `lease` after growing, as counted toward the limit."""
     frame_bytes, arrived_bytes = lease.frame_bytes, lease.arrived_bytes
     wanted = min(frame_bytes, max(_GROWTH * arrived_bytes, _SMALL_UNIT_BYTES))
     if wanted <= MAPPED_ABOVE_BYTES:
         return _whole(wanted)
-    # Include the next huge page, which will be touched.
+    # A mapping touches one huge page at a time, and the next bytes touch the next page.
     return min(_whole(frame_bytes), (arrived_bytes // _HUGE_PAGE_BYTES + 1) * _HUGE_PAGE_BYTES)
 
 
 def _whole(nbytes: int) -> int:
-    """Return the buffer size for `nbytes`: exact if small, otherwise one of a few sizes."""
+    """Return the buffer size for `nbytes`: exact if small, otherwise rounded up to a unit."""
     if nbytes <= _EXACT_BYTES:
         return nbytes
     unit = _SMALL_UNIT_BYTES if nbytes <= MAPPED_ABOVE_BYTES else _HUGE_PAGE_BYTES

@@ -3,16 +3,13 @@
 Kafka handles one request of a connection at a time, and clients rely on this: a request starts when
 all earlier requests of its connection are complete. plog makes one exception, which clients cannot
 observe: a Produce that follows only Produces starts immediately. It appends in order of arrival,
-its response is sent in that order, and all of them share one sync of the disk. A Produce that runs
-alone may start after others, but nothing starts until it is complete.
+its response is sent in that order, and all these Produces share one sync of the disk. A Produce
+that runs alone may start after other Produces, but nothing starts until it is complete.
 
-If a client exceeds its quota, its request is answered immediately, and then nothing starts for the
-time that the handler has set as the connection's `mute_ms` (KIP-219).
-
-`offer` refuses a request that may not start; the caller keeps its bytes and offers it again after
-`on_ready`. The code is pure: transport.py and protocol_connection.py use it through connection.py,
-and the simulator uses it directly. A frame is read only during `offer` and still belongs to the
-caller.
+`offer` refuses a request that may not start; the caller keeps its bytes and offers the request
+again after `on_ready`. The code is pure: transport.py and protocol_connection.py use it through
+connection.py, and the simulator uses it directly. A frame is read only during `offer` and still
+belongs to the caller.
 
 Invariants: responses are sent in the order of their requests; while a request other than a Produce,
 or a Produce that runs alone, is incomplete, nothing starts; after `connection_lost`, nothing is
@@ -38,14 +35,14 @@ Answer: TypeAlias = list[Part]
 """A framed response in pieces: bytes, and regions of log files."""
 
 Dispatch: TypeAlias = "Callable[[memoryview, ConnectionContext], Dispatched]"
-"""Starts a request; returns its result, whether it is a Produce, and whether it runs alone."""
+"""Starts a request; returns its result, whether it is a Produce, and whether it must run alone."""
 
 
 class RequestSlots:
-    """The limit on Produces that wait for the disk or for followers, over all connections.
+    """Limits the Produces of all connections that wait for the disk or for followers.
 
-    Each connection may always have one such Produce, so no connection can starve another;
-    ``queued.max.requests`` limits the rest.
+    Each connection may always have one waiting Produce, so no connection can starve another;
+    ``queued.max.requests`` limits the others.
     """
 
     __slots__ = ("in_use", "limit")
@@ -61,7 +58,7 @@ class RequestSlots:
 
 
 class _Pending:
-    """A started request without a response; with `end`, the connection closes instead."""
+    """A started request without a response. If `end` is set, the connection closes instead."""
 
     __slots__ = ("answer", "end", "is_produce", "later", "runs_alone")
 
@@ -80,12 +77,13 @@ class RequestQueue:
     """The pending requests of one connection, in order.
 
     Args:
-        dispatch: starts a request; raises CloseConnection for an invalid one.
+        dispatch: starts a request; raises CloseConnection for an invalid request.
         write: sends a response and takes ownership of its file regions.
         close: closes the connection for the given reason after the responses are sent; the second
             argument is the unexpected exception that caused it, if any.
-        on_ready: called when a refused request may start, or when a mute has ended. It runs within
-            other work, so it must only schedule a new turn, which offers the request again.
+        on_ready: called when a refused request may start, or when a mute has ended. It is called in
+            the middle of other work, so it must only schedule a new turn, which offers the request
+            again.
 
     Attributes:
         is_closing: whether no further request starts.
@@ -167,6 +165,8 @@ class RequestQueue:
         except CloseConnection as error:
             self._end_after_answers(str(error))
             return True
+        # KIP-219: a request that exceeds a quota is answered immediately, and then the connection
+        # is muted for the throttle time that the handler has set.
         if self._context.mute_ms:
             self._begin_mute()
         result = dispatched.result
@@ -179,18 +179,19 @@ class RequestQueue:
         return True
 
     def call_when_ready(self) -> None:
-        """Call `on_ready` as after a refusal, for a caller that waits to read the next request."""
+        """Call `on_ready` as after a refusal; for a caller that has stopped reading requests."""
         self._has_refused = True
 
     def finish(self, reason: str) -> None:
         """Start no more requests, and call `close` when the pending Produces are complete.
 
-        Another pending request may take arbitrarily long, so it is cancelled.
+        Any other pending request may take arbitrarily long, so it is cancelled.
         """
         if self.is_closing:
             return
         self.is_closing = True
-        # A request other than a Produce is the only pending one, so checking the newest suffices.
+        # A pending request other than a Produce is always the only one, so checking the newest
+        # suffices.
         if self._pending and not self._pending[-1].is_produce:
             self._drop_pending()
         self._end_after_answers(reason)
@@ -203,7 +204,7 @@ class RequestQueue:
     def _may_pipeline(self, frame: memoryview) -> bool:
         """Return whether `frame` may start while others are pending; record a refusal."""
         is_produce = _is_produce(frame)
-        # Nothing starts after one that runs alone, so checking the newest suffices.
+        # Nothing starts after a request that runs alone, so checking the newest request suffices.
         may_follow = is_produce and not self._pending[-1].runs_alone
         if may_follow and self._slots.has_room:
             return True
@@ -221,7 +222,7 @@ class RequestQueue:
             is_produce=dispatched.is_produce, runs_alone=dispatched.runs_alone, later=later
         )
         self._pending.append(request)
-        # Only Produces that others may follow need slots, because only these accumulate.
+        # Only Produces that other requests may follow need slots, because only these accumulate.
         self._slots.in_use += not request.runs_alone
         later.then(
             lambda answer: self._answered(request, answer),
@@ -236,7 +237,7 @@ class RequestQueue:
         self._slots.in_use -= not request.runs_alone
         request.later = None
         request.answer = answer
-        # The handler of a request that waits sets the time only when the request is complete.
+        # If the request had to wait, its handler sets the throttle time only when it completes.
         if self._context.mute_ms:
             self._begin_mute()
         if request is self._pending[0]:
@@ -280,12 +281,13 @@ class RequestQueue:
             self._on_ready()
 
     def _begin_mute(self) -> None:
-        """Start nothing for the time that the last handler has set."""
+        """Start nothing for the throttle time that the last handler has set."""
         mute_ms, self._context.mute_ms = self._context.mute_ms, 0
         if self.is_closing:
             return
         if self._mute is not None:
-            # With several Produces, the later throttle time includes the bytes of the earlier one.
+            # With several Produces, the later throttle time includes the bytes of the earlier
+            # Produces.
             self._mute.cancel()
         self._mute = self._timers.call_later(mute_ms, self._end_mute)
 
@@ -308,7 +310,7 @@ class RequestQueue:
                 request.later = None
             elif request.answer is not None:
                 close_regions(request.answer)
-        # After the loop, because cancelling one may complete another.
+        # After the loop, because cancelling a request may complete another.
         for later in waits:
             later.cancel()
 

@@ -1,9 +1,9 @@
 """Memory for unsent responses, counted over all connections.
 
-Each wire reports the size of its unsent responses, without the file regions that it sends directly.
-The bytes of a response that is encoded once for many clients count only once (shared_output.py).
-Beyond ``plog.queued.max.response.bytes``, no further request starts on a connection with unsent
-responses (connection.py), and connections whose clients do not read are closed
+Each wire reports the size of its unsent responses, except file regions that it sends directly. The
+bytes of a response that is encoded once for many clients count only once (shared_output.py). While
+the total exceeds ``plog.queued.max.response.bytes``, no further request starts on a connection with
+unsent responses (connection.py), and connections whose clients do not read are closed
 (memory_shortage.py). Clients that read their responses are not affected.
 
 Reactor thread only. Invariant: `used_bytes` is the total size of the responses that single
@@ -69,6 +69,8 @@ class ResponseMemory:
             if not holders:
                 self.used_bytes += response.nbytes
             self._holders[response] = holders + 1
+        # After the new holders, so that a response that is still held does not lose its last
+        # holder.
         for response in before:
             self._holders[response] -= 1
             if not self._holders[response]:

@@ -1,12 +1,12 @@
-"""The order in which connections with unhandled requests in user space get their turns.
+"""The order in which connections with unhandled requests get their turns.
 
-The number of requests and the time of a turn are limited. The kernel reports no event for the bytes
-left over, because they have been read already. A connection with such bytes is queued here and gets
+A turn is limited in requests and time. The kernel reports no event for the bytes that are left
+over, because the broker has read them already. A connection with such bytes is queued here and gets
 another turn after the reactor has polled all other sockets.
 
 The reactor calls every readable socket before it polls again, so the turns and closes of hundreds
-of connections in one pass add up. `spent` adds up their time in a pass; while the total is too
-high, `is_behind` is set, and connections take short turns or are queued here.
+of connections in one pass add up. `spent` adds up their time in a pass. If the total is too high,
+`is_behind` is set, and connections take short turns or are queued here.
 
 Reactor thread only. Invariant: a connection is queued at most once, and a timer is set while any
 connection is queued.
@@ -24,8 +24,8 @@ DIRECT_MAX_MS = 8.0
 """Maximum total time of turns in one pass of the reactor before further turns are short."""
 UNTIMED_MS = 2.0
 """Turns up to this total time do not set the timer that begins the next pass, because a timer for
-each turn would be 4 % of the steps of a small Produce. Such turns count until a later pass ends, so
-`is_behind` can be set too early, by at most this time, but never too late."""
+each turn would be 4 % of the steps of a small Produce. These turns count until a later pass ends,
+so `is_behind` can be set too early, by at most this time, but never too late."""
 
 
 class TakesTurns(Protocol):
@@ -56,7 +56,7 @@ class RunQueue:
         return len(self._waiting)
 
     def add(self, connection: TakesTurns) -> None:
-        """Grant `connection` a turn after this call; no effect if it is already queued."""
+        """Grant `connection` a turn after this call; has no effect if it is already queued."""
         self._waiting[connection] = None
         self._schedule()
 
@@ -65,7 +65,7 @@ class RunQueue:
         self._waiting.pop(connection, None)
 
     def spent(self, turn_ms: float) -> None:
-        """Add the time of a turn, or of closing, that a connection took without being queued."""
+        """Add the time of a turn, or of a close, that a connection took without being queued."""
         if turn_ms <= 0:
             return
         spent_ms = self._spent_ms + turn_ms
@@ -80,6 +80,7 @@ class RunQueue:
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
+            # If no timer can be set, the next `add` tries again.
             self._timers.call_later(0, self._run)
             self._is_scheduled = True
 
@@ -92,6 +93,7 @@ class RunQueue:
                 connection = next(iter(self._waiting), None)
                 if connection is None:
                     break  # A turn removed other connections.
+                # Removed before its turn, because the turn may queue the connection again.
                 del self._waiting[connection]
                 connection.take_turn()
                 if self._clock.monotonic_ms() >= until_ms:

@@ -1,9 +1,10 @@
-"""The part of a connection's output that other connections also send, which is counted only once.
+"""The part of a connection's unsent output that other connections also send.
 
 A response that is encoded once for many clients (apis/encoded_response.py) shares its bytes among
-the queues of all their connections. Each wire notes where such a response ends in its stream, and
-reports to `ResponseMemory` how many of its unsent bytes belong to shared responses. The bytes stay
-in memory until the last of the connections has sent its last byte.
+the queues of all their connections, so it must be counted only once. Each wire notes where such a
+response ends in its stream, and reports to `ResponseMemory` how many of its unsent bytes belong to
+shared responses. The bytes stay in memory until the last of these connections has sent its last
+byte.
 
 Owned by a wire; reactor thread only.
 """

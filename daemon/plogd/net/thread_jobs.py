@@ -1,14 +1,13 @@
 """Run jobs on threads, in serial lanes, and deliver their outcomes on the reactor's thread.
 
-Jobs are calls that wait outside the interpreter: sync, open, unlink, cold reads, checksums of large
-data. A lane is a queue that one thread at a time serves, so its jobs run in order and never
-overlap; lanes run concurrently as far as there are threads. Jobs that must not delay each other,
-such as reads and syncs of one device, use different lanes.
+Jobs are calls that block outside the interpreter: sync, open, unlink, cold reads, checksums of
+large data. A lane is a queue that one thread at a time serves, so its jobs run in order and never
+overlap; different lanes run concurrently if there are enough threads. Jobs that must not delay each
+other, such as reads and syncs of one device, use different lanes.
 
-Every durable acknowledgment passes through here, so handing a job over must be fast. Each free
-thread waits on its own lock, and the one that became free last is woken, so that only one wakes (a
-shared queue would wake two). Outcomes return through an eventfd that the reactor watches, and all
-outcomes delivered together share one `Turn`. A busy reactor pauses for the threads (`_Pauses`).
+Every durable acknowledgment waits for a job, so passing a job to a thread must be fast. Outcomes
+return through an eventfd that the reactor watches, and all outcomes delivered together share one
+`Turn`. A busy reactor pauses for the threads (`_Pauses`).
 
 `submit` may be called only on the reactor's thread. Invariant: a lane is served by a thread, or
 queued for one, exactly while it has jobs; every job's outcome is delivered unless the reactor has
@@ -42,7 +41,8 @@ FIRST_PAUSE_S = 0.001
 LONGEST_PAUSE_INTERVAL_S = 0.064
 """At this interval, pauses of 50 µs take less than 0.1 % of the reactor's time."""
 _PAUSE_S = 1e-6
-"""Any sleep releases the lock for some 50 µs, the timer slack; sleep(0) may return immediately."""
+"""Any sleep releases the lock for about 50 µs, the kernel's timer slack; sleep(0) may return
+immediately."""
 
 _Job = tuple[Callable[[], Any], Later[Any]]
 
@@ -79,8 +79,7 @@ class _Worker:
 class ThreadJobs:
     """`Jobs` on at most `max_threads` threads, which are started when needed.
 
-    `reactor` is Any because Twisted's type for it lacks most of its methods. The switch interval
-    applies to the whole process; None keeps it unchanged.
+    The switch interval applies to the whole process; None keeps it unchanged.
     """
 
     def __init__(
@@ -93,6 +92,7 @@ class ThreadJobs:
     ) -> None:
         if switch_interval_s is not None:
             sys.setswitchinterval(switch_interval_s)
+        # `reactor` is Any because Twisted's type for it lacks most of its methods.
         self._reactor = reactor
         self._max_threads = max_threads
         self._workers: list[_Worker] = []
@@ -110,8 +110,8 @@ class ThreadJobs:
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
         """Run `function` on a thread after the lane's earlier jobs; return a Later.
 
-        The Later fails with JobsClosed after `close`, and with RuntimeError if no thread at all can
-        be started.
+        The Later fails with JobsClosed after `close`, and with RuntimeError if no thread can be
+        started and none exists.
         """
         later: Later[T] = Later()
         if self._is_closed:
@@ -125,6 +125,8 @@ class ThreadJobs:
             if found.is_busy:
                 return later
             found.is_busy = True
+            # The thread that became free last is woken through its own lock: a queue shared by all
+            # free threads would wake two of them for each job.
             worker = self._free.pop() if self._free else None
             if worker is None and len(self._workers) == self._max_threads:
                 self._queued_lanes.append(found)
@@ -189,7 +191,7 @@ class ThreadJobs:
         name = f"plog-jobs-{len(self._workers)}"
         worker.thread = threading.Thread(target=self._work, args=[worker], name=name, daemon=True)
         worker.thread.start()
-        # Only after the start, which fails if the system has no thread left.
+        # Added only after the start, which fails if the system has no thread left.
         self._workers.append(worker)
 
     # -- on the threads -----------------------------------------------------------------------
@@ -200,11 +202,7 @@ class ThreadJobs:
                 worker.wakeup.acquire()
 
     def _serve(self, worker: _Worker, lane: _Lane) -> bool:
-        """Run the lane's jobs until none is left; return whether the thread is free afterwards.
-
-        The last outcome is posted after the thread has become free, so that a job submitted in
-        response can use this thread.
-        """
+        """Run the lane's jobs until none is left; return whether the thread is free afterwards."""
         jobs, post = lane.jobs, self._outcomes.post
         while True:
             function, later = jobs.popleft()
@@ -215,6 +213,7 @@ class ThreadJobs:
                     is_free = self._find_work(worker)
                     break
             post(outcome)
+        # After the thread has become free, so that a job submitted in response can use it.
         post(outcome)
         return is_free
 
@@ -233,12 +232,9 @@ class ThreadJobs:
 class _Pauses:
     """Short sleeps of the reactor, so that threads with jobs get the interpreter lock.
 
-    A thread demands the lock only if it has not been released for a whole switch interval. A busy
-    reactor releases it in each system call, several times per interval, and takes it back before
-    the thread wakes. Without pauses, such a thread waits for 100 ms and more.
-
-    While jobs run, the intervals between pauses double, because most jobs end soon, and a job that
-    takes long is outside the interpreter for most of the time.
+    A waiting thread demands the lock only if the lock was not released for a whole switch interval.
+    A busy reactor releases the lock in each system call, several times per interval, and takes it
+    back before the thread wakes. Without pauses, the thread would wait for 100 ms or more.
     """
 
     def __init__(self, reactor: Any, has_running_jobs: Callable[[], bool]) -> None:
@@ -263,6 +259,8 @@ class _Pauses:
         self._next = None
         if self._has_running_jobs():
             time.sleep(_PAUSE_S)
+            # The intervals double, because most jobs end soon, and a long job spends most of its
+            # time outside the interpreter.
             self._interval_s = min(2 * self._interval_s, LONGEST_PAUSE_INTERVAL_S)
             self._next = self._reactor.callLater(self._interval_s, self._pause)
 
@@ -287,7 +285,7 @@ class _Outcomes:
             os.eventfd_write(self._fd, 1)
 
     def deliver(self) -> None:
-        """Call all posted outcomes, and then the calls that they defer."""
+        """Call all posted outcomes, and then the calls that they defer to the end of the turn."""
         try:
             with self._turn:
                 while self._waiting:

@@ -1,14 +1,13 @@
 """The transport of plain ports: it reads into the shared buffer and sends files to the socket.
 
 Twisted's ``tcp.Server`` creates a bytes object for each read, which a protocol would have to join
-and split again. Here `doRead` reads into the buffer in which requests are handled
+and split again. Here, `doRead` reads into the buffer in which requests are handled
 (receive_buffer.py), and responses are sent from one ordered queue at the end of the turn
-(output_queue.py). The reactor watches for a writable socket only after the socket was full.
+(output_queue.py). The reactor waits until the socket is writable only if the socket was full.
 
-For plain sockets only: with TLS the bytes must pass through OpenSSL. A TLS transport also has a
-file descriptor, so `can_send_files` checks the interfaces that the transport provides. Created by
-listener_port.py; reactor thread only. Invariant: nothing else writes to the socket, and all
-resources are released before it is closed.
+For plain sockets only: with TLS, the bytes must pass through OpenSSL. Created by listener_port.py;
+reactor thread only. Invariant: nothing else writes to the socket, and all resources are released
+before the socket is closed.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _PEER_IS_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ENOTCONN)
 class ServerTransport(tcp.Server):
     """An accepted socket that reads, writes and sends files for its `Connection`.
 
-    Its Twisted protocol receives only connectionMade and connectionLost.
+    Its Twisted protocol receives only the calls connectionMade and connectionLost.
     """
 
     _connection: Connection | None = None
@@ -61,7 +60,7 @@ class ServerTransport(tcp.Server):
         self._receive = self.socket.recv_into
         self._connection = Connection(shared, context, self)
 
-    # Twisted's annotation is that of a stub in its mixin for aborted connections.
+    # The annotation in Twisted belongs to a stub in its mixin for aborted connections.
     def doRead(self) -> ConnectionLost | None:  # type: ignore[override]
         """Read from the socket and start the requests that have arrived."""
         connection = self._connection
@@ -82,7 +81,7 @@ class ServerTransport(tcp.Server):
         return None
 
     def doWrite(self) -> ConnectionDone | None:  # type: ignore[override]
-        """Send more; end a closing connection when everything has been sent."""
+        """Send more bytes; end a closing connection when everything has been sent."""
         if self._flush() is Flushed.EMPTY and self.disconnecting:
             return main.CONNECTION_DONE
         return None
@@ -111,7 +110,7 @@ class ServerTransport(tcp.Server):
         self.write_answer(list(iovec))
 
     def startTLS(self, *args: Any, **kwargs: Any) -> None:
-        """Raise RuntimeError: this transport bypasses the protocols that TLS would need."""
+        """Raise RuntimeError: this transport bypasses the protocol layer that TLS would need."""
         raise RuntimeError("cannot start TLS on the transport of a plain port")
 
     # The following methods implement `Wire` for the Connection.
@@ -153,7 +152,7 @@ class ServerTransport(tcp.Server):
 
     def close(self) -> None:
         """Close the connection after all responses are sent."""
-        # loseConnection starts writing, because `doWrite` ends the connection.
+        # loseConnection starts writing, and then `doWrite` ends the connection.
         self._is_writing = True
         self.loseConnection()  # type: ignore[no-untyped-call]
 
@@ -162,7 +161,7 @@ class ServerTransport(tcp.Server):
         self.abortConnection()  # type: ignore[no-untyped-call]
 
     def peer_has_left(self) -> bool:
-        """Return whether the client has disconnected unnoticed because reading is paused."""
+        """Return whether the client has disconnected while reading was paused."""
         if self._is_reading or self.disconnected:
             return False
         # The first byte of struct tcp_info is the state.
@@ -221,4 +220,5 @@ class ServerTransport(tcp.Server):
 
 def can_send_files(transport: object) -> bool:
     """Return whether `transport` sends files directly to its socket."""
+    # A TLS transport also has a file descriptor, so the provided interfaces decide.
     return isinstance(transport, ServerTransport) and not ISSLTransport.providedBy(transport)

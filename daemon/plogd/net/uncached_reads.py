@@ -1,12 +1,11 @@
-"""Read records that are not in the page cache, on a thread other than the reactor's.
+"""Read records that are not in the page cache on a thread other than the reactor's.
 
-A slow disk must delay only the connection that requested old records. Before a range of a log file
-is sent, the output queues check whether it is in the page cache; otherwise a job reads it: `warm`
-for sendfile, which then finds it in the page cache, and `read` for a copy. Each device has one
-lane, because competing readers do not make a disk faster.
+A slow disk must delay only the connection that requested old records. Before the output queues send
+a range of a log file, they check whether it is in the page cache. Otherwise, a job reads it: `warm`
+for sendfile, which then finds the range in the page cache, and `read` for a copy.
 
-Called on the reactor's thread by output_queue.py and copying_output.py. The range is looked up
-before that, in log/segment/uncached_lookup.py. Invariant: the file stays open until the job has
+Called on the reactor's thread by output_queue.py and copying_output.py. The range was looked up
+earlier, in log/segment/uncached_lookup.py. Invariant: the file stays open until the job has
 finished, even if the connection closes meanwhile.
 """
 
@@ -27,7 +26,8 @@ def warm(jobs: Jobs, file: File, position: int, nbytes: int) -> Later[None]:
     """Bring a range into the page cache. Fails with OSError if the disk cannot read it."""
 
     def read_through() -> None:
-        # In pieces, so that the range does not take its size in memory a second time.
+        # In pieces, because the range would otherwise use memory for a second copy of all its
+        # bytes.
         for start in range(position, position + nbytes, _PIECE_BYTES):
             file.pread(min(_PIECE_BYTES, position + nbytes - start), start)
 
@@ -56,6 +56,7 @@ def _submit(jobs: Jobs, file: File, function: Callable[[], T]) -> Later[T]:
 
 
 def _lane(file: File) -> str:
+    # Each device has one lane, because competing readers do not make a disk faster.
     fd = file.fileno()
     # The simulator's files have no descriptor.
     return f"read-{os.fstat(fd).st_dev}" if fd >= 0 else "read"

@@ -1,9 +1,10 @@
 """Recognize clients that use a protocol other than Kafka's, or no TLS, by their first bytes.
 
 A Kafka connection starts with a size of four bytes, below ``socket.request.max.bytes``. Other
-protocols that reach a broker's port by mistake start with text or a TLS record, which as a size
-would be hundreds of megabytes. connection.py calls this once per connection of a plain listener and
-tls_port.py for TLS listeners, to explain in the log why the connection is closed.
+protocols that reach a broker's port by mistake start with text or a TLS record, which would be a
+size of hundreds of megabytes. connection.py calls this module once per connection of a plain
+listener, and tls_port.py calls it for TLS listeners, to explain in the log why the connection is
+closed.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _POSTGRES = (
     "a PostgreSQL request: this port serves Kafka's protocol; PostgreSQL listens on another port,"
     " by default 5432"
 )
-# PostgreSQL's requests for TLS and for GSSAPI, which clients send first. They would be valid sizes,
-# so the client would otherwise be reported as a slow one.
+# The first messages of PostgreSQL clients, which request TLS or GSSAPI. They start with a valid
+# size, so the client would otherwise be reported as slow.
 _POSTGRES_REQUESTS = (bytes.fromhex("0000000804d2162f"), bytes.fromhex("0000000804d21630"))
 _TLS_HANDSHAKE = b"\x16\x03"
 """A record of type handshake, and the major version (RFC 8446, section 5.1)."""
@@ -78,6 +79,7 @@ def explain_not_tls(first_bytes: bytes, listener_name: str) -> tuple[str, str]:
     mistake = explain_first_bytes(first_bytes[:8], listener_name)
     if mistake is not None and len(first_four) == 4:
         return mistake.partition(":")[0], f"sent {mistake}"
+    # A Kafka request smaller than 16 MiB starts with a zero byte.
     if first_four[:1] == b"\0":
         return (
             "plain on tls",

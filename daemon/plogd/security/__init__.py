@@ -1,5 +1,5 @@
 """ACLs and SCRAM credentials: their values and validation.
 
-Rules about these values belong here; the broker stores both but does not enforce them yet.
-`plogd.controller` changes and stores them, and TLS is in `plogd.net`. Start with acl.py.
+This package contains the rules about these values; the broker stores both but does not enforce them
+yet. `plogd.controller` changes and stores them, and TLS is in `plogd.net`. Start with acl.py.
 """

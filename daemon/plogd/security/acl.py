@@ -1,7 +1,7 @@
 """ACLs: their values, validation, and matching by filters.
 
 controller/acls.py stores ACLs; the broker does not enforce them yet (docs/security.md). Types and
-operations are the numbers of the protocol. Source: Kafka 4.0 ResourcePatternFilter,
+operations are the protocol's numbers. Source: Kafka 4.0 ResourcePatternFilter,
 AccessControlEntryFilter, AclControlManager, AclApis; KIP-290.
 """
 
@@ -16,7 +16,7 @@ from plog.errors import InvalidRequest
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only valid name of a resource of type CLUSTER."""
 WILDCARD: Final = "*"
-"""In a literal pattern, every resource; as a host or the name of a principal, every client."""
+"""In a literal pattern, every resource; as a host or a principal's name, every client."""
 
 
 E = TypeVar("E", bound=WireEnum)
@@ -35,7 +35,8 @@ class ResourcePattern:
 class Acl:
     """A rule that allows or denies `operation` on `pattern` to `principal` from `host`.
 
-    The numbers are not enums, because a record written by a newer Kafka may contain unknown ones.
+    The numbers are not enums, because a record written by a newer Kafka may contain unknown
+    numbers.
     """
 
     pattern: ResourcePattern
@@ -74,7 +75,7 @@ class Acl:
 class AclFilter:
     """A filter for ACLs, in which ANY and null match everything.
 
-    The pattern type MATCH with a name matches all patterns that cover a resource of that name.
+    With the pattern type MATCH, a name matches all patterns that cover a resource of that name.
     """
 
     resource_type: int

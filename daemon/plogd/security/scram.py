@@ -1,9 +1,8 @@
 """SCRAM credentials: their values and validation.
 
-A client sends the salted password. The broker stores two keys derived from it, which suffice to
-verify a client but not to authenticate as one. The server side of SASL/SCRAM does not exist yet
-(docs/security.md); plog/scram.py computes the keys.
-Source: RFC 5802; Kafka 4.0 ScramControlManager.
+A client sends the salted password. The server side of SASL/SCRAM does not exist yet
+(docs/security.md); plog/scram.py computes the keys. Source: RFC 5802; Kafka 4.0
+ScramControlManager.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 MAX_USER_CHARACTERS: Final = 1_000
 MAX_SALT_BYTES: Final = 1_000
-"""plog's limit: Kafka has none. Clients send a salt of about twenty bytes."""
+"""plog's own limit: Kafka has none. Clients send a salt of about twenty bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +65,7 @@ def credential_of(
         raise UnacceptableCredential(
             f"the salt is {len(salt)} bytes long; at most {MAX_SALT_BYTES} are allowed"
         )
+    # These two keys suffice to verify a client, but not to authenticate as that client.
     return ScramCredential(
         salt=salt,
         stored_key=stored_key(mechanism, salted_password),

@@ -1,6 +1,6 @@
 """A real broker for tests: pytest fixtures, a broker in a thread, a broker in a process.
 
-Support for the tests of applications belongs here, including control of time and of single
-requests. Test doubles for plog's own unit tests are in tests/helpers. Start with plugin.py for the
-fixtures, then read running_broker.py.
+This package supports the tests of applications, including control of time and of single requests.
+Test doubles for plog's own unit tests are in tests/helpers. Start with plugin.py for the fixtures,
+then read running_broker.py.
 """

@@ -1,8 +1,8 @@
 """A broker as a child process with its own directory, which can be stopped, killed and restarted.
 
 It is the real broker, started as ``python -m plogd`` on a free loopback port, so it behaves like an
-installed one; only the data directory and the ports differ from the defaults. With `controls`, it
-is the same broker on ports that a test can control (controlled_main.py).
+installed broker; only the data directory and the ports differ from the defaults. With `controls`,
+the same broker uses ports that a test can control (controlled_main.py).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from plogd.testing.running_broker import BrokerFailed as BrokerFailed  # A publi
 class BrokerProcess(RunningBroker):
     """A broker in its own process, started as ``python -m plogd``.
 
-    `settings` override those of `config_file`, a server.properties; `environment` extends the
-    environment of this process. `controls` enables hooks, `advance_time` and the creation of topics
-    without a client.
+    `settings` override the settings in `config_file`, a server.properties; `environment` extends
+    the environment of this process. `controls` enables hooks, `advance_time` and the creation of
+    topics without a client.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class BrokerProcess(RunningBroker):
         if self.is_running:
             raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        # The socket stays open until the process ends, because the broker also reports when it
-        # stops.
+        # The socket stays open until the process ends, because the broker also reports its
+        # shutdown.
         self._ready_socket = ReadySocket()
         self._control = ControlClient() if self._is_controlled else None
         started = time.monotonic()
@@ -85,6 +85,7 @@ class BrokerProcess(RunningBroker):
                     env={**_environment(self._ready_socket.path), **self._environment},
                     pass_fds=[self._control.theirs.fileno()] if self._control else [],
                 )
+            # Only the child may hold this end, so that its exit ends the channel.
             if self._control is not None:
                 self._control.theirs.close()
             addresses = self._ready_socket.wait(self._process, START_TIMEOUT_S)
@@ -116,7 +117,7 @@ class BrokerProcess(RunningBroker):
         self._ended()
 
     def reload(self) -> None:
-        """Reload the broker's settings with SIGHUP, and wait until that is done."""
+        """Reload the broker's settings with SIGHUP, and wait until the reload is done."""
         process = self._running()
         assert self._ready_socket is not None, NOT_RUNNING
         # An earlier message would end the wait before the reload is done.
@@ -129,6 +130,7 @@ class BrokerProcess(RunningBroker):
         try:
             self.hooks.reset()
         except (BrokerFailed, TimeoutError):
+            # The broker may have exited already, or it may hang.
             self.hooks.forget()
 
     def _ended(self) -> None:
@@ -173,6 +175,6 @@ class BrokerProcess(RunningBroker):
 
 def _environment(notify_socket: str) -> dict[str, str]:
     """Return this process's environment with its module path and the notify socket."""
-    # The child imports the same plog as the test, whether it is installed or not.
+    # The child must import the same plog as the test, whether plog is installed or not.
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return {**os.environ, "PYTHONPATH": path, "NOTIFY_SOCKET": notify_socket}

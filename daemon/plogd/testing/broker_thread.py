@@ -1,9 +1,9 @@
 """A broker in a thread of this process: the real service on its own reactor.
 
-It starts ten times as fast as a process, and a debugger can inspect it. The test's process is not
-changed (embedded_process.py): Twisted's global reactor is not used, installed or imported. `_Run`
-releases the resources that the end of a process would release, and closes every descriptor when its
-reactor ends.
+It starts ten times as fast as a process, and a debugger can inspect it. It does not change the
+test's process (embedded_process.py), and does not use, install or import Twisted's global reactor.
+`_Run` releases the resources that the end of a process would release, and closes every descriptor
+when its reactor ends.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class BrokerThread(RunningBroker):
         """Stop the broker as SIGTERM does. Raises BrokerFailed if it does not stop cleanly."""
         run = self._running()
         if run.is_alive:
-            with contextlib.suppress(BrokerFailed):  # It may be ending; stop checks the exit code.
+            # The broker may be ending already; its exit code is checked below.
+            with contextlib.suppress(BrokerFailed):
                 self.hooks.reset()
             run.soon(run.reactor.stop)
         self._join(run)
@@ -92,7 +93,7 @@ class BrokerThread(RunningBroker):
         self._join(run)
 
     def reload(self) -> None:
-        """Reload the broker's settings, and wait until that is done."""
+        """Reload the broker's settings, and wait until the reload is done."""
         run = self._running()
         run.soon(lambda: run.service.reload())
         self._wait_until_ready(run)
@@ -187,7 +188,7 @@ class _Run:
         return asked
 
     def where(self) -> str:
-        """Return the stack of the thread, for the message of a timeout."""
+        """Return the thread's stack, for the message of a timeout."""
         frame = sys._current_frames().get(self.thread.ident or 0)
         return "" if frame is None else "".join(traceback.format_stack(frame))
 
@@ -196,6 +197,8 @@ class _Run:
     def _run(self) -> None:
         try:
             with self._log_path.open("a") as stream:
+                # The log of the test's process is not changed: the observer writes only this
+                # thread's events to a file.
                 lines = stream_observer(stream, {}, self._loaded.config.plog_log_level)
                 self._observer = ThreadObserver(lines)
                 globalLogPublisher.addObserver(self._observer)
@@ -254,7 +257,7 @@ class _Run:
 
     def _end(self) -> None:
         """Release everything that the end of a process would release."""
-        # From now on `soon` raises, so that no command is added to those that end here.
+        # From now on, `soon` raises BrokerFailed, so no command is added to those that fail here.
         with self._lock:
             self._has_ended = True
         while self._asked:
@@ -271,16 +274,16 @@ class _Run:
             self._observer = None
 
     def _close_reactor(self) -> None:
-        # Twisted does not close the descriptors of a reactor: the global one lives as long as the
-        # process.
+        # Twisted does not close a reactor's descriptors, because the global reactor exists until
+        # the process ends.
         self.reactor.disconnectAll()
         for waker in list(self.reactor._internalReaders):
             waker.connectionLost(None)
         self.reactor._poller.close()
 
     def forget(self) -> None:
-        """Close the inherited descriptors in a forked child, which lacks the thread."""
-        # Without locks, because a thread that does not exist in the child may hold them.
+        """Close the inherited descriptors in a forked child, in which the thread does not exist."""
+        # No lock is taken, because a thread that does not exist in the child may hold it.
         self._is_forked = True
         for selectable in {*self.reactor.getReaders(), *self.reactor.getWriters()}:
             held = getattr(selectable, "socket", selectable)

@@ -1,5 +1,4 @@
-"""The channel between a test and its broker process: a socket pair that only these two processes
-hold.
+"""The channel between a test and its broker process: a socket pair that only these two hold.
 
 `ControlClient` creates the pair before the process starts and keeps the test's end; the broker
 inherits the other end, which control_server.py reads. Each packet is one JSON object::
@@ -48,7 +47,7 @@ class ControlClient:
             TimeoutError: the broker did not respond in time, or another command is running.
             ChannelClosed: the broker has ended.
         """
-        # The lock has a timeout so that stopping the broker does not wait for a slow command.
+        # The lock has a timeout, so that stopping the broker does not wait for a slow command.
         if not self._lock.acquire(timeout=timeout_s):
             raise TimeoutError(f"{command}: another command took longer than {timeout_s:g} s")
         try:
@@ -71,7 +70,7 @@ class ControlClient:
 
     def close(self) -> None:
         """Close both ends; a command in progress fails with ChannelClosed."""
-        # A thread that waits in recv would not notice a close without this shutdown.
+        # Without this shutdown, a thread that waits in recv would not notice the close.
         with contextlib.suppress(OSError):
             self._ours.shutdown(socket.SHUT_RDWR)
         self._ours.close()
@@ -90,7 +89,7 @@ class ControlClient:
             if not data:
                 raise ChannelClosed(f"{command}: the broker has ended")
             answer: dict[str, Any] = json.loads(data)
-            # Ignore the response to an earlier command, which has timed out.
+            # A response with another id belongs to an earlier command, which has timed out.
             if answer["id"] == number:
                 with contextlib.suppress(OSError):  # Another thread may have closed this end.
                     self._ours.settimeout(None)

@@ -1,6 +1,6 @@
 """The ports of a test broker: movable time, jobs and files that can be abandoned, and hooks.
 
-`ControlledMachine` replaces the machine of machine.py for both kinds of test brokers: in a thread
+`ControlledMachine` replaces `Machine` (machine.py) for both kinds of test brokers: in a thread
 (broker_thread.py) and in a process (controlled_main.py). The broker itself is unchanged.
 """
 
@@ -47,7 +47,7 @@ class ControlledMachine(Machine):
 
 
 class CountedJobs(ThreadJobs):
-    """Threads whose jobs `time` waits for, and whose pending jobs can be abandoned."""
+    """Threads for jobs that `time` waits for, and that can be abandoned before they start."""
 
     def __init__(
         self, reactor: MovableReactor, turn: Turn, time: MockTime, switch_interval_s: float | None
@@ -69,7 +69,8 @@ class CountedJobs(ThreadJobs):
         counted: Later[T] = Later(later.cancel)
 
         def on_value(value: T) -> None:
-            # The job ends after its outcome has been handled, which may submit further jobs.
+            # The job ends only after its outcome has been handled, because that may submit further
+            # jobs.
             try:
                 counted.succeed(value)
             finally:
@@ -122,7 +123,7 @@ class HeldFiles(OsFiles):
         return release_once
 
     def close(self) -> None:
-        """Close all files and locks; call this when no thread uses them any longer."""
+        """Close all files and locks; call this after all threads have stopped using them."""
         for file in list(self._open):
             file.close_now()
         for number in list(self._locks):
@@ -141,17 +142,15 @@ class _HeldFile(OsFile):
         among.add(self)
 
     def close(self) -> None:
-        """Release one holder; no effect after `close_now`."""
+        """Release one holder; has no effect after `close_now`."""
         if self._fd >= 0:
             super().close()
         if self._fd < 0:
             self._among.discard(self)
 
     def close_now(self) -> None:
-        """Close the descriptor even if the file has holders.
-
-        This takes no lock, because after a fork, the lock may be held by a thread that does not
-        exist in the child.
-        """
+        """Close the descriptor even if the file has holders."""
+        # Without a lock, because after a fork, a thread that does not exist in the child may hold
+        # it.
         self._fd = -1
         self._among.discard(self)

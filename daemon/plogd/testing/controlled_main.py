@@ -1,4 +1,4 @@
-"""``python -m plogd.testing.controlled_main``: a broker that is controlled by a test.
+"""The command ``python -m plogd.testing.controlled_main``: a broker that a test controls.
 
     controlled_main CONTROL_FD OFFSET_S [arguments of the broker]
 
@@ -25,7 +25,7 @@ def main() -> int:
     control_fd, offset_s, *argv = sys.argv[1:]
 
     def install_reactor() -> Any:
-        # Imported here like the rest: `run` first configures the garbage collector for imports.
+        # Imported here, like the other modules, because `run` first disables the garbage collector.
         from twisted.internet.main import installReactor
 
         from plogd.testing.mock_time import MovableReactor

@@ -1,8 +1,8 @@
 """The commands with which a test controls its broker, in addition to Kafka's requests.
 
-Arguments and results are JSON values, so commands work the same for a broker in the test's process
-and in another process (control_channel.py). Tests use them through running_broker.py and hooks.py.
-Reactor thread only.
+Arguments and results are JSON values, so commands work the same way for a broker in the test's
+process and in another process (control_channel.py). Tests use them through running_broker.py and
+hooks.py. Reactor thread only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Controls:
         }
 
     def do(self, command: str, arguments: Mapping[str, Any]) -> Later[Any]:
-        """Run a command; the result fails with ValueError or KafkaError if the command does."""
+        """Run a command; the result fails with ValueError or KafkaError if the command fails."""
         try:
             result = self._commands[command](**arguments)
         except Exception as error:
@@ -82,7 +82,7 @@ class Controls:
         return rule.hits
 
     def _reset_hooks(self) -> list[tuple[int, int]]:
-        """Remove all rules, and return the number of hits of each."""
+        """Remove all rules, and return the number of each rule with its hits."""
         self._requests.rules.clear()
         rules, self._rules = self._rules, {}
         return [(number, rule.hits) for number, rule in rules.items()]
@@ -110,7 +110,7 @@ def error_for_code(code: int, message: str) -> KafkaError:
     error = error_from_code(known, message or "a test's hook")
     if error.code == known:
         return error
-    # plog.errors has no class for errors that plog never raises or receives.
+    # plog.errors has no classes for errors that plog never raises or receives.
     error_class = type(known.name, (KafkaError,), {"code": known})
     error = error_class(message or "a test's hook")
     assert isinstance(error, KafkaError)

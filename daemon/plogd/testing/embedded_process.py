@@ -1,7 +1,7 @@
 """The process-wide behavior of a broker that runs in a test's process: it changes nothing.
 
-It leaves signals, limits, the garbage collector and systemd alone, and does not observe the log
-events of the process; broker_thread.py writes the broker's own events to a file.
+It does not change signals, limits or the garbage collector, does not notify systemd, and does not
+observe the process's log events; broker_thread.py writes the broker's own events to a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class EmbeddedProcess(OwnProcess):
         self.notifier = _ToQueue(self.statuses)
 
     def begin(self, hang_up: Callable[[], None]) -> int:
-        """Return the limit of open files, and change no signals or limits."""
+        """Return the limit on open files; do not change signals or limits."""
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def serving(self) -> None:

@@ -1,10 +1,10 @@
-"""Apply a test's hooks to requests: delay them, close their connection, or fail them.
+"""Apply a test's hooks to requests: delay or fail requests, or close their connection.
 
-`HookedDispatch` wraps the dispatcher of a test's broker. Without rules, it passes every request on.
+`HookedDispatch` wraps the dispatcher of a test's broker. Without rules, it passes on every request.
 A rule applies before a request takes effect or, with `after`, to its response; only the oldest
 matching rule applies to a request. hooks.py is the interface for tests.
 
-Reactor thread only. Invariant: a frame is not used after the call, except in a copy.
+Reactor thread only. Invariant: after the call, a frame is used only as a copy.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROW_BY_NAME = {row.name: row for row in HANDLERS}
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Rule:
-    """An action and the requests to which it applies; there is no limit if `times` is None."""
+    """An action and the requests to which it applies; if `times` is None, there is no limit."""
 
     row: Row
     action: Literal["delay", "drop", "fail"]
@@ -158,7 +158,8 @@ class HookedDispatch:
 
     def _topics(self, request: ApiMessage) -> Iterator[str]:
         yield from _topics_of(request, self._broker.cache.topic_name)
-        if isinstance(request, FetchRequest):  # A session's request lists only changed partitions.
+        # A request in a fetch session lists only changed partitions (KIP-227).
+        if isinstance(request, FetchRequest):
             yield from self._broker.fetch_sessions.topics_in(request.session_id)
 
     # -- before the request takes effect --------------------------------------------------------
@@ -170,7 +171,7 @@ class HookedDispatch:
             return Dispatched(call.is_produce, call.refusal(rule))
         held = _Held()
         held.timer = self._timers.call_later(rule.delay_ms, lambda: self._start(call, held))
-        # The request runs alone, because later Produces would overtake it.
+        # The request runs alone, because later Produces would otherwise overtake it.
         return Dispatched(call.is_produce, held.answer, runs_alone=True)
 
     def _start(self, call: _Call, held: _Held) -> None:
@@ -252,7 +253,7 @@ class _Call:
 
 
 class _Held:
-    """A delayed response, delivered when the delay is over and the request is complete."""
+    """A delayed response, delivered when the delay has ended and the request is complete."""
 
     def __init__(self) -> None:
         self.answer: Later[Parts | None] = Later(self._cancel)
@@ -262,7 +263,7 @@ class _Held:
         self._outcome: tuple[Parts | None, Exception | None] | None = None
 
     def take(self, result: Parts | Later[Parts | None] | None) -> None:
-        """Set the result of the request."""
+        """Set the request's result."""
         if isinstance(result, Later):
             self._pending = result
             result.then(self._arrived, self.fail)
@@ -270,7 +271,7 @@ class _Held:
             self._arrived(result)
 
     def fail(self, error: Exception) -> None:
-        """Set the error of the request."""
+        """Set the request's error."""
         self._pending = None
         self._outcome = (None, error)
         self._give()

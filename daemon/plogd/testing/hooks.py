@@ -4,10 +4,10 @@
         producer.flush()
     assert hook.hits == 2
 
-A hook applies to the next requests with this name in Kafka's protocol, optionally only to those for
-one topic or from one client. It ends with its ``with`` block, with `Hook.remove`, at the end of the
-test, or when the broker stops. hooked_dispatch.py applies the hooks; this module is their interface
-for tests, and imports neither hooked_dispatch.py nor Twisted. May be used in any thread.
+A hook applies to the next requests with this name in Kafka's protocol, optionally only to requests
+for one topic or from one client. It ends with its ``with`` block, with `Hook.remove`, at the end of
+the test, or when the broker stops. hooked_dispatch.py applies the hooks; this module is the
+interface for tests, and imports neither hooked_dispatch.py nor Twisted. May be used in any thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plog.errors import ErrorCode, KafkaError
 
 WAIT_TIMEOUT_S = 60.0
 RESET_TIMEOUT_S = 60.0
-"""Like `WAIT_TIMEOUT_S`, long enough for a slow machine: it only ends a hanging test."""
+"""Both timeouts are long enough for a slow machine: they only end a hanging test."""
 
 Failing: TypeAlias = type[KafkaError] | KafkaError | ErrorCode | int
 """An error for `Hooks.fail`; an int is an error code."""
@@ -58,7 +58,7 @@ class Hook:
             raise TimeoutError(f"the hook ended after {self._hits} of {count} requests")
 
     def remove(self) -> None:
-        """End the hook; no effect if it has ended."""
+        """End the hook; has no effect if it has ended."""
         if self._hits is None:
             self._hits = int(self._ask("remove_hook", number=self._number))
 
@@ -159,7 +159,7 @@ class Hooks:
             hooks[number].ended(hits)
 
     def forget(self) -> None:
-        """End all hooks after the broker has ended; a hook without a reported count has 0 hits."""
+        """End all hooks of a broker that has ended; hooks with unreported hits count 0 hits."""
         hooks, self._hooks = self._hooks, {}
         for hook in hooks.values():
             hook.ended(0)

@@ -1,11 +1,11 @@
-"""Time that a test can advance: a reactor with a movable clock, which advances in steps.
+"""Time that a test can advance: a reactor with a movable clock, and the steps of an advance.
 
-Both clocks of the broker are derived from the reactor's, so timers, periodic tasks, sessions and
-timestamps advance together. Real time continues in the meantime; an advance is added to it.
+Both clocks of the broker are derived from the reactor's clock, so timers, periodic tasks, sessions
+and timestamps advance together. Real time continues in the meantime; an advance is added to it.
 
-`MockTime.advance` steps from one due timer to the next, so that each is called at its own time, and
-waits at each step for the jobs that it causes. It does not wait for clients, which use real time.
-Reactor thread only.
+`MockTime.advance` steps from one due timer to the next, so that each timer is called at its own
+time, and waits at each step for the jobs that the timer causes. It does not wait for clients, which
+use real time. Reactor thread only.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ time."""
 _ROUNDS_MAX = 10
 _LAST_ROUNDS_MAX = 100
 """Maximum number of waits for jobs, and for the jobs that they cause, in each step and in the last
-step. The number is limited because clients may keep causing new jobs."""
+step. These numbers are limited because clients may keep causing new jobs."""
 
 _TINY_S = 1e-6
-"""Added to each step, so that rounding does not leave a timer due slightly after it."""
+"""Added to each step, so that rounding does not leave a timer due shortly after the step."""
 
 
 def _monotonic_s() -> float:
@@ -87,7 +87,7 @@ class _Move:
 
 
 class MockTime:
-    """Advances the time of `reactor`, a MovableReactor or a test double of one."""
+    """Advances the time of `reactor`, which is a MovableReactor or a test double."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
@@ -125,14 +125,14 @@ class MockTime:
                 self._soon()
 
     def _soon(self) -> None:
-        # Not a timer, because `_due_in_s` would find it as a due timer.
+        # Not with a timer, because `_due_in_s` would consider it the next due timer.
         self._reactor.callFromThread(self._step)
 
     def _step(self) -> None:
         """Advance to the next due timer; the reactor calls it in the same iteration."""
         move = self._moves[0]
         rounds_max = _ROUNDS_MAX if move.remaining_s > 0 else _LAST_ROUNDS_MAX
-        # Their outcomes may set timers, which must be called at this time.
+        # The outcomes of jobs may set timers, which must be called at this time.
         if self._jobs and self._rounds < rounds_max:
             self._rounds += 1
             self._awaited = set(self._jobs)

@@ -6,11 +6,11 @@
     def test_orders_are_counted(plog_broker):
         producer = Producer({"bootstrap.servers": plog_broker.bootstrap_servers})
 
-docs/testing.md describes all of them. Brokers run in a thread of the test's process unless
+docs/testing.md describes all fixtures. Brokers run in a thread of the test's process unless
 ``--plog-broker=process`` or the ini option ``plog_broker`` selects a process. Hooks end with their
-test, and a test fails with an error if its broker has reported a bug or does not stop cleanly.
+test. A test fails with an error if its broker has reported a bug or does not stop cleanly.
 
-pytest loads this module in every run wherever plog is installed, so it imports nothing of plog or
+pytest loads this module in every run wherever plog is installed, so it imports neither plog nor
 Twisted before a fixture is used (tests/unit/testing/test_plugin.py).
 """
 
@@ -60,7 +60,7 @@ class _Brokers:
 
     def end_test(self) -> None:
         """End the hooks of all brokers. Raises BrokerFailed, once, if a broker has a bug."""
-        # All hooks first, because a check may raise.
+        # All hooks are reset first, because a check may raise an exception.
         for broker in self._brokers:
             if broker.is_running:
                 broker.hooks.reset()
@@ -103,7 +103,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Check the brokers after the test, before its fixtures are torn down."""
     if any(name.startswith("plog_") for name in getattr(item, "fixturenames", ())):
-        # Finalizers run in reverse order, and those of the fixtures have been added by now.
+        # Finalizers run in reverse order, and the fixtures' finalizers have been added by now.
         item.addfinalizer(item.config.stash[_BROKERS].end_test)
 
 
@@ -201,7 +201,8 @@ def plog_broker_factory(
     for life in started:
         try:
             next(life, None)
-        except Exception as error:  # The other brokers must be stopped, too.
+        # The other brokers must be stopped, too.
+        except Exception as error:
             errors.append(error)
     if errors:
         raise errors[0]

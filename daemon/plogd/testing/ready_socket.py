@@ -1,8 +1,8 @@
 """Wait until a child process reports that it is ready, without polling a port or a log.
 
-The child gets a ``NOTIFY_SOCKET``, as systemd passes it to services: a unix datagram socket to
-which it writes ``READY=1`` and ``STATUS=listening on HOST:PORT[,HOST:PORT...]``. The wait ends when
-both have arrived or the child has exited, whichever happens first.
+The child gets a ``NOTIFY_SOCKET``, as systemd passes it to services. This is a unix datagram socket
+to which the child writes ``READY=1`` and ``STATUS=listening on HOST:PORT[,HOST:PORT...]``. The wait
+ends when both have arrived or the child has exited, whichever happens first.
 
 Used by broker_process.py. Source: sd_notify(3), pidfd_open(2).
 """
@@ -29,7 +29,7 @@ class ReadySocket:
     """The receiving end; `path` is the child's ``NOTIFY_SOCKET``."""
 
     def __init__(self) -> None:
-        # A directory with a short path: the path of a unix socket is limited to 108 bytes.
+        # The directory has a short path, because the path of a unix socket is limited to 108 bytes.
         self._directory = tempfile.TemporaryDirectory(prefix="plog-")
         self.path = os.path.join(self._directory.name, "notify")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -87,7 +87,8 @@ class ReadySocket:
         return process.wait()
 
     def drain(self) -> None:
-        """Discard the messages received so far; a full socket would lose the next ones."""
+        """Discard the messages received so far."""
+        # Otherwise the socket would fill up, and the next messages would be lost.
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._receive()

@@ -1,7 +1,7 @@
 """`RunningBroker`: the common part of test brokers in a thread and in a process.
 
-broker_thread.py and broker_process.py contain the two subclasses. Not thread-safe: only one thread
-may start and stop the broker; clients may connect from any thread.
+broker_thread.py and broker_process.py contain the two subclasses. Only one thread may start and
+stop the broker; clients may connect from any thread.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RunningBroker(ABC):
     Attributes:
         bootstrap_servers: ``HOST:PORT`` for clients; a restart keeps the port.
         addresses: ``HOST:PORT`` of every listener, in the order of ``listeners``.
-        started_in_ms: duration of the last start, until clients could connect.
+        started_in_ms: duration of the last startup, until clients could connect.
         hooks: faults for the next requests, such as delays and errors.
     """
 
@@ -78,10 +78,10 @@ class RunningBroker(ABC):
 
     @abstractmethod
     def reload(self) -> None:
-        """Reload the broker's settings, and wait until that is done."""
+        """Reload the broker's settings, and wait until the reload is done."""
 
     def restart(self) -> None:
-        """Stop the broker cleanly if it runs, then start it with the same data and port.
+        """Stop the broker cleanly if it is running, then start it with the same data and port.
 
         Advanced time is kept; hooks are removed.
         """
@@ -90,10 +90,11 @@ class RunningBroker(ABC):
         self.start()
 
     def close(self) -> None:
-        """Stop the broker if it runs, and check its log.
+        """Stop the broker if it is running, and check its log.
 
         Raises:
-            BrokerFailed: it did not stop cleanly, has exited unexpectedly, or has logged a bug.
+            BrokerFailed: the broker did not stop cleanly, has exited unexpectedly, or has logged a
+                bug.
         """
         if self._has_to_run:
             self.stop()
@@ -115,7 +116,7 @@ class RunningBroker(ABC):
     # -- log ------------------------------------------------------------------------------------
 
     def log_text(self) -> str:
-        """Return the broker's output over all its starts."""
+        """Return the broker's output since its first start."""
         try:
             return self.log_path.read_text(errors="replace")
         except FileNotFoundError:

@@ -1,9 +1,9 @@
-"""``./run``: start a broker in the foreground, send it one message and read the message back.
+"""``./run``: start a broker in the foreground, send one message to it and read the message back.
 
 The script starts ``python -m plogd`` with the given options, waits until the broker reports that it
 is ready, sends one message through `SimpleClient`, reads it back and prints both steps. Then it
-waits for the broker to exit. Ctrl-C and SIGTERM stop the broker cleanly; the script exits with the
-broker's exit code.
+waits for the broker to exit. Ctrl-C and SIGTERM stop the broker cleanly, and the script exits with
+the broker's exit code.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _start(arguments: list[str], notify_socket: str) -> subprocess.Popen[bytes]:
     broker = subprocess.Popen(
         [sys.executable, "-m", "plogd", *arguments],
         env={**os.environ, "NOTIFY_SOCKET": notify_socket},
-        # Its own process group: Ctrl-C in the terminal reaches the broker only through `stop`.
+        # The broker gets its own process group, so that Ctrl-C in the terminal reaches it only
+        # once, through `stop`.
         process_group=0,
     )
 

@@ -1,6 +1,6 @@
-"""TLS listeners: certificates, handshakes and connections whose bytes are encrypted.
+"""TLS listeners: certificates, handshakes, and connections whose bytes are encrypted.
 
-Loading and reloading of PEM files, the TLS context, the port and its connections belong here. The
-order and the memory of requests do not: see `plogd.net`, which treats both kinds of connections
-alike. Start with tls_files.py, then read tls_port.py and protocol_connection.py.
+It contains the code that loads and reloads PEM files, the TLS context, and the port and its
+connections. The order and the memory of requests are in `plogd.net`, which treats TLS and plain
+connections alike. Start with tls_files.py, then read tls_port.py and protocol_connection.py.
 """

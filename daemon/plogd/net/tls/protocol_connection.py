@@ -2,8 +2,7 @@
 
 On a plain port, the transport moves the bytes itself (transport.py), and this protocol only
 connects it with the shared state. With TLS, `dataReceived` copies the bytes into the shared receive
-buffer, and copying_output.py sends the responses. The path depends on whether the transport
-provides ISSLTransport.
+buffer, and copying_output.py sends the responses.
 
 Created by listener_port.py; reactor thread only.
 """
@@ -56,7 +55,7 @@ class ProtocolConnection(Protocol):
         self._connection = self._wire.connection = Connection(self._shared, context, self._wire)
 
     def dataReceived(self, data: bytes) -> None:
-        """Handle received bytes; keep those that may not be read yet."""
+        """Handle received bytes; keep the bytes that may not be read yet."""
         if not self._has_ended:
             self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
             self._feed()
@@ -68,6 +67,8 @@ class ProtocolConnection(Protocol):
         """
         self._has_ended = True
         if self._connection is not None and self._wire is not None:
+            # First, because the unsent responses could otherwise prevent the remaining requests
+            # from starting.
             self._wire.lost()
             if self._connection.is_closing:
                 self._connection.lost()
@@ -75,8 +76,9 @@ class ProtocolConnection(Protocol):
                 self._feed()
 
     def _feed(self) -> None:
-        """Pass on the bytes that may be read; called again whenever more may be read."""
+        """Pass on the bytes that may be read; called again whenever more bytes may be read."""
         connection = self._connection
+        # `received` can lead back to this method, through `set_reading`.
         if self._is_feeding or connection is None:
             return
         self._is_feeding = True
@@ -88,5 +90,6 @@ class ProtocolConnection(Protocol):
                 connection.received(nbytes)
         finally:
             self._is_feeding = False
+        # Parked requests are dropped with the connection, so the remaining bytes are not needed.
         if self._has_ended and (not self._unread or connection.is_parked):
             connection.end_of_stream()

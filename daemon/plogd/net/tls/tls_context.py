@@ -1,8 +1,8 @@
 """OpenSSL contexts of TLS listeners, which can be replaced while connections are open.
 
 The `TlsServer` of a listener creates each client's OpenSSL connection from its current context. A
-context never changes: new certificates need a new context, and open connections keep theirs.
-Reactor thread only, except `make_context`.
+context never changes: new certificates need a new context, and open connections keep their old
+context. Reactor thread only, except `make_context`.
 
 Source: Kafka 4.3 DefaultSslEngineFactory; OpenSSL's SSL_CTX_set_options(3), SSL_CTX_set_verify(3).
 """
@@ -53,7 +53,7 @@ class TlsServer:
     def serverConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """Return the OpenSSL connection of a new client; called by Twisted."""
         connection = SSL.Connection(self._context, None)
-        # `_verified` needs it. Newer versions of Twisted set it themselves.
+        # `_verified` needs the protocol. Newer versions of Twisted set it themselves.
         connection.set_app_data(tlsProtocol)
         return connection
 
@@ -64,7 +64,7 @@ def make_context(
     """Create a context for new connections.
 
     Args:
-        name_for: returns the name under which a setting is set for the listener.
+        name_for: returns the name under which the listener's settings contain a setting.
 
     Raises:
         TlsFileError: OpenSSL rejects a setting or a certificate.
@@ -76,10 +76,11 @@ def make_context(
         | SSL.OP_NO_RENEGOTIATION
         | SSL.OP_CIPHER_SERVER_PREFERENCE
     )
-    # Idle connections keep no buffers. No session cache is needed because clients have tickets.
+    # Idle connections then keep no buffers. A session cache is not needed, because clients keep
+    # their sessions in tickets.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
-    # Without an id, OpenSSL does not resume sessions of clients that authenticated with a
+    # Without a session id, OpenSSL does not resume sessions of clients that authenticated with a
     # certificate.
     context.set_session_id(os.urandom(16))
     try:
@@ -102,6 +103,8 @@ def _trust(context: SSL.Context, client_auth: str, trusted: Sequence[x509.Certif
         return
     trust(context, trusted)
     with warnings.catch_warnings():
+        # pyOpenSSL deprecates its own X509 class, but add_client_ca accepts nothing else in old
+        # versions.
         warnings.simplefilter("ignore", DeprecationWarning)
         for certificate in for_openssl(trusted):
             context.add_client_ca(certificate)

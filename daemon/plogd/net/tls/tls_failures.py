@@ -1,10 +1,8 @@
 """Explain failed TLS handshakes: the cause, and the setting that fixes it.
 
 OpenSSL's reason and its verification result for the client's certificate become one line, which
-tls_port.py logs. The wording of reasons differs between OpenSSL versions, so only their end is
-compared; unknown reasons are logged as they are. An alert means that the client rejected the
-broker; an error means that the broker rejected the client.
-Source: RFC 8446 section 6.2, openssl-verification-options(1).
+tls_port.py logs. An alert means that the client rejected the broker; an error means that the broker
+rejected the client. Source: RFC 8446 section 6.2, openssl-verification-options(1).
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from typing import NamedTuple
 
 
 class Failure(NamedTuple):
-    """An explained failure: the log is rate-limited per `kind`, and `text` is the explanation."""
+    """An explained failure: the log is rate-limited by `kind`, and `text` is the explanation."""
 
     kind: str
     text: str
@@ -35,7 +33,8 @@ _CLIENTS_CERTIFICATE = (
 _VERSIONS = "compare ssl.enabled.protocols with the versions that the client supports"
 _NO_COMMON_VERSION = f"the client supports none of the enabled TLS versions: {_VERSIONS}"
 
-# The ends of OpenSSL's reasons for the alerts that clients send.
+# The last words of OpenSSL's reasons for the alerts that clients send. Only these are compared,
+# because the rest of a reason differs between OpenSSL versions.
 _ALERTS = {
     "unknown ca": f"the client does not trust this broker's certificate: {_OUR_CA}",
     "certificate unknown": f"the client does not accept this broker's certificate: {_OUR_CA};"

@@ -1,8 +1,8 @@
-"""Read and validate the keys and certificates of TLS from PEM files or settings.
+"""Read and validate the keys and certificates of TLS listeners from PEM files or settings.
 
-Errors contain the setting, the file and a remedy; OpenSSL would report only numbers, or report an
-error only when the first client connects. Reading blocks: it is done at startup, and later in a
-job. tls_context.py creates the TLS context.
+Each error names the setting, the file and a remedy; OpenSSL would report only numbers, or report an
+error only when the first client connects. Reading blocks, so a job does it, except at startup.
+tls_context.py creates the TLS context.
 
 Source: KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which also treats the first
 certificate as the broker's own.
@@ -28,13 +28,13 @@ from plogd.config.tls_settings import CONVERT_KEYSTORE, TlsSettings
 from plogd.net.tls.x500_name import rfc2253_name
 
 EXPIRES_SOON = timedelta(days=14)
-"""Remaining validity of a certificate below which a start or a reload logs a warning."""
+"""Startup and reload log a warning if a certificate expires within this period."""
 _FILE_MAX_BYTES = 8 << 20
 """For comparison: all CAs that a system trusts take a few hundred kilobytes."""
 
 
 class TlsFileError(PlogError):
-    """A key or certificate cannot be used; the text contains the setting, file and remedy."""
+    """A key or certificate cannot be used; the text names the setting, the file and a remedy."""
 
 
 # The exceptions of the cryptography library for invalid or unsupported keys and certificates.
@@ -65,10 +65,10 @@ def read_material(
     """Read the keys and certificates of `settings`, which have passed `check_tls`.
 
     Args:
-        name_for: returns the name under which a setting is set for the listener.
+        name_for: returns the name under which the listener's settings contain a setting.
 
     Raises:
-        TlsFileError: a file cannot be read, or a key and a certificate do not match.
+        TlsFileError: a file cannot be read, or the key does not match the certificate.
     """
     keys, certificates = _keystore(settings, name_for)
     key = _private_key(keys, settings.ssl_key_password, name_for("ssl.key.password"))
@@ -111,6 +111,7 @@ def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise TlsFileError(f"{where} is not a regular file")
+            # One byte more than the limit shows whether the file is too large.
             data = file.read(_FILE_MAX_BYTES + 1)
     except OSError as error:
         raise TlsFileError(f"cannot read {where}: {error.strerror}") from error
@@ -167,6 +168,7 @@ def _certificates(source: _Source) -> tuple[x509.Certificate, ...]:
 def _check_pair(key: Any, chain: Sequence[x509.Certificate], where: str) -> None:
     public = _public_bytes(key.public_key())
     fitting = [n for n, each in enumerate(chain, 1) if _key_of(each, n, where) == public]
+    # TLS sends the chain in this order, so the first certificate must be the broker's own.
     if 1 in fitting:
         return
     if fitting:

@@ -1,4 +1,4 @@
-"""The ports of TLS listeners, based on Twisted's TLS and the copying output.
+"""The ports of TLS listeners, which use Twisted's TLS implementation and the copying output.
 
 A client's `TlsConnection` uses Twisted's TLSMemoryBIOProtocol and its standard TCP transport, never
 a `ServerTransport`, because OpenSSL must encrypt every byte. This module adds the detection of
@@ -6,7 +6,7 @@ clients that do not use TLS, a timeout for handshakes, explanations of failed ha
 principal from the client's certificate.
 
 Imported only if a listener uses TLS; reactor thread only. Invariants: a connection is counted from
-its first packet, even before the handshake; every request has the principal of its connection.
+its first packet, even before the handshake; every request has its connection's principal.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from plogd.ports import Timer
 class TlsTransport(tcp.Server):
     """Twisted's TCP transport, extended to postpone handshakes while the broker is busy.
 
-    A handshake takes a millisecond or more, so hundreds of new clients would delay the others. The
-    bytes of a postponed handshake stay in the socket, and epoll reports them again.
+    A handshake takes a millisecond or more, so hundreds of new clients would delay all other
+    clients. The bytes of a postponed handshake stay in the socket, and epoll reports them again.
     """
 
     def doRead(self) -> Any:
@@ -80,7 +80,7 @@ class TlsConnection(ProtocolConnection):
         self._deadline: Timer | None = None
 
     def connectionMade(self) -> None:
-        """Start the timeout of the handshake."""
+        """Start the handshake timeout."""
         super().connectionMade()
         # The timeout of incomplete requests also applies to handshakes.
         limit_ms = self._shared.settings.plog_partial_request_timeout_ms
@@ -101,6 +101,7 @@ class TlsConnection(ProtocolConnection):
         try:
             self.context.principal = f"User:{owner_of(certificate)}"
         except ValueError as error:
+            # Without a principal, the client would be treated as anonymous.
             self._refuse("name", f"presented a certificate with an unreadable subject: {error}")
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
@@ -145,7 +146,7 @@ class TlsConnection(ProtocolConnection):
 
 
 class TlsListenerFactory(ListenerFactory):
-    """Creates the `TlsConnection` of each accepted connection, or refuses it."""
+    """Creates the `TlsConnection` of each accepted connection, if the connection is admitted."""
 
     def make_protocol(self) -> ProtocolConnection:
         """Return the protocol of an admitted connection."""
@@ -155,7 +156,7 @@ class TlsListenerFactory(ListenerFactory):
 class _TlsProtocol(TLSMemoryBIOProtocol):
     """Twisted's TLS protocol, which first checks that the client uses TLS.
 
-    OpenSSL would not report which other protocol the client uses.
+    OpenSSL would only report an error, but not which protocol the client uses.
     """
 
     verify_failure: VerifyFailure | None = None
@@ -193,13 +194,14 @@ class TlsFactory(TLSMemoryBIOFactory):
     noisy = False
 
     def __init__(self, server: TlsServer, factory: TlsListenerFactory, clock: Any) -> None:
-        # Newer versions of Twisted accept a clock, and use the global reactor without one.
+        # Newer versions of Twisted accept a clock; without it, they use the global reactor.
         parameters = inspect.signature(TLSMemoryBIOFactory.__init__).parameters
         more = {"clock": clock} if "clock" in parameters else {}
         super().__init__(server, False, factory, **more)
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         """Return the protocol, or None to close the connection immediately."""
+        # Twisted's own implementation cannot refuse a connection.
         protocol: IProtocol | None = self.wrappedFactory.buildProtocol(addr)
         if protocol is None:
             return None

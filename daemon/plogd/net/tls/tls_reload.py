@@ -1,8 +1,7 @@
 """TLS contexts of all TLS listeners: created from the settings and replaced on a reload.
 
-`prepare_tls` reads files and may be slow, so a reload runs it in a job; `TlsServers` belongs to the
-reactor's thread. `prepare_tls` fails if the files of any listener are invalid, so a reload replaces
-either all certificates or none. Called by service.py.
+`prepare_tls` reads files and can be slow, so a reload runs it in a job; `TlsServers` belongs to the
+reactor's thread. Called by service.py.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ class TlsServers:
 
 
 def prepare_tls(config: BrokerConfig, now_ms: int) -> PreparedTls:
-    """Read and validate the files of all TLS listeners; blocks, and may run on any thread.
+    """Read and validate the files of all TLS listeners; blocks, but may run on any thread.
 
     Raises:
-        ConfigError: a file is invalid; the error lists every problem, one per line.
+        ConfigError: a file is invalid; the error lists every problem on its own line.
     """
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     contexts: dict[str, SSL.Context] = {}
@@ -58,6 +57,8 @@ def prepare_tls(config: BrokerConfig, now_ms: int) -> PreparedTls:
             problems.append(str(error))
         else:
             warnings += material.warnings
+    # One invalid file fails the reload of all listeners, so that a reload replaces either all
+    # certificates or none.
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)))
     return PreparedTls(contexts=contexts, warnings=tuple(dict.fromkeys(warnings)))

@@ -1,8 +1,9 @@
 """Format the subject of a certificate as Kafka does: ``CN=…,OU=…,O=…,C=…``.
 
-The text is the name of a principal, which ACLs compare character by character. It is therefore
-identical to Java's: RFC 2253, last part first, with only the keywords of that RFC; other attributes
-are written as their object identifier and the hex of their value.
+The text is the name of a principal, which ACLs compare character by character, so it must be
+identical to Java's: the format of RFC 2253, with the last part first, and with only the keywords of
+that RFC. Other attributes are written as their object identifier and the hexadecimal form of their
+value.
 Source: RFC 2253; OpenJDK X500Principal.getName, AVA.toRFC2253String.
 """
 
@@ -39,6 +40,7 @@ def rfc2253_name(der: bytes) -> str:
         "+".join(_attribute(attribute) for _, attribute in _elements(part, _SEQUENCE))
         for _, part in _elements(parts, _SET)
     ]
+    # RFC 2253, section 2.1: the text starts with the last name of the sequence.
     return ",".join(reversed(relative_names))
 
 

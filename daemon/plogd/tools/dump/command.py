@@ -1,13 +1,13 @@
-"""``plog dump-log``: options, and the choice of the printer for each file.
+"""The options of ``plog dump-log``, and the choice of the printer for each file.
 
 log_file.py prints the records of a segment or of a metadata snapshot, indexes.py prints the other
 files, and decoders.py decodes the records of internal topics.
 
 The output matches that of Kafka's DumpLogSegments byte for byte, so that scripts written for
-Kafka's tool also work here; the integration tests compare the two. Where Kafka's tool ends with a
-stack trace, this one prints one line that identifies the damaged file, the position and the
-problem, continues if it can, and exits with code 1. It only reads: unlike Kafka's tool, it never
-creates a missing index. Source: Kafka 4.3 DumpLogSegments.
+Kafka's tool also work with plog's; the integration tests compare the two. If a file is damaged,
+Kafka's tool ends with a stack trace. This tool prints one line with the file, the position and the
+problem, continues if it can, and exits with code 1. Unlike Kafka's tool, it never creates a missing
+index. Source: Kafka 4.3 DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -162,10 +162,11 @@ def dump_file(path: str, arguments: argparse.Namespace, findings: ProblemReport)
 
 
 def record_options(arguments: argparse.Namespace) -> RecordOptions:
-    """Return the options of the command line that control how records are printed."""
+    """Return the command-line options that control how records are printed."""
     names = (flag.lstrip("-").replace("-", "_") for flag in _DECODERS)
     decoder = next((name for name in names if getattr(arguments, name)), "")
     classes = (arguments.key_decoder_class, arguments.value_decoder_class)
+    # As in Kafka's tool, a decoder implies --print-data-log, which implies --deep-iteration.
     print_contents = arguments.print_data_log or bool(decoder) or any(classes)
     return RecordOptions(
         print_contents=print_contents,

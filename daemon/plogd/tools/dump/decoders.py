@@ -1,4 +1,4 @@
-"""Decoders for ``plog dump-log``, which turn the key and value of a record into text.
+"""Decoders for ``plog dump-log``, which turn a record's key and value into text.
 
 For an ordinary topic, the user selects a decoder by the name of the corresponding Kafka class.
 Records of internal topics become the JSON that Kafka's tool prints. As in Kafka's tool, a record
@@ -44,7 +44,7 @@ _CLASSES: Final[Mapping[str, Callable[[bytes], str]]] = {
     "StringDecoder": lambda data: data.decode("utf-8", "replace"),
     "IntegerDecoder": lambda data: str(int.from_bytes(data[:4], "big", signed=True)),
     "LongDecoder": lambda data: str(int.from_bytes(data[:8], "big", signed=True)),
-    # Java prints the array's identity hash, which says nothing about the bytes.
+    # Java's decoder prints the array's identity hash, which has no relation to the bytes.
     "DefaultDecoder": lambda data: data.hex(),
 }
 _SIZES: Final = {"IntegerDecoder": 4, "LongDecoder": 8}
@@ -61,7 +61,7 @@ _TRANSACTION_RECORDS: Final[_Kinds] = {0: (TransactionLogKey, TransactionLogValu
 
 
 def choose_decoder(flag: str, key_class: str, value_class: str) -> Decode:
-    """Return the decoder that `flag` selects or, if `flag` is empty, one for the two classes.
+    """Return the decoder that `flag` selects or, if `flag` is empty, a decoder for the two classes.
 
     Raises UsageError.
     """
@@ -142,7 +142,7 @@ def _split(data: bytes, what: str) -> tuple[int, bytes]:
 
 
 def _show_members(value: GroupMetadataValue, data: dict[str, Json]) -> None:
-    """Decode the subscriptions and assignments of consumers, but not those of other protocols."""
+    """Decode the subscriptions and assignments of consumers, but not of other group members."""
     members = data["members"]
     assert isinstance(members, list)
     if value.protocol_type != CONSUMER_PROTOCOL_TYPE:

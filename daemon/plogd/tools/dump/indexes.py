@@ -1,9 +1,8 @@
 """Print a segment's offset index, time index, transaction index and producer snapshot.
 
-Index entries are checked against the ``.log`` file in the same directory. An index may end in
-zeros if its file was preallocated and never trimmed; therefore an entry with the base offset ends
-the index, unless it is the first entry. Entry layouts: plogd/log/segment/offset_index.py,
-time_index.py and producer_snapshot.py; ``_ABORTED`` describes an aborted transaction (KIP-98).
+Index entries are checked against the ``.log`` file in the same directory. Entry layouts:
+plogd/log/segment/offset_index.py, time_index.py and producer_snapshot.py; ``_ABORTED`` describes an
+aborted transaction (KIP-98).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from plogd.tools.dump.log_file import NO_LIMIT, RawBatch, Unreadable, base_offse
 from plogd.tools.dump.problem_report import ProblemReport, absolute
 
 _OFFSET_ENTRY, _TIME_ENTRY = Struct(">ii"), Struct(">qi")
-# version, producer id, first offset, last offset, last stable offset
+# The fields are version, producer id, first offset, last offset and last stable offset.
 _ABORTED = Struct(">hqqqq")
 _NO_TIMESTAMP = -1  # Kafka's RecordBatch.NO_TIMESTAMP.
 
@@ -90,7 +89,7 @@ def _check_time(
     entry: TimestampOffset,
     previous: int,
 ) -> None:
-    """Compare an entry with the batch it points to. Raises PlogError."""
+    """Compare an entry with the batch that it points to. Raises PlogError."""
     end = os.fstat(log.fileno()).st_size
     batches = raw_batches(log, start, end)
     match = next((each for each in batches if _last_offset(each) >= entry.offset), None)
@@ -212,6 +211,8 @@ def _time_entries(data: bytes, base: int, *, cut: bool = True) -> list[Timestamp
 
 def _used_count(entries: Sequence[OffsetPosition | TimestampOffset], base: int) -> int:
     """Return the number of entries before the trailing zeros."""
+    # An index file that was preallocated and never trimmed ends in zeros, which read as the base
+    # offset. Only the first entry may really have this offset.
     zeros = (i for i, entry in enumerate(entries) if i and entry.offset == base)
     return next(zeros, len(entries))
 

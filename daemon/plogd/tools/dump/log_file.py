@@ -94,8 +94,7 @@ class Unreadable(PlogError):
 
 
 def raw_batches(file: BinaryIO, start: int, end: int) -> Iterator[RawBatch]:
-    """Yield the complete batches between two positions; a truncated last batch is left out.
-
+    """Yield the complete batches between two positions, without a truncated last batch.
 
     Raises Unreadable.
     """
@@ -106,7 +105,8 @@ def raw_batches(file: BinaryIO, start: int, end: int) -> Iterator[RawBatch]:
         if size < LOG_OVERHEAD + _MIN_LENGTH:
             what = "zeros" if not any(head) else f"a batch size of {size} bytes"
             raise Unreadable(position, f"found {what} instead of a batch")
-        if size > end - position:  # After a crash, a truncated last batch is normal.
+        # After a crash, a truncated last batch is normal.
+        if size > end - position:
             return
         if magic not in (*LEGACY_MAGICS, MAGIC):
             raise Unreadable(position, f"a batch has the unknown magic {magic}")
@@ -177,7 +177,8 @@ class _Dump:
         except PlogError as error:
             problem = f"cannot read the batch at byte {raw.position}: {error}"
             self._findings.add_damage(self._path, problem)
-            # The gap that the unreadable records leave is the same damage.
+            # The missing offsets of the unreadable records are the same damage, so they are not
+            # reported as non-consecutive.
             self._last_offset = None
 
     def _batch(self, raw: RawBatch) -> Iterator[str]:
@@ -298,7 +299,7 @@ def _size(data: bytes | None) -> int:
 def _sequence(record: Record, header: BatchHeader) -> int:
     if header.base_sequence < 0:
         return -1
-    # After the largest sequence, a producer continues with 0.
+    # After the largest sequence number, a producer continues with 0.
     return (header.base_sequence + record.offset - header.base_offset) & MAX_SEQUENCE
 
 

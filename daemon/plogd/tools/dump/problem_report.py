@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True, kw_only=True)
 class ProblemReport:
-    """The problems found in all files, by the absolute path of the file."""
+    """The problems found in all files, by each file's absolute path."""
 
     on_damage: Callable[[str], None]
     """Called immediately with the description of each damaged file."""

@@ -2,12 +2,9 @@
 
 Pure: works on bytes; import_source.py reads the files. A snapshot is a file of record batches
 between two control records, the header and the footer, and its name contains its end offset.
-Records of types that an import does not need are skipped; those that describe something plog
-cannot adopt are counted. The records of a metadata transaction (KIP-866, KIP-868) take effect at
-its end record.
-
-`MetadataImage` cannot be used for this: it supports only the records that plog writes, and it
-starts a new leader epoch whenever a broker starts (decision 0002), unlike Kafka.
+Records of types that an import does not need are skipped, and records that describe entities that
+plog cannot adopt are counted. The records of a metadata transaction (KIP-866, KIP-868) take effect
+at its end record.
 
 Source: Kafka 4.3 metadata/src/main/resources (metadata.version up to 4.3), MetadataDelta,
 MetadataBatchLoader; KIP-630 (snapshots).
@@ -44,9 +41,9 @@ _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 _TOPIC, _BROKER = 2, 4
 _NO_LEADER_CHANGE = -2  # As in Kafka's LeaderConstants.
 
-# Record types are identified by the apiKey in Kafka's definitions.
+# Record types are the apiKey numbers in Kafka's definitions.
 _USED = {2, 3, 4, 5, 9, 15}
-"""Topics, partitions, settings, changes of partitions, removed topics, producer id blocks."""
+"""Topics, partitions, settings, partition changes, removed topics, producer id blocks."""
 _TRANSACTION_BEGIN, _TRANSACTION_END, _TRANSACTION_ABORT = 23, 24, 25
 _ZK_MIGRATION = 21
 _NOT_IMPORTED = {
@@ -78,7 +75,7 @@ class SnapshotName(NamedTuple):
 
 
 def parse_snapshot_name(name: str) -> SnapshotName | None:
-    """Parse the name of a snapshot; return None if it is not the name of a complete one.
+    """Parse the name of a snapshot; return None for other names and for incomplete snapshots.
 
     >>> parse_snapshot_name("00000000000000000123-0000000004.checkpoint")
     SnapshotName(end_offset=123, epoch=4)
@@ -94,6 +91,8 @@ def snapshot_values(data: bytes) -> list[bytes]:
     footer = False
     for header, records in _batches(data, "a metadata snapshot"):
         if header.is_control:
+            # Kafka writes the footer last, so a snapshot without a footer was not written
+            # completely.
             footer = decode_control_key(records[0].key) is ControlType.SNAPSHOT_FOOTER
         else:
             values += [record.value or b"" for record in records]
@@ -166,6 +165,8 @@ def _record_key(value: bytes) -> int:
     return key
 
 
+# `MetadataImage` supports only the records that plog writes, and starts a new leader epoch whenever
+# a broker starts (decision 0002), unlike Kafka, so this reader does not use it.
 class _Reader:
     def __init__(self) -> None:
         self._state = ClusterState()
@@ -197,7 +198,8 @@ class _Reader:
         elif key == _ACL_REMOVED:
             self._counts["ACLs"] -= 1
         elif key == _CLEAR_ELIGIBLE:
-            # The record may name one topic; clearing all at worst leaves out a complete replica.
+            # The record may name a single topic. Clearing all topics can at worst make a complete
+            # replica count as incomplete, so its topic is reported and not imported.
             for topic in self._state.topics.values():
                 for partition in topic.partitions.values():
                     partition.eligible = ()
@@ -248,6 +250,7 @@ class _Reader:
         if record.eligible_leader_replicas is not None:
             partition.eligible = tuple(record.eligible_leader_replicas)
         if record.leader != _NO_LEADER_CHANGE:
+            # The record contains no epoch: Kafka increments it for each record that sets a leader.
             partition.leader_epoch += 1
 
     def _replay_config(self, record: ConfigRecord) -> None:
@@ -261,6 +264,7 @@ class _Reader:
             return
         settings = configs.setdefault(record.resource_name, {})
         if record.value is None:
+            # A record without a value removes the setting.
             settings.pop(record.name, None)
         else:
             settings[record.name] = record.value

@@ -1,7 +1,7 @@
 """Write a metadata log for a broker that is not running.
 
-The records are the ones that the broker itself would write (plogd/metadata). The caller renames
-the directory to its final name only after the log is complete.
+The records are the same as those that the broker itself would write (plogd/metadata). The caller
+renames the directory to its final name only after the log is complete.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 STAGING_DIR: Final = "__cluster_metadata-1"
-"""The temporary directory of a new metadata log; brokers ignore it."""
+"""The temporary directory of a new metadata log; a broker uses only `__cluster_metadata-0`."""
 
 _RECORDS_PER_BATCH = 500
 
@@ -58,6 +58,7 @@ def write_metadata_log(
                 max_timestamp=now_ms,
                 offset_of_max_timestamp=last_offset,
             )
+        # This adds the last time index entry, as when a broker rolls a segment.
         segment.on_become_inactive()
         for file in segment.sync_files():
             file.sync()

@@ -1,17 +1,15 @@
 """The metadata of a cluster as a tree of names, in the layout of Kafka's metadata shell.
 
 `MetadataTree.replay` applies one record, by Kafka's rules; the records of a metadata transaction
-take effect at its end record (KIP-868). A directory is a dict; any other node is a leaf, displayed
-with `str`.
+take effect at its end record (KIP-868). A directory is a dict; any other node is a leaf, which is
+displayed with `str`.
 
-Deliberate differences from Kafka's shell: the tree does not contain the secrets of SCRAM users,
-the metadata version is shown without Java's ``Optional[…]``, default entities of quotas have a
-name (Kafka's shell omits it, which makes their quotas unreachable), and ``/local/commitId`` does
+The tree deliberately differs from Kafka's in four points. It does not contain the secrets of SCRAM
+users; the metadata version is shown without Java's ``Optional[…]``; default entities of quotas have
+a name (Kafka's shell omits it, which makes their quotas unreachable); and ``/local/commitId`` does
 not exist.
 
-In a log that plog wrote, the start of a broker begins a new leader epoch in all partitions that
-it leads (decision 0002); in Kafka's log it does not. Source: Kafka 4.3
-org.apache.kafka.image.node, MetadataDelta.
+Source: Kafka 4.3 org.apache.kafka.image.node, MetadataDelta.
 """
 
 from __future__ import annotations
@@ -103,7 +101,8 @@ class Partition:
             self.recovering = record.leader_recovery_state
         if record.leader != _NO_LEADER_CHANGE:
             self.leader = record.leader
-            # The record contains no epochs: Kafka's PartitionRegistration.merge counts them, too.
+            # The record contains no epochs: Kafka's PartitionRegistration.merge increments both,
+            # too.
             self.leader_epoch += 1
         self.partition_epoch += 1
 
@@ -158,7 +157,7 @@ class BrokerNode:
 
 
 class MetadataTree:
-    """The metadata tree. `from_plog` tells whether plog wrote the log, rather than Kafka."""
+    """The metadata tree. `from_plog` is True if plog wrote the log, and False if Kafka did."""
 
     def __init__(self, *, from_plog: bool) -> None:
         self._from_plog = from_plog
@@ -181,6 +180,7 @@ class MetadataTree:
 
         `provenance` describes the last replayed record; `version` is plog's version.
         """
+        # Kafka's layout shows the metadata version under a name of its own.
         features = {
             f"finalized_{name}": level
             for name, level in self._features.items()
@@ -224,7 +224,8 @@ class MetadataTree:
             case RemoveTopicRecord():
                 name = self._names.pop(record.topic_id)
                 del self._topics[name], self._topics_by_id[uuid_to_text(record.topic_id)]
-                # Kafka writes no records for the settings of a deleted topic (ConfigurationsDelta).
+                # Kafka's ConfigurationsDelta also removes the settings of a deleted topic, without
+                # any records.
                 self._configs.pop(f"TOPIC:{name}", None)
             case ClearElrRecord():
                 self._clear_eligible(record.topic_name)
@@ -232,6 +233,7 @@ class MetadataTree:
                 self._apply_config(record)
             case FeatureLevelRecord():
                 self._features[record.name] = record.feature_level
+                # Level 0 removes a feature (FeatureLevelRecord.json).
                 if not record.feature_level:
                     del self._features[record.name]
             case ProducerIdsRecord():
@@ -245,7 +247,9 @@ class MetadataTree:
         match record:
             case RegisterBrokerRecord():
                 self._brokers[str(record.broker_id)] = BrokerNode(record)
-                if self._from_plog:  # Decision 0002: a start begins new leader epochs.
+                # Decision 0002: when a plog broker starts, all partitions that it leads begin a
+                # new leader epoch; in Kafka, a registration changes no epochs.
+                if self._from_plog:
                     self._raise_epochs(record.broker_id)
             case BrokerRegistrationChangeRecord():
                 self._brokers[str(record.broker_id)].change(record)
@@ -367,7 +371,7 @@ def acl_text(record: AccessControlEntryRecord) -> str:
 
 
 def token_text(record: DelegationTokenRecord) -> str:
-    """Return a delegation token as one line of text, with Kafka's own unbalanced brackets."""
+    """Return a delegation token as one line, with the unbalanced brackets of Kafka's text."""
     return (
         f"DelegationTokenDatatokenId={record.token_id}(owner={record.owner}"
         f"(tokenRequester={record.requester}(renewers={' '.join(record.renewers)},"
@@ -397,6 +401,7 @@ def _endpoints(end_points: list[BrokerEndpoint]) -> str:
         f"Endpoint(listenerName='{each.name}',"
         f" securityProtocol={_PROTOCOLS.get(each.security_protocol, each.security_protocol)},"
         f" host='{each.host}', port={each.port})"
+        # Kafka's toString methods also sort by name.
         for each in sorted(end_points, key=lambda each: each.name)
     )
 
@@ -411,6 +416,7 @@ def _features(features: list[BrokerFeature]) -> str:
 def _escaped(name: str | None) -> str:
     if name is None:
         return "<default>"
+    # As in Kafka, because brackets enclose the names of quota entities.
     return name.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
 
 

@@ -143,11 +143,12 @@ def read_source(files: Files, path: str) -> Source:
     from_plog = not files.exists(posixpath.join(posixpath.dirname(path), _RAFT_STATE_FILE))
     if path.endswith(".checkpoint"):
         parsed = kraft_log_reader.parse_snapshot_name(posixpath.basename(path))
-        # The name of bootstrap.checkpoint contains no offset.
+        # The name bootstrap.checkpoint contains no offset.
         end_offset = parsed.end_offset if parsed else 1
-        # The records of a snapshot have no offsets in the log; all precede its end.
+        # The records of a snapshot have no offsets in the log, but all of them precede its end.
         values = [(end_offset - 1, value) for value in kraft_log_reader.snapshot_values(data)]
         return Source(values, _provenance([data], end_offset - 1), from_plog)
+    # A single segment may start anywhere, so records before it are not considered missing.
     values = list(kraft_log_reader.log_values([data], 0 if _begins_at_zero(path) else _start(data)))
     return Source(values, _provenance([data]), from_plog)
 
@@ -186,6 +187,7 @@ def _segments(listed: list[str], directory: str, start: int) -> Iterator[str]:
     )
     for number, base in enumerate(bases):
         following = bases[number + 1 : number + 2]
+        # A segment ends where the next segment begins, so this one may contain `start`.
         if not following or following[0] > start:
             yield file_names.segment_path(directory, base, file_names.LOG_SUFFIX)
 

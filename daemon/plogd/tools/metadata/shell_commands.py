@@ -1,8 +1,8 @@
-"""The commands of the metadata shell, which are those of Kafka's shell, and their output.
+"""The commands of the metadata shell, which are the same as in Kafka's shell, and their output.
 
 Pure: a command receives words and yields lines. Paths work as in a file system, with ``.`` and
-``..``, and may contain the patterns ``*``, ``?`` and ``{a,b}``. As in Kafka's shell, an invalid
-path produces a line of output.
+``..``, and may contain the patterns ``*``, ``?`` and ``{a,b}``. An invalid path produces a line of
+output, as in Kafka's shell.
 
 Source: Kafka 4.3 org.apache.kafka.shell.command, GlobVisitor.
 """
@@ -60,7 +60,8 @@ class Shell:
             yield from (f"{name} " for name in COMMANDS if name.startswith(text))
             return
         parent, slash, beginning = text.rpartition("/")
-        # The last node, which is not a directory, is used if the path does not exist.
+        # If the path does not exist, the last node is used. It is not a directory, so it has no
+        # completions.
         [directory, *_] = [*self.find(parent + slash or "."), Found((), None)]
         if isinstance(directory.node, dict):
             for name in sorted(directory.node):
@@ -85,6 +86,7 @@ class Shell:
         parts = [] if path.startswith("/") else list(self._directory)
         for part in path.split("/"):
             if part == "..":
+                # A slice, because the parent of the root is the root itself.
                 del parts[-1:]
             elif part not in ("", "."):
                 parts.append(part)
@@ -286,7 +288,7 @@ def _indented(node: object, indent: str) -> Iterator[str]:
 
 
 def in_columns(names: Sequence[str], width: int | None) -> Iterator[str]:
-    """Yield lines with the names in as many columns as fit, in column order.
+    """Yield lines that contain the names in as many columns as fit, ordered by column.
 
     >>> list(in_columns(["a", "bb", "c"], 8)), list(in_columns(["a", "b"], None))
     (['a   c', 'bb'], ['a', 'b'])

@@ -1,7 +1,7 @@
-"""The metadata of a Kafka cluster, in KRaft or ZooKeeper mode: topics, settings, producer ids.
+"""The metadata of a Kafka cluster in KRaft or ZooKeeper mode: topics, settings, producer ids.
 
-kraft_log_reader.py fills it from `__cluster_metadata`, zookeeper_state.py from znodes, and
-import_plan.py reads it. It contains plain values and does not access files.
+kraft_log_reader.py builds the state from `__cluster_metadata`, and zookeeper_state.py builds it
+from znodes; import_plan.py reads it. It contains plain values and does not access files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class KafkaPartition:
 
 @dataclass(slots=True, kw_only=True)
 class KafkaTopic:
-    """A topic; `topic_id` is None if it was created before Kafka 2.8."""
+    """A topic; `topic_id` is None if the topic was created before Kafka 2.8."""
 
     name: str
     topic_id: Uuid | None
@@ -42,7 +42,7 @@ class KafkaTopic:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterState:
-    """The facts about a cluster that an import needs, and counts of the entities it leaves out."""
+    """The facts about a cluster that an import needs, and counts of the entities that it omits."""
 
     topics: dict[str, KafkaTopic] = field(default_factory=dict)
     topic_configs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -51,11 +51,11 @@ class ClusterState:
     next_producer_id: int | None = None
     """An id above all assigned producer ids; None if none was assigned."""
     has_producer_ids: bool = True
-    """False if the assigned producer ids are in a place that was not read."""
+    """False if the assigned producer ids are stored in a place that was not read."""
     not_imported: Counter[str] = field(default_factory=Counter)
     """Number of entities that plog cannot adopt, by their description."""
     has_topic_configs: bool = True
-    """False if the settings of topics are in a place that was not read."""
+    """False if the topic settings are stored in a place that was not read."""
     may_hold_old_formats: bool = False
     """Whether any broker of this cluster may have written messages of magic 0 or 1."""
 

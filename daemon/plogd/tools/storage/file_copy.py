@@ -1,8 +1,9 @@
-"""Copy the files of a log, with shared blocks where the file system supports it.
+"""Copy the files of a log; the copies share blocks where the file system supports it.
 
-The functions first try a single `FICLONE` (btrfs, xfs and others then share the blocks, and a copy
-costs nothing), then ``copy_file_range`` for each extent, then plain reads and writes. Holes are
-preserved. The caller decides which files to copy. Linux only.
+The functions first try a single `FICLONE`: on btrfs, xfs and some other file systems, the copy then
+shares the blocks and costs nothing. Otherwise, they use ``copy_file_range`` for each extent, or
+plain reads and writes if that is not supported. Holes are preserved. The caller decides which files
+to copy. Linux only.
 """
 
 from __future__ import annotations
@@ -29,8 +30,7 @@ _CANNOT_CLONE = {
 def copy_file(source: str, target: str, progress: Callable[[int], None]) -> None:
     """Make `target`, which must not exist, a durable copy of `source` with the same file times.
 
-    Retention uses the modification time where records have no timestamps. `progress` is called
-    with the number of bytes after each step. Raises OSError.
+    `progress` is called after each step with the number of bytes. Raises OSError.
     """
     from_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -41,6 +41,7 @@ def copy_file(source: str, target: str, progress: Callable[[int], None]) -> None
             if clone(from_fd, to_fd):
                 progress(size)
             else:
+                # The bytes that are not copied below become holes.
                 os.ftruncate(to_fd, size)
                 done = 0
                 for start, end in data_extents(from_fd, size):
@@ -48,7 +49,8 @@ def copy_file(source: str, target: str, progress: Callable[[int], None]) -> None
                     _copy_range(from_fd, to_fd, start, end, progress)
                     done = end
                 progress(size - done)
-            # Before fsync, which makes the times durable, too.
+            # Retention uses the modification time of segments without timestamps. It is set before
+            # fsync, which makes it durable, too.
             os.utime(to_fd, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.fsync(to_fd)
         finally:
@@ -110,7 +112,7 @@ def _copy_range(
 
 
 def can_clone(source: str, target_dir: str) -> bool:
-    """Return whether a copy of `source` in `target_dir` shares its blocks and takes no space."""
+    """Return whether a copy of `source` in `target_dir` would share its blocks."""
     probe = os.path.join(target_dir, ".plog-import-probe")
     from_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:

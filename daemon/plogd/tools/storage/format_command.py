@@ -1,12 +1,13 @@
 """``plog storage random-uuid``, ``format`` and ``info``: the identity of log directories.
 
-A broker formats new directories itself, so these tools are not needed before a first start.
-``format`` lets an operator choose the cluster id, create users before the first start, or follow
-Kafka's quickstart unchanged; ``info`` prints the identity of directories. Neither touches data.
+A broker formats new directories itself, so these tools are not needed before its first startup.
+With ``format``, an operator can choose the cluster id, create users before the first startup, or
+follow Kafka's quickstart unchanged; ``info`` prints the identity of directories. Neither changes
+existing data.
 
 A plog broker writes records of a single level of ``metadata.version``, and has neither Kafka's
-other features nor a controller quorum. Options that request exactly this are accepted; all others
-are rejected. Source: Kafka 4.3 StorageTool, Formatter.
+other features nor a controller quorum. Options that request exactly this are accepted; all other
+values are rejected. Source: Kafka 4.3 StorageTool, Formatter.
 """
 
 from __future__ import annotations
@@ -230,7 +231,7 @@ def format_dirs(
 ) -> Iterator[str]:
     """Write ``meta.properties`` where it is missing, and yield a line for each directory.
 
-    With `users`, also write a metadata log that creates them to the first directory.
+    If there are `users`, also write a metadata log that creates them to the first directory.
 
     Raises AlreadyFormatted or UsageError before anything is written; may raise OSError later.
     """
@@ -240,6 +241,7 @@ def format_dirs(
             "allowed; 'plog storage random-uuid' creates a valid id"
         )
     # Sorted, as in Kafka's StorageTool. The lines to print are Kafka's, word for word.
+    # All directories are checked before the first is written, so that an error changes nothing.
     known = {path: read_meta_properties(files, path) for path in sorted(log_dirs)}
     for path, found in known.items():
         if found is None:
@@ -289,10 +291,12 @@ def _check_new(files: Files, log_dir: str, *, is_formatted: bool) -> None:
 
 
 def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], now_ms: int) -> None:
-    """Write the users atomically, before ``meta.properties`` marks the directory as formatted."""
+    """Write the users' metadata log to the directory."""
+    # The log is renamed when it is complete, and `meta.properties` is written later, so an
+    # interrupted attempt leaves a directory that is not formatted.
     staging = posixpath.join(log_dir, STAGING_DIR)
     files.mkdir(staging)
-    # An earlier attempt may have been interrupted.
+    # An earlier attempt that was interrupted may have left files.
     for leftover in files.listdir(staging):
         files.unlink(posixpath.join(staging, leftover))
     write_metadata_log(files, staging, [level_record(), *users], now_ms=now_ms)
@@ -301,7 +305,7 @@ def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], no
 
 
 def info(files: Files, log_dirs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the lines to print for the directories, and a list of the problems among them."""
+    """Return the lines to print for the directories, and the list of problems among these lines."""
     problems: list[str] = []
     found: list[str] = []
     first: MetaProperties | None = None
@@ -336,7 +340,7 @@ def _info_lines(
         title = "Found log directory:" if len(found) == 1 else "Found log directories:"
         lines += [title, *(f"  {path}" for path in found), ""]
     if identity is not None:
-        # Version 0 of meta.properties belongs to ZooKeeper mode.
+        # Version 0 of meta.properties was written in ZooKeeper mode.
         name = "node.id" if identity.version else "broker.id"
         values = {
             "cluster.id": identity.cluster_id,

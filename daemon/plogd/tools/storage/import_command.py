@@ -1,8 +1,8 @@
 """``plog storage import``: adopt the data of a stopped Apache Kafka broker; docs/adoption.md.
 
-The command reads the old directories, makes a plan (import_plan.py), carries it out
-(import_writer.py) and prints a summary. Before it changes anything, it reports all problems
-together, one per line. It runs in the foreground, without a broker.
+The command reads the old directories, makes a plan (import_plan.py), executes it (import_writer.py)
+and prints a summary. Before it changes anything, it reports all problems together, one per line. It
+runs in the foreground, without a broker.
 """
 
 from __future__ import annotations
@@ -119,6 +119,8 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     files = OsFiles()
     try:
         change = arguments.in_place and not arguments.dry_run
+        # The locks are held from the first read to the last write, so that no broker changes the
+        # directories in between.
         with closing(SourceLocks(arguments.dirs, to_change=change)) as locks:
             options = PlanOptions(
                 targets=targets,
@@ -197,7 +199,8 @@ def _refuse(problems: Sequence[str]) -> None:
 
 
 def _refuse_plogs(files: Files, sources: Sequence[SourceDir]) -> None:
-    # A metadata log without the file of Raft's state was written by plog, not by Kafka.
+    # Kafka's controllers keep their Raft state next to the metadata log. Without this file, plog
+    # wrote the log.
     for source in sources:
         metadata_dir = posixpath.join(source.path, METADATA_DIR)
         from_plog = not files.exists(posixpath.join(metadata_dir, _RAFT_STATE_FILE))
@@ -251,7 +254,7 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
     if not plan.in_place:
         check_targets(files, plan)
     elif not dry_run:
-        # It writes files to probe the file system, which a dry run must not do.
+        # `check_in_place` writes files to probe the file system, which a dry run must not do.
         check_in_place(files, plan)
     needed = _needed_bytes(plan)
     for path, size in needed.items():
@@ -275,7 +278,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
         if not plan.in_place:
             needed[path] = sum(x.facts.size_bytes for x in mine)
         else:
-            # Segments are converted one by one, so at most one exists twice.
+            # Segments are converted one by one, so at most one segment exists twice at any time.
             logs = [
                 size for x in mine if x.facts.legacy_segments for size in x.facts.sizes.values()
             ]
@@ -293,7 +296,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
 
 
 def _shares_blocks(plan: Plan, path: str, existing: str, dry_run: bool) -> bool:
-    """Return whether a copy shares the source's blocks and so takes no space."""
+    """Return whether a copy would share the source's blocks and therefore take no space."""
     # `can_clone` writes a file, which a dry run must not do.
     if plan.in_place or dry_run or not plan.partitions:
         return False

@@ -1,12 +1,12 @@
 """Plan the import of a stopped Kafka broker's data, or list the problems that prevent it.
 
 Pure: `make_plan` builds a `Plan` from the facts that import_source.py, log_inspection.py and the
-metadata readers found. import_command.py carries the plan out. The plan contains everything that
-plog's own metadata log needs, so that the first start finds the records that plog itself would have
-written.
+metadata readers found. import_command.py executes the plan. The plan contains everything that
+plog's own metadata log needs, so that the broker finds the records that it would have written
+itself when it starts for the first time.
 
-Invariants: offsets and topic ids are kept; a leader epoch is never lower than the one that the old
-broker used (the first start adds one, decision 0002); no producer id is assigned twice.
+Invariants: offsets and topic ids are kept; a leader epoch is never lower than the old broker's (the
+first startup adds one, decision 0002); no producer id is assigned twice.
 """
 
 from __future__ import annotations
@@ -39,16 +39,17 @@ _DEFAULT_OFFSETS_PARTITIONS = 50
 """Kafka's default for the setting."""
 _TIERED_TOPIC = "__remote_log_metadata"
 _UNKNOWN_BLOCKS = 1000
-"""Number of producer id blocks to skip if the assigned ids are unknown."""
+"""Number of producer id blocks to skip if the assigned producer ids are unknown."""
 _SHOWN = 5
 """Maximum number of items that a message lists."""
 _MAX_GAPS = 100
-"""A single gap is enough to reject a topic; a wrong partition number may leave billions of gaps."""
+"""Maximum number of gaps to list: a single gap is enough to reject a topic, and a wrong partition
+number can leave billions of gaps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """The options of the command line; `config` is None without --config."""
+    """The command-line options; `config` is None without --config."""
 
     targets: tuple[str, ...]
     """New log.dirs; empty for --in-place."""
@@ -58,7 +59,7 @@ class PlanOptions:
 
     @property
     def in_place(self) -> bool:
-        """Whether the old directories become the new ones."""
+        """Whether the old directories become the new directories."""
         return not self.targets
 
 
@@ -165,7 +166,8 @@ def state_from_logs(logs: Sequence[LogFacts], node_id: int) -> ClusterState:
         topic.partitions[number] = KafkaPartition(
             replicas=(node_id,), isr=(node_id,), leader_epoch=max(facts.leader_epoch, 0)
         )
-    for topic in state.topics.values():  # A gap in the partition numbers is a missing directory.
+    # A gap in the partition numbers is a missing directory, which makes the topic incomplete.
+    for topic in state.topics.values():
         gaps = (n for n in range(max(topic.partitions)) if n not in topic.partitions)
         for number in list(islice(gaps, _MAX_GAPS)):
             topic.partitions[number] = KafkaPartition(
@@ -207,7 +209,8 @@ def make_plan(
                     number: PlannedPartition(
                         facts=facts,
                         target=target_of[facts.topic_partition],
-                        # The log may contain a newer epoch than the metadata.
+                        # The log may contain a newer epoch than the metadata, whose last records
+                        # may be lost.
                         leader_epoch=max(
                             topic.partitions[number].leader_epoch, facts.leader_epoch, 0
                         ),
@@ -311,7 +314,7 @@ def _check_transactions(
             "kafka-transactions.sh), and stop it cleanly"
         )
     hanging = [facts for facts in adopted if facts.open_producers]
-    # An unfinished transaction also has an open producer, and was reported above.
+    # An unfinished transaction also leaves an open producer, and was reported above.
     if hanging and not transactions:
         shown = _some([f"{x.topic_partition} (producer {x.open_producers[0]})" for x in hanging])
         plan.problems.append(
@@ -358,8 +361,9 @@ def _place(
 ) -> dict[TopicPartition, str]:
     """Return the new log directory of each partition.
 
-    If there are as many targets as sources, they correspond one to one. Otherwise, partitions are
-    placed in descending order of size, each in the target with the least data.
+    If the numbers of targets and sources are equal, each target receives the partitions of one
+    source. Otherwise, partitions are placed in descending order of size, each in the target with
+    the least data.
     """
     if not targets:
         return {facts.topic_partition: facts.log_dir for facts in adopted}
@@ -380,7 +384,7 @@ def _place(
 def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str, str]:
     """Return the topic's settings that plog supports and accepts."""
     kept: dict[str, str] = {}
-    # Each setting by itself: one that plog does not accept must not prevent the others.
+    # Each setting is checked by itself, so that one invalid setting does not prevent the others.
     for key, value in config.items():
         try:
             validate_overrides({key: value})
@@ -418,6 +422,7 @@ def _next_producer_id(state: ClusterState, logs: Sequence[LogFacts]) -> int:
     seen = max((facts.max_producer_id for facts in logs), default=-1)
     above_seen = seen + 1
     if not state.has_producer_ids:
+        # A producer may use a higher id of which no log contains a record, so leave a margin.
         above_seen += _UNKNOWN_BLOCKS * BLOCK_SIZE
     blocks = -(-max(above_seen, state.next_producer_id or 0) // BLOCK_SIZE)
     return blocks * BLOCK_SIZE
@@ -459,6 +464,7 @@ def _check_settings(options: PlanOptions, plan: Plan) -> None:
             f"the data belongs to broker {plan.node_id}, but --config has "
             f"node.id={config.node_id}; set node.id={plan.node_id} there"
         )
+    # The number of partitions determines which partition stores a group's offsets.
     row = settings_of(BrokerConfig).get(OFFSETS_PARTITIONS_SETTING)
     expected = config.value(row) if row is not None else _DEFAULT_OFFSETS_PARTITIONS
     for topic in plan.topics:

@@ -1,11 +1,10 @@
 """Lock and read the log directories of a stopped Kafka broker.
 
 A running Kafka broker holds a POSIX record lock on ``.lock``, and a running plog broker holds a
-flock; while `SourceLocks` are held, neither can start there. Locking does not write to the
-directories: for a shared lock, it is enough to open the file for reading.
+flock; while `SourceLocks` are held, neither broker can start in these directories.
 
-import_plan.py decides whether the directories can be adopted.
-Source: Kafka 3.9 LogManager.loadLogs, FileLock, MetaPropertiesEnsemble.
+import_plan.py decides whether the directories can be adopted. Source: Kafka 3.9
+LogManager.loadLogs, FileLock, MetaPropertiesEnsemble.
 """
 
 from __future__ import annotations
@@ -59,21 +58,22 @@ class SourceDir:
     left_behind: tuple[str, ...]
     """Directories of partitions that are deleted, stray or being moved."""
     offsets: dict[str, dict[TopicPartition, int]]
-    """The three offset checkpoints, by file name; a corrupt one is empty."""
+    """The three offset checkpoints, by file name; a corrupt checkpoint is empty."""
     holds_metadata: bool
 
 
 class SourceLocks:
     """Locks on the ``.lock`` files of directories. The constructor raises SourceUnusable.
 
-    Kafka removes its file when it stops. With `to_change`, a missing file is created, so that no
-    broker can start during the import. Otherwise, the caller calls `check_still` at the end.
+    Kafka removes its lock file when it stops. With `to_change`, a missing file is created, so that
+    no broker can start during the import. Otherwise, nothing is written to the directories, and the
+    caller calls `check_still` at the end.
     """
 
     def __init__(self, paths: Sequence[str], *, to_change: bool = False) -> None:
         self._descriptors: list[int] = []
         self._paths = tuple(paths)
-        # A broker that starts removes this mark, which `check_still` notices.
+        # A broker removes this file when it starts, which `check_still` notices.
         self._clean = {path for path in paths if _has_clean_mark(path)}
         self._to_change = to_change
         for path in paths:
@@ -85,6 +85,7 @@ class SourceLocks:
 
     def _lock(self, path: str) -> None:
         how = os.O_RDWR | os.O_CREAT if self._to_change else os.O_RDONLY
+        # For a shared lock, it is enough to open the file for reading.
         kind = fcntl.LOCK_EX if self._to_change else fcntl.LOCK_SH
         try:
             descriptor = os.open(
@@ -103,7 +104,7 @@ class SourceLocks:
             ) from error
 
     def check_still(self) -> None:
-        """Raise SourceUnusable if a broker was started in a directory without a file to lock."""
+        """Raise SourceUnusable if a broker was started in a directory without a lock file."""
         for path in self._paths:
             if path in self._clean and not _has_clean_mark(path):
                 raise SourceUnusable(
@@ -157,7 +158,7 @@ def _offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     try:
         return read_offsets(files, path)
     except CorruptCheckpoint:
-        # Kafka's LogManager also starts without a checkpoint that it cannot read.
+        # Kafka's LogManager also ignores a checkpoint that it cannot read.
         return {}
 
 
@@ -180,7 +181,7 @@ def read_kraft_metadata(files: Files, log_dir: str) -> ClusterState:
         for x in parsed_names
         if x and not x.state and x.suffix == file_names.LOG_SUFFIX
     )
-    # The snapshot replaces the segments below its end; Kafka deletes them (KIP-630).
+    # The snapshot replaces the segments below its end offset, which Kafka deletes (KIP-630).
     segments = [
         files.read_file(file_names.segment_path(directory, base, file_names.LOG_SUFFIX))
         for number, base in enumerate(bases)
@@ -218,4 +219,5 @@ def _follow_coordinator(data: bytes, states: dict[str, str]) -> None:
                 if status in _UNFINISHED:
                     states[transactional_id] = _UNFINISHED[status]
     except CorruptMessage:
-        return  # Records after a torn batch were never acknowledged.
+        # A torn batch ends the log: the records after it were never acknowledged.
+        return

@@ -1,15 +1,16 @@
-"""Carry out a `Plan`: copy Kafka's log directories to new ones, or convert them in place.
+"""Execute a `Plan`: copy Kafka's log directories to new directories, or convert them in place.
 
 A copy leaves the source unchanged. The target contains a directory `__cluster_metadata-1` from the
-first step until the last, which renames it to `__cluster_metadata-0`. A broker refuses to start in
-a directory that has the former without the latter, so it never mistakes an unfinished copy for a
-small cluster. The next run removes an unfinished copy and starts again.
+first step until the last step, which renames it to `__cluster_metadata-0`. A broker does not start
+in a directory that contains only the former, so it never mistakes an unfinished copy for a small
+cluster. The next run of the import removes an unfinished copy and starts again.
 
 An import in place replaces segments of old formats one by one (segment_conversion.py) and writes
-the metadata log to `__cluster_metadata-1`. One atomic step then exchanges it with Kafka's log.
+the metadata log to `__cluster_metadata-1`. Then one atomic step exchanges it with Kafka's log.
 Before this step, the directory belongs to Kafka, which can still be started; after it, the
-directory belongs to plog. Each broker ignores the metadata directory of the other one: Kafka treats
-any partition of `__cluster_metadata` as its own, and plog moves away partitions of unknown topics.
+directory belongs to plog. Neither broker mistakes the other's metadata directory for data: Kafka
+treats every partition of `__cluster_metadata` as its own, and plog moves away partitions of unknown
+topics.
 
 All changes go through a Files port, except the copying of large files.
 """
@@ -63,7 +64,7 @@ class World:
     files: Files
     copy: Copy
     set_modified_ms: Callable[[str, int], None]
-    """Sets a modification time, which retention uses where records have no timestamps."""
+    """Sets a file's modification time, which retention uses if records have no timestamps."""
     random_bytes: Callable[[int], bytes]
     now_ms: int
     progress: Callable[[int], None]
@@ -164,7 +165,9 @@ def copy_into(plan: Plan, world: World) -> None:
     for target in plan.log_dirs:
         _write_small_files(plan, target, world)
     write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
-    world.check_sources()  # Before the copy is marked as complete.
+    # Before the copy is marked as complete: a broker may have changed a source meanwhile.
+    world.check_sources()
+    # With this file, the first startup skips recovery, so the copy must be complete and durable.
     for target in plan.log_dirs:
         if target in plan.clean_dirs:
             clean_shutdown.write_clean_mark(files, target)
@@ -173,7 +176,7 @@ def copy_into(plan: Plan, world: World) -> None:
 
 
 def _clear_target(files: Files, plan: Plan, target: str) -> None:
-    """Remove the files of an unfinished copy; `check_targets` found no others."""
+    """Remove the files of an unfinished copy; `check_targets` allows no other files."""
     for name in files.listdir(target):
         path = posixpath.join(target, name)
         if name == STAGING_DIR:
@@ -263,7 +266,7 @@ def check_in_place(files: Files, plan: Plan) -> None:
         raise TargetUnusable(
             f"cannot import in place: {aside} exists from an earlier import; move it away"
         )
-    # In ZooKeeper mode there is nothing to exchange, and a rename is always atomic.
+    # In ZooKeeper mode, Kafka has no metadata log to exchange, and a rename is always atomic.
     if not files.exists(posixpath.join(plan.metadata_dir, METADATA_DIR)):
         return
     probes = [posixpath.join(plan.metadata_dir, f".plog-import-probe-{n}") for n in (1, 2)]
@@ -305,6 +308,7 @@ def adopt_in_place(plan: Plan, world: World) -> None:
             world.progress(facts.size_bytes)
     staging = posixpath.join(plan.metadata_dir, STAGING_DIR)
     files.mkdir(staging)
+    # An earlier import that was interrupted may have left files.
     for leftover in files.listdir(staging):
         files.unlink(posixpath.join(staging, leftover))
     write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)

@@ -1,8 +1,6 @@
-"""Inspect a partition's log, which another broker wrote, before an import.
+"""Inspect a partition's log, which a Kafka broker wrote, before an import.
 
-The functions only read, through a Files port. If the broker stopped cleanly and cannot have written
-old formats, they read the first batch header of each segment; otherwise they read all of them.
-import_plan.py draws the conclusions.
+The functions only read, through a Files port. import_plan.py draws the conclusions.
 
 Source: Kafka 3.9 LogLoader, ProducerStateManager; KIP-98 for open transactions.
 """
@@ -23,7 +21,7 @@ from plogd.log.recovery.log_discovery import topic_id_of
 from plogd.ports import File, Files, size_of
 
 _SMALLEST_BATCH = 26
-"""Size in bytes of the smallest message of magic 0: 14, after 12 for its offset and size."""
+"""Size in bytes of the smallest message of magic 0: 12 for its offset and size, and 14 others."""
 _HEAD = Struct(">qiib")
 """Base offset, size, leader epoch (or, in old formats, the checksum), magic."""
 
@@ -45,7 +43,7 @@ class LogFacts:
 
     topic_partition: TopicPartition
     log_dir: str
-    """The source log directory that contains it."""
+    """The source log directory that contains the partition."""
     directory: str
     topic_id: Uuid | None
     sizes: dict[str, int]
@@ -101,6 +99,7 @@ def inspect_log(
         elif not parsed.state:
             facts.sizes[name] = size_of(files, posixpath.join(directory, name))
             if parsed.suffix == file_names.TXN_INDEX_SUFFIX and facts.sizes[name]:
+                # The transaction index contains only aborted transactions (KIP-98).
                 facts.has_aborted = True
     _inspect_epochs(files, facts)
     _inspect_batches(files, facts, clean=clean, everything=may_hold_old_formats)
@@ -111,7 +110,8 @@ def _inspect_epochs(files: Files, facts: LogFacts) -> None:
     try:
         entries = read_leader_epochs(files, facts.directory)
     except CorruptCheckpoint:
-        return  # Recovery rebuilds the checkpoint from the batches, which are inspected, too.
+        # Recovery rebuilds the checkpoint from the batches, which are inspected, too.
+        return
     if entries:
         facts.leader_epoch = entries[-1].epoch
 
@@ -119,7 +119,8 @@ def _inspect_epochs(files: Files, facts: LogFacts) -> None:
 def _inspect_batches(files: Files, facts: LogFacts, *, clean: bool, everything: bool) -> None:
     snapshot_offset, open_producers = _newest_snapshot(files, facts)
     if clean and snapshot_offset < 0 and facts.base_offsets:
-        clean = False  # A clean stop leaves a snapshot; without it, read all batches.
+        # A clean shutdown writes a snapshot. Without one, read all batches.
+        clean = False
     base_offsets = facts.base_offsets
     for number, base_offset in enumerate(base_offsets):
         following = base_offsets[number + 1 : number + 2]
@@ -132,8 +133,10 @@ def _inspect_batches(files: Files, facts: LogFacts, *, clean: bool, everything: 
                 # The snapshot contains the transactions of earlier batches.
                 if batch.header.last_offset >= snapshot_offset:
                     _follow_transaction(batch.header, open_producers)
+            # After a clean shutdown, and without old formats, the first header is enough: later
+            # batches add no fact that the snapshot and the checkpoints lack.
             if not (everything or is_tail):
-                break  # The first batch is representative of the segment.
+                break
         if magics & {0, 1}:
             facts.legacy_segments.append(base_offset)
     facts.open_producers = sorted(open_producers)

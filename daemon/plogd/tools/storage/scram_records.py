@@ -1,7 +1,7 @@
-"""``--add-scram`` of ``plog storage format``: create users before a broker's first start.
+"""``--add-scram`` of ``plog storage format``: create users before a broker's first startup.
 
 Each option becomes the record that the broker would write if ``plog configs`` set the same
-credential, with the same bounds. Error messages never contain passwords or salted passwords.
+credential, and has the same limits. Error messages never contain passwords or salted passwords.
 Source: Kafka 4.3 ScramParser.
 """
 
@@ -29,7 +29,7 @@ def scram_records(
 ) -> list[UserScramCredentialRecord]:
     """Return the credentials of all options.
 
-    Raises UsageError for an invalid option, or if a user has two credentials of one mechanism.
+    Raises UsageError for an invalid option, or if a user has two credentials for one mechanism.
     """
     records: dict[tuple[str, int], UserScramCredentialRecord] = {}
     for text in arguments:
@@ -45,6 +45,7 @@ def scram_records(
 
 def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredentialRecord:
     try:
+        # Bytes in arguments that are not UTF-8 become surrogates, which a record cannot contain.
         text.encode()
     except UnicodeEncodeError:
         raise UsageError("--add-scram: the value is not valid UTF-8") from None
@@ -69,7 +70,7 @@ def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredent
     salt = random_bytes(_SALT_BYTES) if salt is None else salt
     try:
         check_user(parts["name"])
-        # Check the bounds before hashing, whose cost grows with the iterations.
+        # Check the limits before hashing, whose cost grows with the number of iterations.
         credential_of(mechanism, salt=salt, salted_password=b"-", iterations=int(iterations))
         if salted is None:
             password = parts["password"].encode()

@@ -1,10 +1,10 @@
-"""Convert a segment with messages of magic 0 or 1 to magic 2.
+"""Convert a segment that contains messages of magic 0 or 1 to magic 2.
 
 Offsets and timestamps are kept, batches of magic 2 are copied byte for byte, and the indexes are
 rebuilt. The functions work through a Files port on files that no other process uses.
 
 `replace_segment` converts in place. At every moment, either the old or the new segment exists,
-perhaps without indexes, which Kafka and plog rebuild. The new file has the ``.cleaned`` suffix
+possibly without indexes, which Kafka and plog rebuild. The new file has the ``.cleaned`` suffix
 until a rename replaces the old file; both brokers remove files with this suffix.
 
 Source: plog/records/legacy.py for the formats; Kafka 3.9 LogLoader for the handling of leftovers.
@@ -46,11 +46,11 @@ def convert_segment(
 ) -> int:
     """Convert a segment from directory `source` to directory `target`; return its new size.
 
-    With `may_be_torn`, the new segment ends at the first damage, as it would after recovery from
-    a crash. `progress` is called with the number of bytes read. `state` is a second suffix. Raises
+    With `may_be_torn`, the new segment ends at the first damage, as it would after recovery from a
+    crash. `progress` is called with the number of bytes read. `state` is a second suffix. Raises
     NotConvertible, OSError.
     """
-    # An earlier attempt may have been interrupted.
+    # An earlier attempt that was interrupted may have left files.
     for suffix in _SEGMENT_SUFFIXES:
         leftover = file_names.segment_path(target, base_offset, suffix, state)
         if files.exists(leftover):
@@ -110,7 +110,7 @@ def _converted(
 
 
 class _Reading:
-    """The reading position in a segment; `is_torn` is set at damage that ends the segment."""
+    """The position in a segment; `is_torn` is set at damage that ends the segment."""
 
     def __init__(self, file: File, may_be_torn: bool, progress: Callable[[int], None]) -> None:
         self._file = file
@@ -127,7 +127,7 @@ class _Reading:
         return data
 
     def legacy(self, group: Iterator[FoundBatch]) -> Iterator[LegacyBatch]:
-        """Yield the old messages of a group, up to a damaged one if the segment may be torn."""
+        """Yield the old messages of a group, up to a damaged message if the segment may be torn."""
         for found in group:
             try:
                 yield read_legacy_batch(self.read(found))
@@ -167,6 +167,7 @@ def replace_segment(
             if files.exists(path):
                 files.unlink(path)
         raise
+    # The new files must be durable before any old file is removed.
     files.sync_dir(directory)
     for suffix in (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX):
         path = file_names.segment_path(directory, base_offset, suffix)

@@ -1,7 +1,7 @@
 """Reader of the metadata that a Kafka cluster keeps in ZooKeeper; it never writes there.
 
 `read_znodes` reads the relevant subtrees with kazoo; `read_state` turns them into the same
-`ClusterState` that kraft_log_reader.py builds from a metadata log. Password settings are left out,
+`ClusterState` that kraft_log_reader.py builds from a metadata log. Password settings are omitted,
 because they are encrypted with a secret of the broker. Source: Kafka 3.9 ZkData, TopicZNode,
 ProducerIdBlockZNode.
 """
@@ -50,11 +50,12 @@ def read_znodes(hosts: str) -> dict[str, bytes]:
 
     Raises ZooKeeperUnusable.
     """
+    # Imported here because kazoo is needed only for brokers in ZooKeeper mode.
     from kazoo.client import KazooClient
     from kazoo.exceptions import KazooException
     from kazoo.handlers.threading import KazooTimeoutError
 
-    # With `read_only`, a server that has lost its quorum is good enough.
+    # With `read_only`, a server that has lost its quorum also accepts the connection.
     client = KazooClient(hosts=hosts, read_only=True)
     try:
         client.start(timeout=_TIMEOUT_S)
