@@ -1,6 +1,6 @@
 """ElectLeaders (key 43): leader elections, which a single broker never needs.
 
-Versions served 0-2. Version 0 elects preferred leaders only.
+Serves versions 0-2. Version 0 elects preferred leaders only.
 
   1 unclean elections (KIP-460), top-level error      2 flexible
 

@@ -1,6 +1,6 @@
 """Fetch (key 1): record batches of partitions, as regions of the log's own files.
 
-Versions served 4-18.
+Serves versions 4-18.
 
    7 fetch sessions (KIP-227)     9 current leader epoch (KIP-320)      10 zstd (KIP-110)
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)

@@ -1,6 +1,6 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-Versions served 0-6. Version 0 supports only groups; from version 4, a request may contain several
+Serves versions 0-6. Version 0 supports only groups; from version 4, a request may contain several
 keys.
 
   group         this broker, once `__consumer_offsets` exists; the response waits for that, whereas

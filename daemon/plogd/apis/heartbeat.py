@@ -1,6 +1,6 @@
 """Heartbeat (key 12): keep a member of a group alive.
 
-Versions served 0-4; from version 3, static members (KIP-345).
+Serves versions 0-4; from version 3, static members (KIP-345).
 
 While a coordinator loads its log, it does not know its members and expires none of them. In the
 meantime, it responds without an error, as Kafka does, because consumers treat

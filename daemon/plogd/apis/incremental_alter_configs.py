@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to or subtract from individual settings.
 
-Versions served 0-1; 1 is flexible (KIP-339). This API also changes a broker's loggers (KIP-412).
+Serves versions 0-1; 1 is flexible (KIP-339). This API also changes a broker's loggers (KIP-412).
 
 config_resources.py contains the code shared with AlterConfigs.
 """

@@ -1,6 +1,6 @@
 """InitProducerId (key 22): producer ids for idempotent producers.
 
-Versions served 0-5 (6 is unstable in Kafka 4.3). Without a transactional id, the response contains
+Serves versions 0-5 (6 is unstable in Kafka 4.3). Without a transactional id, the response contains
 a new producer id with epoch 0, even if the client sends its old id (KIP-360). With a transactional
 id, the request fails with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are supported,
 because clients do not retry after that error; see find_coordinator.py.

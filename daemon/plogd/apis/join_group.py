@@ -1,6 +1,6 @@
 """JoinGroup (key 11): join a group, or join its next generation.
 
-Versions served 0-9. The response waits for the other members.
+Serves versions 0-9. The response waits for the other members.
 
   1 rebalance timeout    4 a new member gets its id first (KIP-394)    5 static members (KIP-345)
   7 a missing protocol is null instead of empty (KIP-559)

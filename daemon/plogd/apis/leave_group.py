@@ -1,6 +1,6 @@
 """LeaveGroup (key 13): remove members from a group, because they leave or an operator removes them.
 
-Versions served 0-5. From version 3, a request identifies several members by member id or group
+Serves versions 0-5. From version 3, a request identifies several members by member id or group
 instance id, and each has its own outcome (KIP-345). In earlier versions, the error of the only
 member is at the top level. A member that is listed more than once appears in the response once.
 """

@@ -1,6 +1,6 @@
 """ListConfigResources (key 74): the resources that have, or may have, settings.
 
-Versions served 0-1. Version 0 lists only client metrics, which plog does not have. Version 1 lists
+Serves versions 0-1. Version 0 lists only client metrics, which plog does not have. Version 1 lists
 the requested types, or all types if the request lists none (KIP-1142). An unknown type fails the
 whole request.
 """

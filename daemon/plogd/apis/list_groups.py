@@ -1,6 +1,6 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-Versions served 0-5. A request can filter by state from version 4 (KIP-518) and by type from version
+Serves versions 0-5. A request can filter by state from version 4 (KIP-518) and by type from version
 5 (KIP-848); the only type here is "classic".
 
 Other brokers list the groups of the `__consumer_offsets` partitions that they lead. While a

@@ -1,6 +1,6 @@
 """ListOffsets (key 2): offsets by timestamp, or by a special timestamp (earliest, latest, …).
 
-Versions served 1-11.
+Serves versions 1-11.
 
   1 one offset        4 leader epoch           5 OFFSET_NOT_AVAILABLE (KIP-207)      6 flexible
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload

@@ -1,6 +1,6 @@
 """Metadata (key 3): the brokers, and the topics with their leaders.
 
-Versions served 0-13. An empty list means all topics in version 0; from version 1, null does.
+Serves versions 0-13. An empty list means all topics in version 0; from version 1, null does.
 
    4 whether to create topics       5 offline replicas        8 authorized operations (KIP-430)
   10 topic ids in responses        12 topic ids in requests (KIP-516)

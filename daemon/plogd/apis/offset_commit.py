@@ -1,6 +1,6 @@
 """OffsetCommit (key 8): store the committed offsets of a group.
 
-Versions served 2-10.
+Serves versions 2-10.
 
   5 retention time removed               6 leader epoch     7 static members     8 flexible
   9 responses may have GROUP_ID_NOT_FOUND                  10 topic ids

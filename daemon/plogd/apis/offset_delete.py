@@ -1,6 +1,6 @@
 """OffsetDelete (key 47): remove committed offsets of a group (KIP-496).
 
-Version served 0. Offsets of topics that members of the group consume are kept, and their partitions
+Serves version 0. Offsets of topics that members of the group consume are kept, and their partitions
 get an error, as do partitions that do not exist. A response with a top-level error contains no
 topics. A partition that is listed more than once appears in the response once.
 """

@@ -1,6 +1,6 @@
 """OffsetFetch (key 9): the committed offsets of one or more groups.
 
-Versions served 1-10.
+Serves versions 1-10.
 
   2 null means all topics; top-level error      5 leader epoch     6 flexible
   7 require stable     8 several groups, each with its own error       10 topic ids

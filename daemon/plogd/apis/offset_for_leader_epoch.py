@@ -1,7 +1,7 @@
 """OffsetForLeaderEpoch (key 23): end offsets of leader epochs, so that clients can detect
 truncation.
 
-Versions served 2-4.
+Serves versions 2-4.
 
   2 current leader epoch (KIP-320)      3 replica id      4 flexible
 

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45) and ListPartitionReassignments (key 46), with one broker.
 
-Versions served 0-1 and 0.
+Serves versions 0-1 and 0.
 
   1 whether the replication factor may change (KIP-860)
 

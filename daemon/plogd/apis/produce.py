@@ -1,6 +1,6 @@
 """Produce (key 0): append record batches to partitions this broker leads.
 
-Versions served 3-13. Versions 0-2 are only advertised, because older librdkafka versions disable
+Serves versions 3-13. Versions 0-2 are only advertised, because older librdkafka versions disable
 compression if they are missing (confluentinc/librdkafka#4956, KAFKA-18659). As in Kafka 4, a
 request in one of them closes the connection.
 

@@ -1,6 +1,6 @@
 """UpdateFeatures (key 57): change the levels of the cluster's features, either all of them or none.
 
-Versions served 0-2.
+Serves versions 0-2.
 
   1 validate only, downgrade types (KIP-778)      2 no results per feature (KIP-1022)
 

@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): SCRAM credentials.
 
-Version served 0 of each. Credentials are stored and described, but SASL is not supported yet
+Serves version 0 of each. Credentials are stored and described, but SASL is not supported yet
 (docs/security.md), and responses say so (security/unenforced_rules.py). security/scram.py validates
 credentials; controller/scram_users.py stores them.
 """
