@@ -104,6 +104,7 @@ def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[No
             return broker.configs.alter_broker(
                 one.name, lambda old: one.alter(old, rows), validate_only=validate_only
             )
+        # AlterConfigs cannot change loggers: its request falls through to the last case.
         case ConfigResourceType.BROKER_LOGGER if one.alter_loggers is not None:
             check_broker(one.name, broker)
             one.alter_loggers()

@@ -107,6 +107,7 @@ def _result(
         result = CreatableTopicResult(name=name, topic_id=outcome.topic_id, error_message=None)
         # As in Kafka, the replication factor is that of the first partition.
         counts = len(outcome.partitions), len(outcome.partitions[0].replicas)
+    # Earlier versions ignore these fields, so their cost is avoided.
     if context.version >= _FIRST_VERSION_WITH_DETAILS:
         result.num_partitions, result.replication_factor = counts
         result.configs = configs(tuple(dict(outcome.config).items()))

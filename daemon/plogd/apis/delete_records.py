@@ -80,6 +80,7 @@ def _delete(
     if len(asked) > 1:
         raise InvalidRequest("the request lists this partition more than once")
     partition = broker.replica_manager.partition(topic, asked[0].partition_index)
+    # A timeout ends only the wait; the deletion itself continues.
     return within(
         spawn(delete_records(partition, asked[0].offset, broker.log_manager)),
         timeout_ms,

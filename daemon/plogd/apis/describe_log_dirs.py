@@ -52,6 +52,7 @@ async def _logs_by_topic(
     usage: LogDirUsage, wanted: dict[str, list[int]] | None, slices: Slices
 ) -> list[tuple[str, list[Log]]]:
     """Return the requested logs in a directory, sorted; `wanted` is None for all."""
+    # Sets, because every log in the directory is looked up in them.
     names = None if wanted is None else {name: set(numbers) for name, numbers in wanted.items()}
     topics: dict[str, list[Log]] = {}
     async for log in slices.over(usage.logs):

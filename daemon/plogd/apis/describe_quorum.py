@@ -53,6 +53,7 @@ def handle_describe_quorum(
 
 def _asks_for_metadata_log(request: DescribeQuorumRequest) -> bool:
     """Return whether the request is for the metadata log and nothing else."""
+    # As in Kafka, a request that also lists another partition is refused as a whole.
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     [topic] = request.topics
@@ -68,6 +69,7 @@ def _state(context: RequestContext, broker: Broker) -> QuorumPartitionState:
         last_fetch_timestamp=now_ms,
         last_caught_up_timestamp=now_ms,
     )
+    # The field is not ignorable: earlier versions cannot encode a value other than the default.
     if context.version >= _FIRST_VERSION_WITH_NODES:
         voter.replica_directory_id = broker.log_manager.dirs.directory_id(quorum.log_dir)
     return QuorumPartitionState(

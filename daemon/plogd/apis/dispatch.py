@@ -298,6 +298,7 @@ class Dispatcher:
         if row.api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(explain_version(row, header, connection, frame))
         response = unknown_version_response(ADVERTISED)
+        # In version 0, which every client can decode (KIP-511).
         return Dispatched(False, frame_response(header.api_key, 0, header.correlation_id, response))
 
     def _begin(self, row: Row, version: int, connection: ConnectionContext) -> None:
@@ -422,6 +423,7 @@ class Dispatcher:
         error: Exception,
         is_refusal: bool,
     ) -> MaybeLater[Parts | None]:
+        # An error response cannot be replaced with another one, so only closing remains.
         if is_refusal:
             raise self._cannot_refuse(row, error) from error
         if isinstance(error, ResponseTooLarge):

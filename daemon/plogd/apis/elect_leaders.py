@@ -36,6 +36,7 @@ def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, broker: Broker
 ) -> Later[ElectLeadersResponse]:
     """Return, for each partition, the reason why no election is held."""
+    # Version 0 has no election type; the field's default, 0, means PREFERRED.
     kind = election_type(request.election_type)
     if request.topic_partitions is None:
         return spawn(_elect_all(kind, broker))
@@ -104,6 +105,7 @@ def refuse_elect_leaders(
     response = ElectLeadersResponse(
         replica_election_results=lazy_array(request.topic_partitions or (), of_topic)
     )
+    # The field is not ignorable: version 0 cannot encode an error code here.
     if context.version >= _FIRST_VERSION_WITH_ERROR:
         response.error_code = error.code
     return response

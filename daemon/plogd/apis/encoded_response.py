@@ -203,6 +203,7 @@ async def encode_in_slices(
                 parts: list[Part] = end.value
                 check_size(memory_bytes(parts), max_bytes)
                 return parts
+            # Checked after each slice, so that a response that is too large is abandoned early.
             check_size(nbytes, max_bytes)
             share.resize(nbytes)
     finally:

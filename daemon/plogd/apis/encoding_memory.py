@@ -28,6 +28,7 @@ class WorkMemory:
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self._limit_bytes = limit_bytes
         self.used_bytes = 0
+        # A dict as an ordered set, from which a share in the middle is removed in constant time.
         self._shares: dict[Share, None] = {}
         """Oldest first."""
         self._waiting: dict[Share, Later[None]] = {}

@@ -248,6 +248,7 @@ class _Answer:
         ):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = _NO_LEADER
+        # The field is not ignorable: earlier versions cannot encode a leader.
         if code == ErrorCode.FENCED_LEADER_EPOCH and self._version >= _FIRST_VERSION_WITH_LEADER:
             leader = self._current_leader(item)
         return PartitionData(

@@ -131,6 +131,7 @@ def _check_special_timestamp(timestamp: int, version: int) -> None:
 def _found(
     asked: ListOffsetsPartition, found: FoundOffset, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
+    # The field is not ignorable: earlier versions cannot encode a value other than the default.
     with_epoch = context.version >= _FIRST_VERSION_WITH_EPOCH
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,

@@ -274,6 +274,7 @@ def _topic(
         is_internal=state.is_internal,
         partitions=partitions,
     )
+    # The field is not ignorable: earlier versions cannot encode a value other than the default.
     if (
         request.include_topic_authorized_operations
         and context.version >= _FIRST_VERSION_WITH_OPERATIONS

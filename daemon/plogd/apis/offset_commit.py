@@ -5,10 +5,9 @@ Serves versions 2-10.
   5 retention time removed               6 leader epoch     7 static members     8 flexible
   9 responses may have GROUP_ID_NOT_FOUND                  10 topic ids
 
-A missing topic or partition gets its own error, and the other offsets are committed. If a partition
-is listed more than once, its last offset is committed. group/offset_metadata_manager.py validates
-the member and the metadata's size. A coordinator operation commits at most `_OFFSETS_AT_ONCE`
-offsets, so a larger request is not atomic.
+A missing topic or partition gets its own error, and the other offsets are committed.
+group/offset_metadata_manager.py validates the member and the metadata's size. A coordinator
+operation commits at most `_OFFSETS_AT_ONCE` offsets, so a larger request is not atomic.
 """
 
 from __future__ import annotations
@@ -71,12 +70,13 @@ async def _commit(
         count = 0 if state is None else len(state.partitions)
         of_topic = outcomes[topic] = {}
         async for number, named in slices.over(partitions.items()):
-            of_topic[number] = None
+            of_topic[number] = None  # Reserves its place: the response keeps the request's order.
             if name is None:
                 of_topic[number] = UnknownTopicId()
             elif not 0 <= number < count:
                 of_topic[number] = UnknownTopicOrPartition()
             else:
+                # If the request repeats a partition, its last offset counts.
                 offsets.append(_offset_to_commit(name, named[-1]))
                 places.append((of_topic, number))
     errors = await _commit_some(request, context, offsets, broker)

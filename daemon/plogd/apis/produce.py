@@ -82,6 +82,7 @@ def handle_produce(
     """Append the records; respond once they satisfy the request's acks, or never for acks=0."""
     if isinstance(request, SingleProduce):
         # Most requests take this path; those to which a special rule applies continue below.
+        # From version 13 on, a request contains the topic's id instead of its name.
         topic = request.topic or broker.cache.topic_name(request.topic_id)
         if (
             topic
@@ -110,7 +111,7 @@ def _append_single(
 ) -> ProduceResponse | bytes | Later[Any]:
     """Append the batch of a request with a single partition, to which no special rule applies."""
     records = single.records
-    nbytes = len(records)
+    nbytes = len(records)  # Read here, because a released view has no length.
     appended = broker.replica_manager.append_records(
         [(TopicPartition(topic, single.partition), records)],
         required_acks=single.acks,
@@ -187,6 +188,7 @@ class _Produce:
             records = data.records
             assert isinstance(records, memoryview)
             self._entries.append((TopicPartition(topic, data.index), records))
+            # Stored, because the records are released before the append is counted.
             self._sizes.append(records.nbytes)
 
     def append(self) -> MaybeLater[list[PartitionAppend]]:
@@ -273,6 +275,7 @@ def partition_response(
     index: int, result: PartitionAppend | KafkaError
 ) -> PartitionProduceResponse:
     """Return the response for one partition."""
+    # A refused partition was not looked up, so its log start offset is unknown.
     if isinstance(result, KafkaError):
         return _error_response(index, result, log_start_offset=-1)
     if isinstance(result.error, _FOUND_BEFORE_THE_LOG):

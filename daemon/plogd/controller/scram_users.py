@@ -64,6 +64,7 @@ class ScramUsers:
         async for key, (credential, _) in slices.over(self._store.load(("scram",)).items()):
             known.setdefault(str(key[1]), {})[int(key[2])] = credential
         times: dict[str, int] = {}
+        # As in Kafka, an empty list means all users.
         async for user in slices.over(users or sorted(known)):
             times[user] = times.get(user, 0) + 1
         described: dict[str, Credentials | KafkaError] = {}

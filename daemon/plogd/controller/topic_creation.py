@@ -159,6 +159,7 @@ def _checked_config(config: Mapping[str, str | None]) -> Mapping[str, str]:
 
 
 def _check_counts_are_unset(new: NewTopic) -> None:
+    # The message is Kafka's (ReplicationControlManager.createTopic).
     for field_name, count in (
         ("replication factor", new.replication_factor),
         ("numPartitions", new.num_partitions),

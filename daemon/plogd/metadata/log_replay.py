@@ -72,6 +72,7 @@ def _lost(log: Log, offset: int) -> KafkaStorageError:
 
 
 def _replay_value(log: Log, image: MetadataImage, value: bytes | None, offset: int) -> None:
+    # A record without a value cannot be decoded either, and is reported like other invalid records.
     try:
         image.replay(decode_metadata_record(value or b""), offset)
     except (WireError, ValueError) as error:

@@ -37,7 +37,7 @@ def expired_partitions(
     """
     retention_start = _retention_start(group)
     expired: list[tuple[str, int]] = []
-    is_all = not unstable
+    is_all = not unstable  # An open transaction may still commit offsets.
     for topic, partitions in topics.items():
         if retention_start is None or group.is_subscribed_to(topic):
             is_all = False
