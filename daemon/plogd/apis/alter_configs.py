@@ -2,8 +2,9 @@
 
 Serves versions 0-2; version 2 is flexible.
 
-If two clients change different settings of a resource with this API, one of them undoes the other's
-change; KIP-339 added IncrementalAlterConfigs for this reason. This API cannot change loggers.
+If two clients use this API to change different settings of a resource, the second request undoes
+the first change; KIP-339 added IncrementalAlterConfigs for this reason. This API cannot change
+loggers.
 config_resources.py contains the code shared with IncrementalAlterConfigs.
 """
 

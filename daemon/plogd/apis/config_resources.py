@@ -36,7 +36,7 @@ MAX_SETTINGS: Final = 1_000
 R = TypeVar("R")
 
 AlterTable: TypeAlias = Callable[[Mapping[str, str], Mapping[str, Setting]], dict[str, str]]
-"""Returns the new settings, given the current ones and the table of valid settings."""
+"""Returns the new settings for the given current settings and the table of valid settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ async def _create_all(
         *((name, REPEATED) for name in repeated),
     ]
 
-    # Describing a topic's settings is expensive, and most requests give all topics the same ones.
+    # Describing a topic's settings is expensive, and most requests set the same for all topics.
     @functools.lru_cache(maxsize=1)
     def configs(overrides: Overrides) -> list[CreatableTopicConfigs]:
         return _configs(broker.config, dict(overrides))

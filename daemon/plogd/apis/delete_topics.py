@@ -70,7 +70,7 @@ async def _delete_all(request: DeleteTopicsRequest, broker: Broker) -> DeleteTop
     async for asked in slices.over(_requested_topics(request)):
         counts[asked] = counts.get(asked, 0) + 1
     results: list[DeletableTopicResult] = []
-    # By id, because a request may list a topic both by name and by id.
+    # By id, because a request can list a topic both by name and by id.
     found: dict[Uuid, list[TopicState]] = {}
     async for asked, count in slices.over(counts.items()):
         try:

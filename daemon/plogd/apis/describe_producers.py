@@ -58,7 +58,7 @@ def _partition(topic: str, number: int, broker: Broker) -> PartitionResponse:
         partition.check_leader()
     except KafkaError as error:
         return _error(number, error)
-    # A copy: appends may add producers between the slices of the encoding.
+    # A copy, because appends can add producers between the slices of the encoding.
     producers = list(partition.log.producer_state.producers.values())
     return PartitionResponse(
         partition_index=number, active_producers=lazy_array(producers, _producer)

@@ -178,7 +178,7 @@ class Dispatcher:
                 context.runs_alone = True
                 # The records are views of the decoded buffer, and the transport reuses the frame.
                 answer = self._start_large(row, body, context, copy=bytearray(body))
-                # With acks=0, a client may disconnect before its records are appended.
+                # A client with acks=0 can disconnect before its records are appended.
                 return Dispatched(
                     True, shielded(answer) if isinstance(answer, Later) else answer, True
                 )

@@ -127,7 +127,7 @@ class SharedResponses:
         entry.waiters.succeed(response)
 
     def _drop_oldest(self) -> None:
-        """Drop the oldest responses until the others fit; responses in progress do not count."""
+        """Drop the oldest responses until the rest fit; responses in progress do not count."""
         nbytes = sum(one.nbytes for one in self._entries.values())
         for key, entry in list(self._entries.items()):
             if nbytes <= _SHARED_BYTES:

@@ -2,7 +2,7 @@
 
 A response counts from its first slice until it is queued for sending; from then on,
 response_memory.py counts it. While the responses in progress exceed
-``plog.queued.max.response.bytes``, only the oldest continues and the others wait.
+``plog.queued.max.response.bytes``, only the oldest response continues, and all others wait.
 
 Reactor thread only. Invariants: `used_bytes` is the sum of the shares; while any share waits, the
 oldest share either is not waiting or has been woken.

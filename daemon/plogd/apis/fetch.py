@@ -6,11 +6,11 @@ Serves versions 4-18.
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)
 
 The response is sent when `min_bytes` are available or `max_wait_ms` have passed. The first batch is
-returned whole, however large it is (KIP-74). If a partition cannot be read, the response contains
-an error for this partition and the data of the others; a partition that is listed more than once is
-read once. replica/fetch_sessions.py determines which partitions are read, and replica/partition.py
-limits the readable offsets. A client over its quota gets an empty response and a throttle time
-(KIP-219). A fetch of more than `SLICE` partitions is handled in slices.
+returned whole, however large it is (KIP-74). A partition that cannot be read has its own error. A
+partition that is listed more than once is read once. replica/fetch_sessions.py determines which
+partitions are read, and replica/partition.py limits the readable offsets. A client over its quota
+gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions is
+handled in slices.
 """
 
 from __future__ import annotations

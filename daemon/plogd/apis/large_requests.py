@@ -79,8 +79,8 @@ class LargeFetch:
         """Wait until the fetch may continue."""
         # A new share, because the reads and the response take more memory than the elements.
         share = self._share = self._requests.begin(ApiKey.FETCH)
-        # Counted before the check: when a fetch continues, it wakes the next one, whose own check
-        # must include these elements.
+        # Counted before the check: a fetch that continues wakes the next fetch, which must take
+        # these elements into account.
         share.resize(self._elements)
         while not may_continue(share):
             await share.wait()

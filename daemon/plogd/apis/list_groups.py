@@ -35,7 +35,7 @@ async def _list(request: ListGroupsRequest, broker: Broker) -> ListGroupsRespons
     types = {one.strip().lower() async for one in slices.over(request.types_filter)}
     if types and GROUP_TYPE not in types:
         return ListGroupsResponse()
-    # Copies, because groups may be added and removed between slices.
+    # Copies, because groups can be added and removed between slices.
     asked = broker.group_coordinator.read_all(lambda shard: list(shard.groups))
     found: list[Group] = []
     for answer in asked:

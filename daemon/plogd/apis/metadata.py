@@ -133,7 +133,7 @@ async def _many_topics(
 def _all_topics(
     request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MetadataResponse:
-    # A copy: the response is encoded in slices, between which topics may be created.
+    # A copy: the response is encoded in slices, between which topics can be created.
     states = list(broker.cache.topics())
     topics = lazy_array(states, lambda state: _topic(state, request, context, broker))
     return _response(topics, request, context, broker)

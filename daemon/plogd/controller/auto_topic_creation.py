@@ -52,7 +52,7 @@ class AutoTopicCreation:
 
     @property
     def max_per_request(self) -> int:
-        """Maximum number of topics that one request may create; clients retry for the others."""
+        """Maximum number of topics created for one request; clients request the rest again."""
         return self._max_per_second()
 
     def create(self, name: str) -> Later[TopicState]:

@@ -19,7 +19,7 @@ CHANGES_PER_WRITE: Final = 200  # Less than LARGE in metadata/pending_write.py.
 async def write_in_batches(
     store: MetadataStore, changes: Sequence[Change], noun: str, fair_queue: FairQueue
 ) -> None:
-    """Write `changes`, whose keys only the caller writes; errors use `noun` for what is changed.
+    """Write `changes`; no other code may write their keys. Errors refer to the changes as `noun`.
 
     Raises PolicyViolation if there are too many changes.
     """

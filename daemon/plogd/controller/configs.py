@@ -94,4 +94,4 @@ class Configs:
                 )
             if not isinstance(outcome, Conflict):
                 return
-            # Another change was written first: derive this one again from the new settings.
+            # Another change was written first: derive this change again from the new settings.

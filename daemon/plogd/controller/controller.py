@@ -307,7 +307,8 @@ class Controller:
             new = await _first_states(assignments, slices)
             topic = with_partitions(self._topics[requested.topic], new)
             try:
-                # Create the logs first: no record removes a partition whose log cannot be created.
+                # Create the logs first: if that failed after the write, no record could remove the
+                # partitions.
                 await self._brokers.create_logs(topic)
                 version = await self._write_partitions(topic, new, slices)
             except Exception:
@@ -359,8 +360,8 @@ class Controller:
             # With another id, the topic was deleted and recreated while this operation waited.
             if topic is None or topic.topic_id != topic_id:
                 raise UnknownTopicOrPartition(f"topic '{name}' no longer exists")
-            # Write the removal first: if the broker crashes in between, the next startup moves away
-            # the logs. In the other order, it would recreate the logs of a topic still recorded.
+            # Write the removal first: if the broker crashes before the logs are deleted, the next
+            # startup moves them away. In reverse order, it would recreate the logs of the topic.
             await self._remove(name)
             await self._brokers.stop_topic(topic)
         finally:

@@ -57,7 +57,7 @@ def plan_partitions(
             f"cannot expand topic '{topic.name}': a topic may have at most {MAX_PARTITIONS}"
             " partitions"
         )
-    # As in Kafka, the first partition determines the replication factor of new ones.
+    # As in Kafka, the first partition determines the replication factor of the new partitions.
     factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
         # `start` continues the round-robin placement of the existing partitions.

@@ -59,7 +59,7 @@ METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
 
 # As in Kafka (QuorumController.MAX_RECORDS_PER_USER_OP).
 _GROUP_RECORDS = 10_000
-"""Once a batch holds this many records, no further write is added to it."""
+"""A batch that contains this many records is complete: no more writes are added to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class EmbeddedStore:
         try:
             if self._failure is not None:
                 raise self._failure
-            # If a previous attempt is still being synced, this one shares its outcome.
+            # If a previous attempt is still being synced, this attempt shares its outcome.
             if not self._in_flight:
                 now_ms = self._clock.now_ms()
                 self._append(batch_of(self._unwritten, now_ms), now_ms)
@@ -330,7 +330,7 @@ class EmbeddedStore:
     def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
         level, _ = self._image.get(("feature", METADATA_VERSION))
-        # The records of SCRAM users require this level; an older log may have a lower one.
+        # The records of SCRAM users require this level; an older log can have a lower level.
         if level is None or level < METADATA_VERSION_LEVEL:
             records.append(
                 FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)
@@ -339,7 +339,7 @@ class EmbeddedStore:
         return records
 
     def _records_of(self, write: PendingWrite) -> list[MetadataRecord]:
-        """Return the records of the changes that can be made; the others become conflicts."""
+        """Return the records of the changes that can be made; other changes become conflicts."""
         found = [(change, *self._image.get(change.key)) for change in write.changes]
         stale = [version != change.expected for change, _, version in found]
         stopped = write.atomic and any(stale)
@@ -418,8 +418,8 @@ class EmbeddedStore:
         changed: dict[Key, None] | None = None
         if len(self._in_flight_records) <= LARGE:
             changed = self._apply(self._in_flight_records, self._in_flight_base)
-        # A single record may change thousands of keys: the removal of a topic removes its
-        # partitions, and a registration raises the leader epoch of every partition.
+        # A single record can change thousands of keys: removing a topic removes its partitions, and
+        # a registration raises the leader epoch of every partition.
         if changed is None or len(changed) > LARGE:
             self._is_applying = True
             spawn(self._finish_in_slices(changed)).then(_ignore, _raise)

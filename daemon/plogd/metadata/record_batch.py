@@ -32,7 +32,7 @@ async def batch_in_slices(
         await queue.turn()
         some = _records(records[start : start + SLICE], start, now_ms)
         pieces.append(encode_records(some, 0, now_ms))
-    # The header comes from a batch that contains only the first record; only two counts differ.
+    # The header is that of a batch with only the first record, except for the two counts.
     [(_, header)] = iter_batches(build_batch(_records(records[:1], 0, now_ms)))
     return rebuild_batch(
         header._replace(last_offset_delta=len(records) - 1, records_count=len(records)),

@@ -151,7 +151,7 @@ class GroupCoordinator(Generic[G]):
         return self.runtime.shutdown()
 
     def _note_layout(self, topic: TopicState) -> None:
-        # A recreated topic may have a different number of partitions.
+        # A recreated topic can have a different number of partitions.
         if self._layout is None or self._layout.topic_id != topic.topic_id:
             self._layout = _Layout(topic_id=topic.topic_id, partition_count=len(topic.partitions))
 
@@ -324,7 +324,7 @@ class GroupCoordinator(Generic[G]):
     async def _delete_group(self, group_id: str) -> None:
         is_deleted = False
         while not is_deleted:
-            # Each slice checks for members again, because a client may join between two slices. The
+            # Each slice checks for members again, because a client can join between two slices. The
             # write need not be atomic, because each tombstone is valid by itself.
             count, is_deleted = await self.write(
                 group_id, lambda shard: shard.delete_group(group_id), atomic=False

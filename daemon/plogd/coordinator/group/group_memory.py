@@ -30,7 +30,7 @@ MAX_PROTOCOLS: Final = 100
 _PROTOCOL_BYTES: Final = 200
 """Estimated memory of a protocol in addition to its name and metadata."""
 
-# Refused clients may retry in a loop, which would fill the log.
+# Refused clients can retry in a loop, which would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000.0
 _SHOWN_LENGTH: Final = 200  # A name can have 32,767 characters.
 _ASSIGNMENT: Final = attrgetter("assignment")
@@ -70,7 +70,7 @@ class GroupMemory:
 
         Raises GroupMaxSizeReached for the group's bound, CoordinatorNotAvailable for the total.
         """
-        # A group that already exceeds a bound may still shrink.
+        # A group that already exceeds a bound must be able to shrink.
         if growth_bytes <= 0:
             return
         limit = self._config().plog_group_max_bytes

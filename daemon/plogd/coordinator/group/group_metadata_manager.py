@@ -129,11 +129,11 @@ class GroupMetadataManager:
         assignments: dict[str, bytes] = {}
         # In a STABLE group, a leader that repeats its request receives the stored assignment.
         if group.state is not STABLE and group.leader_id == member.member_id:
-            # `map` avoids interpreted steps for each of up to 50,000 elements, which may all name
-            # unknown members.
+            # `map` avoids interpreted steps for each of up to 50,000 elements, all of which can be
+            # for unknown members.
             assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
-        # All checks come before this first change: an operation that raises must change nothing.
+        # All checks precede this first change: an operation that raises must change nothing.
         self._rebalances.on_sync(group, member)
         if group.state is STABLE:
             return Result(response=sync_group_response(group, member))

@@ -105,7 +105,7 @@ class OffsetMetadataManager:
         now_ms = self._clock.now_ms()
         expire_timestamp = NO_TIMESTAMP
         if commit.retention_time_ms != DEFAULT_RETENTION:
-            # A client may send any int64, but the sum must fit in the record.
+            # A client can send any int64, but the sum must fit in the record.
             expire_timestamp = min(now_ms + commit.retention_time_ms, LONG_MAX)
         records: list[CoordinatorRecord] = []
         errors: list[KafkaError | None] = []

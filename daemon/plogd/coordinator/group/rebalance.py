@@ -67,7 +67,7 @@ def _sync_key(group_id: str) -> str:
 
 
 def _session_key(group_id: str, member_id: str) -> str:
-    # The length keeps keys unique, because both ids may contain any character.
+    # The length keeps the keys unique: both ids can contain any character, including spaces.
     return f"session {len(group_id)} {group_id} {member_id}"
 
 
@@ -167,7 +167,7 @@ class Rebalances:
                 answers.append((join, join_group_response(group, member.member_id)))
             member.is_new = False
             group.pending_syncs.add(member.member_id)
-            # The time that a member waited for the others does not count against its session.
+            # The time that a member waited for other members does not count against its session.
             self.restart_session(group, member)
         generation_id = group.generation_id
         self._timers.schedule(
@@ -244,12 +244,13 @@ class Rebalances:
 
         Another assignment that the leader sends in the meantime, on a new connection, is ignored.
         """
-        # If both were written, the members could receive one, and a restart restore the other.
+        # If both assignments were written, the members could receive one of them, but a restart
+        # could restore the other.
         generation_id = group.generation_id
         if group.generation_being_written == generation_id:
             return Result(response=response)
         group.generation_being_written = generation_id
-        # An assignor may omit members that get no partitions.
+        # An assignor can omit members that get no partitions.
         complete = {
             member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members
         }

@@ -64,7 +64,7 @@ class EventTimers:
         return key in self._scheduled
 
     def stop(self) -> None:
-        """Cancel all operations and accept no new ones."""
+        """Cancel all operations, and ignore any that are scheduled later."""
         self._stopped = True
         self._runs.clear()
         for timer in self._scheduled.values():

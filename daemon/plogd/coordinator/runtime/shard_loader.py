@@ -181,9 +181,9 @@ class ShardLoader(Generic[S]):
         log = self.log
         for _ in range(_MAX_COLD_READS):
             try:
-                # Read up to the log end, not the high watermark, because the state must include
-                # every record that precedes new ones. `nowait` raises UncachedLookup instead of
-                # waiting for the disk.
+                # Read up to the log end, not the high watermark, because the state must include all
+                # records before those of the next operation. With `nowait`, the lookup raises
+                # UncachedLookup instead of waiting for the disk.
                 return log.read(
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region

@@ -296,7 +296,7 @@ class ShardRuntime(Generic[S]):
     def write(self, operation: Callable[[S], Result[T]], *, atomic: bool = True) -> Later[T]:
         """Run `operation`, append and replay its records, and respond once they are durable.
 
-        Without `atomic`, many records may be split into several batches. Fails with the error that
+        Without `atomic`, the records can be split into several batches. Fails with the error that
         the operation raises, or with NotCoordinator, CoordinatorLoadInProgress,
         CoordinatorNotAvailable, RecordsTooLarge.
         """
