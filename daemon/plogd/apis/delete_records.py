@@ -33,8 +33,8 @@ from plogd.replica.record_deletion import delete_records
 
 _NO_LOW_WATERMARK = -1
 """Kafka's DeleteRecordsResponse.INVALID_LOW_WATERMARK."""
-# A request's timeout limits the wait for followers, of which there are none. If it is shorter, the
-# broker nevertheless waits this long for its own disk.
+# A request's timeout is meant for followers. Even if it is shorter than this, the broker waits for
+# its own disk.
 _OWN_DISK_TIMEOUT_MS = 30_000
 
 

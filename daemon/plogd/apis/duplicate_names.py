@@ -1,4 +1,4 @@
-"""Detection of topics that a request lists more than once, whose entries could contradict."""
+"""Detect topics that a request lists more than once: they are refused, as entries can differ."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class WorkMemory:
 
     def _wake(self) -> None:
         """Wake one share; it wakes the next one when it continues."""
-        # Waking all shares would be wasted work: most of them would have to wait again.
+        # Waking all shares would be useless, because most of them would have to wait again.
         if self._waiting:
             oldest = next(iter(self._shares))
             first = oldest if oldest in self._waiting else next(iter(self._waiting))

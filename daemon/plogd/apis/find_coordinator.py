@@ -46,10 +46,8 @@ def handle_find_coordinator(
 
 def _unsupported_key_type(key_type: int) -> KafkaError:
     if key_type == _TRANSACTION:
-        # The only error after which both the Java producer and librdkafka stop retrying. It fits:
-        # no client may use a transactional id here.
-        # The only error after which both the Java producer and librdkafka stop retrying. It fits:
-        # no client may use a transactional id here.
+        # This is the only error after which both the Java producer and librdkafka stop retrying. It
+        # is also accurate: no client may use a transactional id here.
         return TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
     return InvalidRequest(f"unsupported coordinator type {key_type}")
 

@@ -1,4 +1,4 @@
-"""Handle requests with many elements a few elements per turn, so that other requests can run.
+"""Handle a request with many elements in slices, so that other clients' requests can run.
 
 `ask_in_slices` starts an operation for each element, and `by_topic` collects a request's distinct
 partitions. Both wait for the request's next turn (fair_queue.py) after each slice. `check_changes`

@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57): change the levels of cluster features, either all requested or none.
+"""UpdateFeatures (key 57): change the levels of cluster features, all together or not at all.
 
 Serves versions 0-2.
 

@@ -236,7 +236,7 @@ class GroupCoordinator(Generic[G]):
     def write_join(
         self, request: JoinGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
     ) -> Later[T]:
-        """Run a JoinGroup, whose bytes count until it runs; then its member's bytes count.
+        """Run a JoinGroup; count its bytes until it runs, and its member's bytes from then on.
 
         Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
         """

@@ -61,7 +61,7 @@ class GroupMemory:
         def release() -> None:
             nonlocal held_bytes
             self.used_bytes -= held_bytes
-            held_bytes = 0  # Called again when the request ends.
+            held_bytes = 0  # `release` is called again when the request ends.
 
         return release
 

@@ -111,7 +111,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
 
 
 def _check_members(group_id: str, value: GroupMetadataValue) -> None:
-    # `Group.add` asserts that ids are unique, but clients can write any records to the topic.
+    # `Group.add` asserts that ids are unique, but clients can produce records to the topic.
     member_ids = {member.member_id for member in value.members}
     instance_ids = [
         member.group_instance_id for member in value.members if member.group_instance_id is not None
