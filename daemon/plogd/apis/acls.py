@@ -1,10 +1,11 @@
 """DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): ACLs are stored, but not enforced.
 
-Versions served 1-3 of each: 1 prefixed patterns (KIP-290), 2 flexible, 3 resource type USER.
+Serves versions 1-3 of each API. Version 1 adds prefixed patterns (KIP-290), version 2 is flexible,
+and version 3 adds the resource type USER (KIP-373).
 
 Kafka without an authorizer responds with SECURITY_DISABLED and stores nothing. This broker stores
-ACLs so that they can be prepared before they are enforced (docs/security.md), and its responses say
-so (security/unenforced_rules.py). security/acl.py validates ACLs; controller/acls.py stores them.
+ACLs, so that an operator can prepare them before they are enforced (docs/security.md).
+security/acl.py validates ACLs, and controller/acls.py stores them.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ async def _described(found: Later[list[Acl]], broker: Broker) -> DescribeAclsRes
         by_pattern.setdefault(acl.pattern, []).append(acl)
     return DescribeAclsResponse(
         resources=lazy_array(list(by_pattern.items()), lambda one: _resource(*one)),
+        # Clients ignore the message of a successful result; plog's tools print it as a warning.
         error_message=NOT_ENFORCED if by_pattern else "",
     )
 
@@ -147,6 +149,7 @@ def _filter_result(result: list[Acl] | KafkaError) -> DeleteAclsFilterResult:
     if isinstance(result, KafkaError):
         return DeleteAclsFilterResult(error_code=result.code, error_message=result.message)
     return DeleteAclsFilterResult(
+        # A filter that matches no ACL changes nothing, so it needs no warning.
         error_message=NOT_ENFORCED if result else None,
         matching_acls=lazy_array(result, _matching),
     )

@@ -1,10 +1,11 @@
 """AlterConfigs (key 33): replace all settings of a resource.
 
-Versions served 0-2; 2 is flexible.
+Serves versions 0-2; version 2 is flexible.
 
-Two clients that change different settings of a resource undo each other's changes, which is why
-IncrementalAlterConfigs exists (KIP-339). This API cannot change loggers. config_resources.py
-contains the code shared with IncrementalAlterConfigs.
+If two clients use this API to change different settings of a resource, the second request undoes
+the first change; KIP-339 added IncrementalAlterConfigs for this reason. This API cannot change
+loggers.
+config_resources.py contains the code shared with IncrementalAlterConfigs.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ def handle_alter_configs(
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
     configs = resource.configs
+    # A longer list is refused by `check`, so its remaining settings need not be converted.
     pairs = [(config.name, config.value) for config in configs[:MAX_SETTINGS]]
 
     def check() -> None:
@@ -54,6 +56,7 @@ def _change(resource: AlterConfigsResource) -> ResourceChange:
         resource_type=resource.resource_type,
         name=resource.resource_name,
         check=check,
+        # `check` refuses null values; the condition only narrows the type for mypy.
         alter=lambda _old, _rows: {name: value for name, value in pairs if value is not None},
     )
 

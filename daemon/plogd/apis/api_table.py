@@ -1,7 +1,7 @@
-"""The table of APIs: for each API, a row with its handler and the versions served.
+"""The table of supported APIs: each row contains an API's handler and its range of versions.
 
-A new API needs a row here and a handler in the file of its family; the response to ApiVersions is
-built from this table. Source of the version ranges: Kafka 4.3.
+A new API needs a row here and a handler in the file of its API family. The response to ApiVersions
+is built from this table. Source of the version ranges: Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -94,16 +94,18 @@ from plogd.apis.user_scram_credentials import (
 from plogd.broker import Broker
 from plogd.ports import Later
 
-# Any: the class of the request depends on the row, and the dispatcher decodes it by the row.
+# Any, because each row has its own request class, with which the dispatcher decodes the request.
 Handler: TypeAlias = Callable[
     [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
 ]
-"""Handles a request; returns the response, a Later, or None for none. May raise KafkaError."""
+"""Handles a request; returns the response or a Later, or None to send no response.
+
+May raise KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One API: the range of versions served, inclusive, and the functions that handle requests."""
+    """An API: its inclusive range of supported versions, and the functions that serve it."""
 
     api_key: ApiKey
     first_version: int
@@ -111,7 +113,7 @@ class Row:
     handle: Handler
     refuse: Refusal
     advertised_from: int | None = None
-    """The first version in ApiVersions responses if it is lower than the first one served."""
+    """The first version in ApiVersions responses, if it is lower than `first_version`."""
 
     @property
     def request(self) -> type[ApiMessage]:
@@ -120,12 +122,12 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Kafka's name for the API, which metrics use."""
+        """Kafka's name for the API, also used in metrics."""
         return self.request.__name__.removesuffix("Request")
 
     @property
     def advertised(self) -> Advertised:
-        """The versions in ApiVersions responses."""
+        """The range of versions in ApiVersions responses."""
         first = self.first_version if self.advertised_from is None else self.advertised_from
         return Advertised(self.api_key, first, self.last_version)
 
@@ -156,6 +158,7 @@ HANDLERS: tuple[Row, ...] = (
     Row(ApiKey.CREATE_TOPICS, 2, 7, handle_create_topics, refuse_create_topics),
     Row(ApiKey.DELETE_TOPICS, 1, 6, handle_delete_topics, refuse_delete_topics),
     Row(ApiKey.DELETE_RECORDS, 0, 2, handle_delete_records, refuse_delete_records),
+    # Version 6 is still unstable in Kafka 4.3.
     Row(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_init_producer_id),
     Row(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
@@ -171,6 +174,7 @@ HANDLERS: tuple[Row, ...] = (
     Row(ApiKey.DELETE_ACLS, 1, 3, handle_delete_acls, refuse_delete_acls),
     Row(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle_describe_configs, refuse_describe_configs),
     Row(ApiKey.ALTER_CONFIGS, 0, 2, handle_alter_configs, refuse_alter_configs),
+    # Kafka dropped version 0, but kafka-python 2.3 sends no other.
     Row(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, handle_describe_log_dirs, refuse_describe_log_dirs),
     Row(ApiKey.CREATE_PARTITIONS, 0, 3, handle_create_partitions, refuse_create_partitions),
     Row(ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups, refuse_delete_groups),

@@ -1,13 +1,12 @@
-"""ApiVersions (key 18): the APIs and versions that this broker serves.
+"""ApiVersions (key 18): the APIs that this broker supports, and their versions.
 
-Versions served 0-4. The response is built from the table of handlers, so it lists only APIs that
-are served. The only feature in it is metadata.version (features.py); Kafka's other features have
-level 0 until they are implemented. The epoch of the features is the offset of their record in the
-metadata log.
+Serves versions 0-4. The response is built from the table of handlers, so it cannot list an API
+without a handler. Its only feature is metadata.version (features.py); Kafka's other features have
+level 0 until they are implemented.
 
-A client does not know the broker's versions when it sends this request. Therefore a request in an
-unknown version is answered in version 0 with UNSUPPORTED_VERSION and the versions of this API alone
-(KIP-511). dispatch.py sends that response, because the request cannot be decoded.
+A client sends this request before it knows the broker's versions. If the request's version is
+unknown, the response is in version 0, with UNSUPPORTED_VERSION and only the versions of this API
+(KIP-511). dispatch.py sends that response, because it cannot decode the request.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ from plogd.features import SUPPORTED
 
 _FIRST_VERSION_WITH_SOFTWARE = 3  # KIP-511.
 _CLIENT_ID_MAX_CHARACTERS = 256
-# KIP-511: the pattern of Kafka's ApiVersionsRequest.
+# Kafka's pattern in ApiVersionsRequest (KIP-511).
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
 
 class Advertised(NamedTuple):
-    """The range of versions of one API, inclusive."""
+    """The inclusive range of one API's versions, for the response."""
 
     api_key: int
     min_version: int
@@ -49,8 +48,8 @@ def handle_api_versions(
     broker: Broker,
     advertised: Sequence[Advertised],
 ) -> ApiVersionsResponse:
-    """Return the versions served, and record the client's id and software on its connection."""
-    # Shortened, because it is kept as long as the connection and may have 32,767 bytes.
+    """Return all APIs and versions; record the client's id and software on its connection."""
+    # Truncated, because a client id can have 32,767 bytes and is kept as long as the connection.
     context.connection.client_id = (context.client_id or "")[:_CLIENT_ID_MAX_CHARACTERS]
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version
@@ -64,8 +63,10 @@ def handle_api_versions(
             SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
             for name, levels in SUPPORTED.items()
         ],
+        # The offset of the features' record in the metadata log.
         finalized_features_epoch=broker.store.features_epoch,
         finalized_features=[
+            # As in Kafka, a finalized feature has a single level.
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in broker.store.features.items()
         ],

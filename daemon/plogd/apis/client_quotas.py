@@ -1,8 +1,8 @@
 """DescribeClientQuotas, AlterClientQuotas (keys 48, 49): the quotas of users and clients.
 
-Versions served 0-1 of each: 1 flexible.
+Serves versions 0-1 of each API; version 1 is flexible.
 
-controller/client_quotas.py validates and stores quotas; quota.py enforces them.
+controller/client_quotas.py validates and stores quotas, and quota.py enforces them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plogd.ports import Later, spawn
 from plogd.quota import QuotaEntity
 
 _MAX_COMPONENTS = 100
-"""Maximum number of components in a filter, which may contain each entity type only once."""
+"""Maximum number of components in a filter. A valid filter has at most one per entity type."""
 
 
 def handle_describe_client_quotas(
@@ -54,6 +54,7 @@ def handle_describe_client_quotas(
 
 def _described(entity: QuotaEntity, quotas: Quotas) -> DescribedEntry:
     return DescribedEntry(
+        # The name of a default entity is empty in the store and null in the protocol.
         entity=[
             EntityData(entity_type=kind, entity_name=name or None) for kind, name in entity.parts()
         ],
@@ -96,6 +97,7 @@ def refuse_describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext, error: KafkaError
 ) -> DescribeClientQuotasResponse:
     """Refuse the request with `error`."""
+    # As in Kafka, null: an empty list would mean that no entity matches.
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=error.message, entries=None
     )

@@ -8,5 +8,5 @@ from plog.errors import PlogError
 class CloseConnection(PlogError):
     """The client violated the protocol, or no response can carry the error.
 
-    The dispatcher closes the client's connection and logs the message.
+    net/request_queue.py closes the client's connection and logs the message.
     """

@@ -1,7 +1,7 @@
 """Config resources: the code shared by AlterConfigs and IncrementalAlterConfigs.
 
-The two APIs describe the change of a resource differently. Both convert it to a `ResourceChange`,
-and `alter_all` applies the changes. An error affects only the resource in which it occurs.
+The two APIs describe changes differently. Both convert each change to a `ResourceChange`, and
+`alter_all` applies the changes. An error affects only the resource in which it occurs.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ WITHOUT_SETTINGS: Final = {
     ConfigResourceType.GROUP: "group settings are for the consumer, share and streams protocols,"
     " which this broker does not serve",
 }
-"""Kafka's resource types that have no settings in plog, and the reason for each."""
+"""Kafka's resource types that have no settings in plog, each with the reason."""
 
 MAX_SETTINGS: Final = 1_000
-"""Maximum number of settings for one resource in a request: several times the number that exist."""
+"""Maximum number of settings per resource in a request: several times the existing settings."""
 
 R = TypeVar("R")
 
 AlterTable: TypeAlias = Callable[[Mapping[str, str], Mapping[str, Setting]], dict[str, str]]
-"""Returns the new settings, given the current ones and the table of valid settings."""
+"""Returns the new settings for the given current settings and the table of valid settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceChange:
-    """The change of one resource in a request."""
+    """A requested change to one resource's settings."""
 
     resource_type: int
     name: str
@@ -59,9 +59,10 @@ async def alter_all(
     *,
     validate_only: bool,
 ) -> list[AlterConfigsResourceResponse]:
-    """Alter the resources; return their outcomes in order. A repeated resource is an error."""
+    """Alter the resources and return their outcomes in order; refuse repeated resources."""
     slices = Slices(broker.fair_queue)
     changes = [change_of(one) async for one in slices.over(resources)]
+    # Counted before any change is applied: not even the first of two repetitions takes effect.
     counts: dict[tuple[int, str], int] = {}
     async for one in slices.over(changes):
         key = (one.resource_type, one.name)
@@ -103,10 +104,11 @@ def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[No
             return broker.configs.alter_broker(
                 one.name, lambda old: one.alter(old, rows), validate_only=validate_only
             )
+        # AlterConfigs cannot change loggers: its request falls through to the last case.
         case ConfigResourceType.BROKER_LOGGER if one.alter_loggers is not None:
             check_broker(one.name, broker)
             one.alter_loggers()
-            return ready(None)  # Levels are not stored (KIP-412): nothing has to become durable.
+            return ready(None)  # Not stored (KIP-412), so there is no write to wait for.
         case ConfigResourceType.CLIENT_METRICS | ConfigResourceType.GROUP:
             raise InvalidRequest(
                 f"{one.name} cannot have settings: "
@@ -117,7 +119,10 @@ def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[No
 
 
 def check_broker(name: str, broker: Broker) -> None:
-    """Raise InvalidRequest unless `name`, the name of a logger resource, is this broker's id."""
+    """Raise InvalidRequest unless `name` is this broker's id.
+
+    Kafka names a broker's logger resource after the broker.
+    """
     if not name:
         raise InvalidRequest("Broker id must not be empty")
     node_id = broker.config.node_id

@@ -1,12 +1,12 @@
 """CreatePartitions (key 37): add partitions to existing topics, each with its own outcome.
 
-Versions served 0-3.
+Serves versions 0-3.
 
   2 flexible      3 responses may have THROTTLING_QUOTA_EXCEEDED
 
-controller/partition_creation.py validates the request. The response waits until the new partitions
-can be used. A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and its creation
-continues. The response contains each requested topic once.
+controller/partition_creation.py validates the request. The response is sent when the new partitions
+can be used. A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT. The response
+contains each requested topic once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAME = attrgetter("name")
 def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreatePartitionsResponse]:
-    """Add partitions to every topic that is listed once, or only validate the request."""
+    """Add partitions to each topic listed exactly once, or only validate the request."""
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, broker))
 
@@ -73,6 +73,7 @@ def _asked(topic: CreatePartitionsTopic) -> NewPartitions:
 
 
 def _create(topic: CreatePartitionsTopic, timeout_ms: int, broker: Broker) -> Later[Any]:
+    # A timeout ends only the wait: the creation consists of several writes and cannot stop halfway.
     return within(
         broker.controller.create_partitions(_asked(topic)),
         timeout_ms,
@@ -91,5 +92,6 @@ def refuse_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, error: KafkaError
 ) -> CreatePartitionsResponse:
     """Refuse every topic with `error`."""
+    # A repeated topic also appears once in the handler's response.
     names = list(dict.fromkeys(map(_NAME, request.topics)))
     return CreatePartitionsResponse(results=lazy_array(names, lambda name: _error(name, error)))

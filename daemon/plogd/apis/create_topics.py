@@ -1,12 +1,12 @@
 """CreateTopics (key 19): create topics, each with its own outcome.
 
-Versions served 2-7.
+Serves versions 2-7.
 
   4 partitions and replication factor may be -1, the broker's default (KIP-464)
   5 flexible; partitions, replicas and settings in the response (KIP-525)      7 topic id
 
-controller/topic_creation.py validates the topics. The response waits until the topics can be used.
-A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and its creation continues.
+controller/topic_creation.py validates the topics. The response is sent when the topics can be used.
+A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from plogd.topic_config import describe
 _FIRST_VERSION_WITH_DETAILS = 5  # KIP-525.
 _NAME = attrgetter("name")
 Overrides = tuple[tuple[str, str], ...]
-"""The configs of a topic by name, as pairs."""
+"""A topic's settings as pairs of name and value: hashable, unlike a dict."""
 
 
 def handle_create_topics(
     request: CreateTopicsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreateTopicsResponse]:
-    """Create every topic that is listed once, or only validate the request."""
+    """Create each topic listed exactly once, or only validate the request."""
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, context, broker))
 
@@ -58,7 +58,7 @@ async def _create_all(
     slices = Slices(broker.fair_queue)
     once, repeated = await split_repeated(request.topics, slices)
     new = [_new_topic(topic) async for topic in slices.over(once)]
-    # The bound applies to the whole request: beyond it, no topic is created.
+    # The limit applies to the request as a whole; if it is exceeded, no topic is created.
     broker.controller.check_total(new)
 
     def ask(topic: NewTopic) -> Later[Any]:
@@ -71,7 +71,7 @@ async def _create_all(
         *((name, REPEATED) for name in repeated),
     ]
 
-    # Describing the configs of a topic is expensive, and most requests repeat those of the first.
+    # Describing a topic's settings is expensive, and most requests set the same for all topics.
     @functools.lru_cache(maxsize=1)
     def configs(overrides: Overrides) -> list[CreatableTopicConfigs]:
         return _configs(broker.config, dict(overrides))
@@ -100,11 +100,14 @@ def _result(
     if isinstance(outcome, KafkaError):
         return _error(name, outcome)
     if isinstance(outcome, TopicPlan):
+        # The topic was only validated, so it has no id.
         result = CreatableTopicResult(name=name, topic_id=ZERO_UUID, error_message=None)
         counts = len(outcome.assignments), outcome.replication_factor
     else:
         result = CreatableTopicResult(name=name, topic_id=outcome.topic_id, error_message=None)
+        # As in Kafka, the replication factor is that of the first partition.
         counts = len(outcome.partitions), len(outcome.partitions[0].replicas)
+    # Earlier versions ignore these fields, so their cost is avoided.
     if context.version >= _FIRST_VERSION_WITH_DETAILS:
         result.num_partitions, result.replication_factor = counts
         result.configs = configs(tuple(dict(outcome.config).items()))
@@ -112,6 +115,7 @@ def _result(
 
 
 def _create(topic: NewTopic, timeout_ms: int, broker: Broker) -> Later[TopicState]:
+    # A timeout ends only the wait: the creation consists of several writes and cannot stop halfway.
     return within(
         broker.controller.create_topic(topic),
         timeout_ms,
@@ -121,7 +125,7 @@ def _create(topic: NewTopic, timeout_ms: int, broker: Broker) -> Later[TopicStat
 
 
 def _configs(config: BrokerConfig, overrides: dict[str, str]) -> list[CreatableTopicConfigs]:
-    """Return every setting of a topic that sets `overrides`, in order of their names."""
+    """Return all settings of a topic with these `overrides`, sorted by name."""
     return [
         CreatableTopicConfigs(
             name=entry.name,

@@ -1,7 +1,7 @@
-"""DeleteGroups (key 42): delete groups that have no members, with their committed offsets.
+"""DeleteGroups (key 42): delete groups without members, and their committed offsets.
 
-Versions served 0-2. Each group has its own outcome; a group that is listed more than once is
-deleted once.
+Serves versions 0-2. Each group has its own outcome, and appears in the response once even if the
+request repeats it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ def handle_delete_groups(
     request: DeleteGroupsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteGroupsResponse]:
     """Delete the groups; each has its own outcome."""
+    # Without repetitions: the second deletion of a group would fail with GROUP_ID_NOT_FOUND.
     return spawn(_delete(list(dict.fromkeys(request.groups_names)), broker))
 
 

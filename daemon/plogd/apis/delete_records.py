@@ -1,12 +1,11 @@
 """DeleteRecords (key 21): delete records before an offset, or before the high watermark.
 
-Versions served 0-2.
+Serves versions 0-2.
 
   2 flexible
 
-replica/record_deletion.py validates the offsets. The response waits until no crash can restore the
-deleted records. The broker waits at least half a minute for its disk, even if the request's
-timeout, which is meant for followers, is shorter. A partition that is listed more than once is left
+replica/record_deletion.py validates the offsets. The response is sent when a crash can no longer
+restore the deleted records. A partition that is listed more than once gets an error and remains
 unchanged.
 """
 
@@ -34,13 +33,15 @@ from plogd.replica.record_deletion import delete_records
 
 _NO_LOW_WATERMARK = -1
 """Kafka's DeleteRecordsResponse.INVALID_LOW_WATERMARK."""
+# A request's timeout is meant for followers. Even if it is shorter than this, the broker waits for
+# its own disk.
 _OWN_DISK_TIMEOUT_MS = 30_000
 
 
 def handle_delete_records(
     request: DeleteRecordsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteRecordsResponse]:
-    """Delete records from a few partitions at a time."""
+    """Delete records from the partitions, a few at a time."""
     return spawn(_delete_all(request, max(request.timeout_ms, _OWN_DISK_TIMEOUT_MS), broker))
 
 
@@ -79,6 +80,7 @@ def _delete(
     if len(asked) > 1:
         raise InvalidRequest("the request lists this partition more than once")
     partition = broker.replica_manager.partition(topic, asked[0].partition_index)
+    # A timeout ends only the wait; the deletion itself continues.
     return within(
         spawn(delete_records(partition, asked[0].offset, broker.log_manager)),
         timeout_ms,

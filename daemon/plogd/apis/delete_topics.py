@@ -1,13 +1,13 @@
 """DeleteTopics (key 20): delete topics by name or, from version 6, by id.
 
-Versions served 1-6.
+Serves versions 1-6.
 
   3 responses may have TOPIC_DELETION_DISABLED    4 flexible
   5 error messages                                6 topic ids (KIP-516)
 
-The response waits until no client can access the topics and their directories have been renamed;
-the files are removed ``file.delete.delay.ms`` later. Each topic has its own outcome; a topic that
-is listed more than once is not deleted.
+The response is sent when clients can no longer access the topics and their directories have been
+renamed; the files are removed ``file.delete.delay.ms`` later. Each topic has its own outcome. A
+topic that is listed more than once is not deleted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _FIRST_VERSION_WITH_DISABLED = 3  # KIP-322.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RequestedTopic:
-    """A topic requested by name or by id; both or neither is an error."""
+    """A requested topic, identified by either name or id; having both or neither is an error."""
 
     name: str | None
     topic_id: Uuid
@@ -53,12 +53,13 @@ class _RequestedTopic:
 def handle_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteTopicsResponse]:
-    """Delete every existing topic that is listed once."""
+    """Delete each existing topic that is listed exactly once."""
     if not broker.config.delete_topic_enable:
         if context.version < _FIRST_VERSION_WITH_DISABLED:
             # Older clients do not know TOPIC_DELETION_DISABLED.
             raise InvalidRequest("Topic deletion is disabled.")
         raise TopicDeletionDisabled()
+    # Versions before 6 have only `topic_names`; version 6 has only `topics`.
     check_changes(request.topics or request.topic_names, "topics")
     return spawn(_delete_all(request, broker))
 
@@ -69,7 +70,7 @@ async def _delete_all(request: DeleteTopicsRequest, broker: Broker) -> DeleteTop
     async for asked in slices.over(_requested_topics(request)):
         counts[asked] = counts.get(asked, 0) + 1
     results: list[DeletableTopicResult] = []
-    # By id, because a request may list a topic both by name and by id.
+    # By id, because a request can list a topic both by name and by id.
     found: dict[Uuid, list[TopicState]] = {}
     async for asked, count in slices.over(counts.items()):
         try:
@@ -104,6 +105,7 @@ def _requested_topics(request: DeleteTopicsRequest) -> Iterator[_RequestedTopic]
 
 
 def _find(asked: _RequestedTopic, count: int, broker: Broker) -> TopicState:
+    # The error messages are those of Kafka's ControllerApis.deleteTopics.
     by_id = asked.topic_id != ZERO_UUID
     if asked.name is None and not by_id:
         raise InvalidRequest("Neither topic name nor id were specified.")
@@ -119,6 +121,7 @@ def _find(asked: _RequestedTopic, count: int, broker: Broker) -> TopicState:
 
 
 def _delete(topic: TopicState, timeout_ms: int, broker: Broker) -> Later[None]:
+    # A timeout ends only the wait: a deletion that has begun cannot stop halfway.
     return within(
         broker.controller.delete_topic(topic.name, topic.topic_id),
         timeout_ms,
@@ -136,7 +139,7 @@ def _result(name: str | None, topic_id: Uuid, error: KafkaError) -> DeletableTop
 def refuse_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteTopicsResponse:
-    """Refuse every topic with `error`, and a repeated name only once."""
+    """Refuse every topic with `error`; list a repeated name only once."""
 
     def refused(asked: str | DeleteTopicState) -> DeletableTopicResult:
         if isinstance(asked, str):

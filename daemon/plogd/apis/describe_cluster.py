@@ -1,11 +1,10 @@
-"""DescribeCluster (key 60): the broker, which is also the controller, and its address.
+"""DescribeCluster (key 60): this broker, which is also the controller, and its address.
 
-Versions served 0-2.
+Serves versions 0-2.
 
   1 endpoint type (KIP-919)      2 fenced brokers (KIP-1073); plog does not fence brokers
 
-The address is the same as in Metadata. Controllers have no separate listener here, so a request
-for controller endpoints gets MISMATCHED_ENDPOINT_TYPE.
+The address is the same as in a Metadata response.
 """
 
 from __future__ import annotations
@@ -46,6 +45,7 @@ def handle_describe_cluster(
 
 
 def _check_endpoint_type(endpoint_type: int) -> None:
+    # The controller has no listener of its own, so a broker cannot serve this request.
     if endpoint_type == CONTROLLERS:
         raise MismatchedEndpointType(
             "this is a broker's listener, not a controller's; use bootstrap.servers instead of "

@@ -1,9 +1,9 @@
-"""DescribeGroups (key 15): the state and the members of groups, each with its own error.
+"""DescribeGroups (key 15): the state and members of groups; each group has its own error.
 
-Versions served 0-6.
+Serves versions 0-6.
 
-  3 authorized operations (KIP-430): all, because ACLs are not enforced
-  6 an unknown group gets GROUP_ID_NOT_FOUND (KIP-1043); before, it was described as Dead
+  3 authorized operations (KIP-430): all of them, because ACLs are not enforced
+  6 an unknown group gets GROUP_ID_NOT_FOUND (KIP-1043); earlier versions describe it as Dead
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from plogd.ports import Later, spawn
 _FIRST_VERSION_WITH_NOT_FOUND = 6  # KIP-1043.
 
 GROUP_OPERATIONS: Final = 0b1101_0100_1000
-"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: one bit each."""
+"""READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS. The number of each `AclOperation` is
+the position of its bit."""
 
 
 def handle_describe_groups(
@@ -39,7 +40,7 @@ def handle_describe_groups(
 async def _describe(
     request: DescribeGroupsRequest, context: RequestContext, broker: Broker
 ) -> DescribeGroupsResponse:
-    # Each group once: describing a large group a thousand times would take gigabytes.
+    # Without repetitions: describing a large group a thousand times would take gigabytes.
     group_ids = list(dict.fromkeys(request.groups))
     answers = await ask_in_slices(group_ids, lambda group_id: _ask(group_id, broker), broker)
 
@@ -47,6 +48,7 @@ async def _describe(
         group_id, group = answered
         if isinstance(group, KafkaError):
             group = _refused(group_id, context, group)
+        # As in Kafka, a group with an error keeps the default, which means "not requested".
         if request.include_authorized_operations and group.error_code == 0:
             group.authorized_operations = GROUP_OPERATIONS
         return group

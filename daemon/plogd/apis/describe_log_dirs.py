@@ -1,11 +1,11 @@
-"""DescribeLogDirs (key 35): log directories, the sizes of their partitions, and their disk space.
+"""DescribeLogDirs (key 35): log directories, their partitions' sizes, and their disk space.
 
-Versions served 0-5. Kafka dropped version 0, but kafka-python 2.3 sends no other.
+Serves versions 0-5.
 
   3 top-level error      4 total and usable bytes (KIP-827)      5 cordoned directories
 
-A partition has only one log here, so no log has a lag or is a future log. The metadata log does not
-belong to a topic and is omitted. A failed directory is listed with an error.
+In plog, a partition has only one log, so there is no future log and no lag. A failed directory is
+listed with an error.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ async def _logs_by_topic(
     usage: LogDirUsage, wanted: dict[str, list[int]] | None, slices: Slices
 ) -> list[tuple[str, list[Log]]]:
     """Return the requested logs in a directory, sorted; `wanted` is None for all."""
+    # Sets, because every log in the directory is looked up in them.
     names = None if wanted is None else {name: set(numbers) for name, numbers in wanted.items()}
     topics: dict[str, list[Log]] = {}
     async for log in slices.over(usage.logs):
         topic, number = log.topic_partition
+        # The metadata log does not belong to a topic.
         if log.topic_partition == METADATA_PARTITION:
             continue
         if names is None or number in names.get(topic, ()):

@@ -1,7 +1,7 @@
 """DescribeProducers (key 61): the producer state of partitions.
 
-Version served 0. log/producer_state.py decides which producers are kept, and for how long. A
-partition that is listed more than once is described once, because it may have thousands of
+Serves version 0. log/producer_state.py decides which producers are kept, and for how long. A
+partition that is listed more than once is described once, because it can have thousands of
 producers.
 """
 
@@ -58,6 +58,7 @@ def _partition(topic: str, number: int, broker: Broker) -> PartitionResponse:
         partition.check_leader()
     except KafkaError as error:
         return _error(number, error)
+    # A copy, because appends can add producers between the slices of the encoding.
     producers = list(partition.log.producer_state.producers.values())
     return PartitionResponse(
         partition_index=number, active_producers=lazy_array(producers, _producer)

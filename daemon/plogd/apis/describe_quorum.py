@@ -1,12 +1,11 @@
-"""DescribeQuorum (key 55): the quorum of the metadata log, which is this broker alone.
+"""DescribeQuorum (key 55): the metadata log's quorum, which consists of this broker alone.
 
-Versions served 0-2.
+Serves versions 0-2.
 
   1 timestamps (KIP-836)      2 messages, addresses and directory ids (KIP-853)
 
-The metadata log is ``__cluster_metadata-0``; a request for anything else gets
-UNKNOWN_TOPIC_OR_PARTITION. As in Kafka, the leader's last caught-up time is the current time. The
-voter has the same address as in Metadata, with the name of the client's listener.
+The metadata log is ``__cluster_metadata-0``; a request for any other partition gets
+UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _FIRST_VERSION_WITH_NODES = 2  # KIP-853.
 def handle_describe_quorum(
     request: DescribeQuorumRequest, context: RequestContext, broker: Broker
 ) -> DescribeQuorumResponse:
-    """Describe the quorum of the metadata log."""
+    """Describe the metadata log's quorum."""
     if not _asks_for_metadata_log(request):
         return _error_everywhere(
             request, UnknownTopicOrPartition(f"only {METADATA_PARTITION} has a quorum")
@@ -54,6 +53,7 @@ def handle_describe_quorum(
 
 def _asks_for_metadata_log(request: DescribeQuorumRequest) -> bool:
     """Return whether the request is for the metadata log and nothing else."""
+    # As in Kafka, a request that also lists another partition is refused as a whole.
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     [topic] = request.topics
@@ -65,9 +65,11 @@ def _state(context: RequestContext, broker: Broker) -> QuorumPartitionState:
     voter = ReplicaState(
         replica_id=broker.config.node_id,
         log_end_offset=quorum.log_end_offset,
+        # As in Kafka, the leader has always caught up with itself at the current time.
         last_fetch_timestamp=now_ms,
         last_caught_up_timestamp=now_ms,
     )
+    # The field is not ignorable: earlier versions cannot encode a value other than the default.
     if context.version >= _FIRST_VERSION_WITH_NODES:
         voter.replica_directory_id = broker.log_manager.dirs.directory_id(quorum.log_dir)
     return QuorumPartitionState(
@@ -80,6 +82,7 @@ def _state(context: RequestContext, broker: Broker) -> QuorumPartitionState:
 
 
 def _node(context: RequestContext, broker: Broker) -> QuorumNode:
+    # The same address as in a Metadata response, with the name of the client's own listener.
     host, port = broker.address_for(context.connection)
     listener = QuorumListener(name=context.connection.listener_name, host=host, port=port)
     return QuorumNode(node_id=broker.config.node_id, listeners=[listener])

@@ -1,10 +1,8 @@
 """DescribeTopicPartitions (key 75): topics by name, in pages of partitions (KIP-966).
 
-Version served 0. A page contains as many partitions as the client requests, up to
-``max.request.partition.size.limit``; the cursor in the response is the start of the next page. As
-in Kafka, a missing topic does not count toward the size of a page. A partition in a failed log
-directory has no leader. Only in-sync replicas are eligible as leaders, so the lists of other
-eligible replicas are empty.
+Serves version 0. A page contains as many partitions as the client requests, up to
+``max.request.partition.size.limit``; the cursor in the response is the start of the next page. A
+partition in a failed log directory has no leader.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ _NAME = attrgetter("name")
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeTopicPartitionsResponse]:
-    """Return one page, starting at the cursor."""
+    """Return the page that starts at the cursor."""
     return spawn(_describe(request, broker))
 
 
@@ -45,6 +43,7 @@ async def _describe(
 ) -> DescribeTopicPartitionsResponse:
     slices = Slices(broker.fair_queue)
     names = await _names(request, broker, slices)
+    # At least one partition per page, as in Kafka: otherwise, a client would never reach the end.
     limit = min(broker.config.max_request_partition_size_limit, request.response_partition_limit)
     return await _page(names, request.cursor, max(1, limit), broker, slices)
 
@@ -52,7 +51,7 @@ async def _describe(
 async def _names(
     request: DescribeTopicPartitionsRequest, broker: Broker, slices: Slices
 ) -> list[str]:
-    """Return the sorted names of the topics, starting at the cursor; some may not exist."""
+    """Return the sorted topic names from the cursor on, including those of missing topics."""
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
     if cursor is not None and cursor.partition_index < 0:
@@ -75,6 +74,7 @@ async def _page(
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         state = broker.cache.topic(name)
+        # As in Kafka, a missing topic does not count toward the page size.
         if state is None:
             response.topics.append(_unknown(name))
             continue
@@ -112,6 +112,7 @@ def _partition(state: PartitionState, is_offline: bool) -> DescribeTopicPartitio
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
+        # Only in-sync replicas can become leaders: plog does not maintain the ELR of KIP-966.
         eligible_leader_replicas=[],
         last_known_elr=[],
         offline_replicas=list(state.replicas) if is_offline else [],
@@ -139,7 +140,7 @@ def _error(name: str, error: KafkaError) -> DescribeTopicPartitionsResponseTopic
 def refuse_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeTopicPartitionsResponse:
-    """Refuse every requested topic with `error`; without any, refuse the cursor's topic."""
+    """Refuse every requested topic with `error`, or the cursor's topic if none is requested."""
     names = dict.fromkeys(map(_NAME, request.topics))
     if not names and request.cursor is not None:
         names = {request.cursor.topic_name: None}

@@ -1,17 +1,17 @@
-"""Dispatch a request: decode its frame, call the handler of its API, encode the response.
+"""Dispatch a request: decode its frame, call its API's handler, encode the response.
 
-The row's `refuse` turns a `KafkaError` into an error response. Any other exception is a bug: it is
-reported with its traceback, counted, and answered with UNKNOWN_SERVER_ERROR. If a request cannot be
-decoded or its API is not served, the connection is closed and the reason is logged. The frame is
-not used after the call has returned.
+If a handler raises a `KafkaError`, the `refuse` function in the API's row returns the error
+response. Any other exception is a bug: it is reported with its traceback, counted, and answered
+with UNKNOWN_SERVER_ERROR. If a request cannot be decoded or its API is not supported, the
+connection is closed and the reason is logged. The frame is not used after the call has returned.
 
-Decoding and encoding are sliced: after every `SLICE` elements the request waits for its next turn
+Decoding and encoding are sliced: after every `SLICE` elements, the request waits for its next turn
 (fair_queue.py), so a large request does not delay other clients. A request with fewer elements is
-handled without waiting. A Produce with up to 2,000 elements is decoded without waiting, because
-nearly all Produces are appended in this call; a larger one runs alone (sliced_produce.py).
+handled without waiting. A Produce is decoded without waiting if it has at most 2,000 elements; a
+larger one runs alone (sliced_produce.py).
 
-net/request_queue.py calls this for every request of a connection, in order. Invariant: a call
-raises only CloseConnection, and its Later fails only with CloseConnection, unless it was cancelled.
+net/request_queue.py calls the dispatcher for every request of a connection, in order. Invariant: a
+call raises only CloseConnection, and its Later fails only with CloseConnection or Cancelled.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from plogd.ports import Cancelled, Later, MaybeLater, spawn
 
 __all__ = ["CloseConnection", "Dispatched", "Dispatcher"]
 
-# Requests that a client sends before it connects to the advertised address
-# (net/advertised_listeners_check.py).
+# Requests that a client can send before it connects to the advertised address. Any other request
+# proves that the client can reach that address (net/advertised_listeners_check.py).
 _DISCOVERY_KEYS = frozenset(
     (
         ApiKey.API_VERSIONS,
@@ -68,17 +68,17 @@ _DISCOVERY_KEYS = frozenset(
 
 _PRODUCE_KEY = b"\0\0"
 _FEW_BYTES = 512
-"""A request of at most this size has too few elements to be decoded in slices."""
+"""A request of at most this size is decoded in one turn: it has only a few hundred elements."""
 _PRODUCE_ELEMENTS = 2_000
-"""Maximum number of elements of a Produce decoded in one turn; each takes half a microsecond."""
+"""Maximum number of elements of a Produce decoded in one turn: a millisecond of work."""
 _FEW_PRODUCE_BYTES = 10_000
-"""A Produce of at most this size is not decoded in slices: an element has at least six bytes."""
+"""A Produce of at most this size has fewer elements: each of them takes at least six bytes."""
 
 Parts: TypeAlias = list[Part]
 """A framed response: bytes, and FileRegions that the transport closes."""
 
 Request: TypeAlias = ApiMessage | SingleProduce
-"""A decoded request. Most Produces have a form with a separate, faster decoder."""
+"""A decoded request. A Produce with a single batch has a form with a faster decoder."""
 
 
 class Dispatched(NamedTuple):
@@ -94,12 +94,12 @@ class Dispatched(NamedTuple):
 
 
 class Dispatcher:
-    """Starts the requests of a broker; called with a frame and its connection.
+    """Starts requests; called with a frame and the connection on which it has arrived.
 
     Attributes:
-        memory: counts the responses that are being encoded.
+        memory: counts the bytes of responses that are being encoded.
         large_requests: counts the elements of requests that are decoded in slices.
-        shared_responses: responses that are encoded once for many clients.
+        shared_responses: holds responses that are encoded once for many clients.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -168,8 +168,8 @@ class Dispatcher:
         return Dispatched(False, self._start(row, request, context))
 
     def _dispatch_produce(self, row: Row, body: memoryview, context: RequestContext) -> Dispatched:
-        """Start a Produce; one with many elements is decoded in slices and runs alone."""
-        # A request larger than this bound will be refused, so it is decoded without a copy.
+        """Start a Produce; with many elements, it is decoded in slices and runs alone."""
+        # A larger request will be refused, so it is decoded in one turn, which needs no copy.
         may_be_copied = len(body) <= self._broker.config.plog_produce_parked_max_bytes
         if len(body) > _FEW_PRODUCE_BYTES and may_be_copied:
             try:
@@ -178,7 +178,7 @@ class Dispatcher:
                 context.runs_alone = True
                 # The records are views of the decoded buffer, and the transport reuses the frame.
                 answer = self._start_large(row, body, context, copy=bytearray(body))
-                # With acks=0, a client may disconnect before its records are appended.
+                # A client with acks=0 can disconnect before its records are appended.
                 return Dispatched(
                     True, shielded(answer) if isinstance(answer, Later) else answer, True
                 )
@@ -186,6 +186,7 @@ class Dispatcher:
                 raise self._unreadable(row, error) from error
         else:
             request = self._decode(row, body, context)
+        # The arguments are evaluated in this order: the handler sets `runs_alone`.
         return Dispatched(True, self._start(row, request, context), context.runs_alone)
 
     def _start(
@@ -206,8 +207,8 @@ class Dispatcher:
 
     def _decode(self, row: Row, body: memoryview, context: RequestContext) -> ApiMessage:
         try:
-            # An element takes at least one byte, so the elements of most requests need not be
-            # counted.
+            # An element takes at least one byte, so most requests are too small to exceed the
+            # limit, and their elements need not be counted.
             if len(body) <= self._max_elements:
                 return row.request.decode(body, context.version)
             return row.request.decode_bounded(body, context.version, self._max_elements)
@@ -244,7 +245,7 @@ class Dispatcher:
         share = self.large_requests.begin(row.api_key)
         try:
             request = await self._decode_later(row, decoding, body, share)
-            del body  # Its memory is no longer counted.
+            del body  # `_decode_later` has stopped counting its memory, so it must be freed.
             if row.api_key == ApiKey.FETCH:
                 context.large_fetch = LargeFetch(self.large_requests, share)
             is_decoded(share, row.api_key)
@@ -277,7 +278,7 @@ class Dispatcher:
             request: ApiMessage = end.value
             return request
         except WireError as error:
-            self._refused.value += 1  # `__call__`, which counts the others, has returned.
+            self._refused.value += 1  # `__call__` counts only errors that are raised during it.
             raise self._unreadable(row, error) from error
         finally:
             if memory is not None:
@@ -297,6 +298,7 @@ class Dispatcher:
         if row.api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(explain_version(row, header, connection, frame))
         response = unknown_version_response(ADVERTISED)
+        # In version 0, which every client can decode (KIP-511).
         return Dispatched(False, frame_response(header.api_key, 0, header.correlation_id, response))
 
     def _begin(self, row: Row, version: int, connection: ConnectionContext) -> None:
@@ -421,6 +423,7 @@ class Dispatcher:
         error: Exception,
         is_refusal: bool,
     ) -> MaybeLater[Parts | None]:
+        # An error response cannot be replaced with another one, so only closing remains.
         if is_refusal:
             raise self._cannot_refuse(row, error) from error
         if isinstance(error, ResponseTooLarge):

@@ -1,4 +1,4 @@
-"""Duplicate topic names in a request; such a topic is refused, because its entries may differ."""
+"""Detect topics that a request lists more than once: they are refused, as entries can differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Named)
 
 
 async def split_repeated(topics: Iterable[T], slices: Slices) -> tuple[list[T], list[str]]:
-    """Return the topics that are listed once, and the repeated names, in request order."""
+    """Return the topics listed exactly once, and the repeated names, both in request order."""
     named: dict[str, T | None] = {}
     async for topic in slices.over(topics):
         named[topic.name] = None if topic.name in named else topic

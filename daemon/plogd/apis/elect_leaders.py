@@ -1,11 +1,10 @@
 """ElectLeaders (key 43): leader elections, which a single broker never needs.
 
-Versions served 0-2. Version 0 elects preferred leaders only.
+Serves versions 0-2. Version 0 elects preferred leaders only.
 
   1 unclean elections (KIP-460), top-level error      2 flexible
 
-controller/elections.py determines why no election is held. As in Kafka, the response to a request
-for all partitions contains only those that need an election. A partition that is listed more than
+controller/elections.py determines why no election is held. A partition that is listed more than
 once appears in the response once.
 """
 
@@ -36,7 +35,8 @@ _FIRST_VERSION_WITH_ERROR = 1  # KIP-460.
 def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, broker: Broker
 ) -> Later[ElectLeadersResponse]:
-    """Return the reason why no election is held, for each partition."""
+    """Return, for each partition, the reason why no election is held."""
+    # Version 0 has no election type; the field's default, 0, means PREFERRED.
     kind = election_type(request.election_type)
     if request.topic_partitions is None:
         return spawn(_elect_all(kind, broker))
@@ -71,6 +71,7 @@ async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse
         results = []
         async for state in slices.over(topic.partitions):
             outcome = _outcome(kind, topic.name, state.partition, broker)
+            # As in Kafka, a request for all partitions means all that need an election.
             if not isinstance(outcome, ElectionNotNeeded):
                 results.append(_result(state.partition, outcome))
         response.replica_election_results.append(
@@ -82,7 +83,7 @@ async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse
 def _outcome(kind: ElectionType, topic: str, number: int, broker: Broker) -> KafkaError:
     state = broker.cache.topic(topic)
     if state is None or not 0 <= number < len(state.partitions):
-        # Without the topic's name, which may be long and would be repeated for each partition.
+        # Without the topic's name, which can be long and would be repeated for each partition.
         return UnknownTopicOrPartition(f"the topic has no partition {number}, or does not exist")
     is_offline = broker.replica_manager.is_offline(topic, number)
     return election_outcome(kind, state.partitions[number], is_offline=is_offline)
@@ -95,7 +96,7 @@ def _result(number: int, error: KafkaError) -> PartitionResult:
 def refuse_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, error: KafkaError
 ) -> ElectLeadersResponse:
-    """Refuse every listed partition with `error` and, from version 1, also the whole request."""
+    """Refuse every listed partition with `error`; from version 1, also set the top-level error."""
 
     def of_topic(topic: TopicPartitions) -> ReplicaElectionResult:
         results = lazy_array(topic.partitions, lambda number: _result(number, error))
@@ -104,6 +105,7 @@ def refuse_elect_leaders(
     response = ElectLeadersResponse(
         replica_election_results=lazy_array(request.topic_partitions or (), of_topic)
     )
+    # The field is not ignorable: version 0 cannot encode an error code here.
     if context.version >= _FIRST_VERSION_WITH_ERROR:
         response.error_code = error.code
     return response

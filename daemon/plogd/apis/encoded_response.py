@@ -1,9 +1,9 @@
-"""Encode responses in slices, and encode a response that many clients share only once.
+"""Encode responses in slices, and encode responses that are shared by many clients only once.
 
 A handler returns a `SharedResponse` if the same bytes also answer other requests. The dispatcher's
-`SharedResponses` encodes and keeps these; the dispatcher encodes all other responses itself. Both
-raise ResponseTooLarge if the response exceeds ``plog.response.max.bytes``. Records that are sent
-directly from their files do not count.
+`SharedResponses` encodes and keeps these responses; the dispatcher itself encodes all others. A
+response larger than ``plog.response.max.bytes`` fails with ResponseTooLarge. Records that are sent
+directly from their files do not count toward this size.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plogd.ports import Later, spawn
 from plogd.waiters import Waiters
 
 _SHARED_BYTES: Final = 8 << 20
-"""Maximum size of all shared responses: 50,000 topics in the version that most clients use."""
+"""Maximum total size of shared responses: 50,000 topics in the version that most clients use."""
 
 
 class ResponseTooLarge(PolicyViolation):
@@ -39,10 +39,10 @@ class SharedResponse:
 
 
 class EncodedResponse:
-    """An encoded response without its header, which may be sent to several clients.
+    """An encoded response without a header, so that it can be sent to several clients.
 
     Attributes:
-        nbytes: the size of its parts.
+        nbytes: the total size of its parts.
     """
 
     __slots__ = ("nbytes", "parts")
@@ -64,14 +64,15 @@ class SharedAnswer(list[Part]):
     def __init__(self, parts: list[Part], response: EncodedResponse) -> None:
         super().__init__(parts)
         self.response = response
+        # The first part is the header, which contains the correlation id of a single request.
         self.shared_bytes = memory_bytes(parts[1:])
 
 
 class SharedResponses:
     """Encoded responses by key, each encoded once per state of the objects that it describes.
 
-    A hundred clients that request all topics at the same time wait for one encoding and get the
-    same bytes.
+    For example, if a hundred clients request all topics at the same time, they wait for a single
+    encoding and receive the same bytes.
     """
 
     def __init__(self, broker: Broker, memory: WorkMemory) -> None:
@@ -85,17 +86,17 @@ class SharedResponses:
     ) -> EncodedResponse:
         """Return the response ``make()``, encoded in `version`; equal requests have the same `key`.
 
-        A response for an older `state` is never returned, because the client may know of the
-        change. If the encoding fails, all requests that wait for it fail, and the next request
-        encodes again.
+        If the encoding fails, all requests that wait for it fail, and the next request encodes
+        again.
         """
         entry = self._entries.get(key)
+        # A response for an older state is never returned: the client may already know the change.
         if entry is not None and entry.state == state:
             return await entry.waiters.wait() if entry.response is None else entry.response
-        # Removed, so that the new entry is the last one in the order of age.
+        # Remove the old entry: a dict would otherwise put the new one in its place, not last.
         self._entries.pop(key, None)
         entry = self._entries[key] = _Shared(state)
-        # Wait before the encoding starts, because it may fail immediately.
+        # Wait before the encoding starts: if it fails immediately, only waiters get the error.
         outcome = entry.waiters.wait()
         self._start(key, entry, version, make)
         return await outcome
@@ -126,7 +127,7 @@ class SharedResponses:
         entry.waiters.succeed(response)
 
     def _drop_oldest(self) -> None:
-        """Drop the oldest responses until the others fit; those in progress do not count."""
+        """Drop the oldest responses until the rest fit; responses in progress do not count."""
         nbytes = sum(one.nbytes for one in self._entries.values())
         for key, entry in list(self._entries.items()):
             if nbytes <= _SHARED_BYTES:
@@ -143,7 +144,7 @@ class SharedResponses:
 
 
 class _Shared:
-    """A response and the requests that wait for its encoding.
+    """A shared response, and the requests that wait for its encoding.
 
     The encoding stops if all of these requests are cancelled.
     """
@@ -167,7 +168,7 @@ class _Shared:
 
 
 def memory_bytes(parts: list[Part]) -> int:
-    """Return the size of a response in bytes, without records sent from files."""
+    """Return the size of a response in bytes, excluding records that are sent from files."""
     nbytes = 0
     for part in parts:  # Faster than a generator; this runs for every response.
         if isinstance(part, bytes):
@@ -202,6 +203,7 @@ async def encode_in_slices(
                 parts: list[Part] = end.value
                 check_size(memory_bytes(parts), max_bytes)
                 return parts
+            # Checked after each slice, so that a response that is too large is abandoned early.
             check_size(nbytes, max_bytes)
             share.resize(nbytes)
     finally:

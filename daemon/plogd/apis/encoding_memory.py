@@ -2,11 +2,10 @@
 
 A response counts from its first slice until it is queued for sending; from then on,
 response_memory.py counts it. While the responses in progress exceed
-``plog.queued.max.response.bytes``, only the oldest continues and the others wait, so that one can
-always finish.
+``plog.queued.max.response.bytes``, only the oldest response continues, and all others wait.
 
 Reactor thread only. Invariants: `used_bytes` is the sum of the shares; while any share waits, the
-oldest share is not waiting or has been woken.
+oldest share either is not waiting or has been woken.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from plogd.ports import Later
 
 
 class WorkMemory:
-    """A broker's memory budget for encoding.
+    """A budget that the responses in progress share.
 
     Args:
-        limit_bytes: returns the limit, which may change at any time.
+        limit_bytes: returns the limit, which can change at any time.
 
     Attributes:
         used_bytes: the bytes of all responses in progress.
@@ -29,6 +28,7 @@ class WorkMemory:
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self._limit_bytes = limit_bytes
         self.used_bytes = 0
+        # A dict as an ordered set, from which a share in the middle is removed in constant time.
         self._shares: dict[Share, None] = {}
         """Oldest first."""
         self._waiting: dict[Share, Later[None]] = {}
@@ -46,19 +46,20 @@ class WorkMemory:
 
     def may_continue(self, share: Share) -> bool:
         """Return whether `share` may grow now; if so, wake the next waiting share."""
+        # The oldest share may exceed the limit: if all shares waited, none would ever be released.
         if self.is_full and share is not next(iter(self._shares)):
             return False
         self._wake()
         return True
 
     def wait(self, share: Share) -> Later[None]:
-        """Wait for a turn; check `may_continue` again afterwards."""
+        """Wait until `share` is woken; check `may_continue` again afterwards."""
         outcome: Later[None] = Later(lambda: self._give_up(share))
         self._waiting[share] = outcome
         return outcome
 
     def release(self, share: Share) -> None:
-        """Remove `share` and its bytes; further calls have no effect."""
+        """Remove `share` and its bytes; later calls have no effect."""
         if share in self._shares:
             self.used_bytes -= share.nbytes
             del self._shares[share]
@@ -68,7 +69,8 @@ class WorkMemory:
         del self._waiting[share]
 
     def _wake(self) -> None:
-        """Wake one share, which wakes the next; waking all would only make most wait again."""
+        """Wake one share; it wakes the next one when it continues."""
+        # Waking all shares would be useless, because most of them would have to wait again.
         if self._waiting:
             oldest = next(iter(self._shares))
             first = oldest if oldest in self._waiting else next(iter(self._waiting))
@@ -77,7 +79,7 @@ class WorkMemory:
 
 
 class Share:
-    """The part of the budget that one response in progress uses."""
+    """The part of a budget that one response in progress uses."""
 
     __slots__ = ("_memory", "nbytes")
 
@@ -90,14 +92,14 @@ class Share:
         return self._memory.may_continue(self)
 
     def wait(self) -> Later[None]:
-        """Wait for a turn; check `may_continue` again afterwards."""
+        """Wait until this share is woken; check `may_continue` again afterwards."""
         return self._memory.wait(self)
 
     def resize(self, nbytes: int) -> None:
-        """Set the size of the encoded part to `nbytes`."""
+        """Set the number of bytes encoded so far to `nbytes`."""
         self._memory.used_bytes += nbytes - self.nbytes
         self.nbytes = nbytes
 
     def release(self) -> None:
-        """Release the share; called whether the encoding succeeded or failed."""
+        """Release the share; must be called whether the encoding succeeded or failed."""
         self._memory.release(self)

@@ -1,6 +1,6 @@
 """Error responses to requests that failed as a whole, for APIs with a top-level error code.
 
-An API with an error code per item has its own `refuse_…` function next to its handler.
+If an API has an error code per item, its `refuse_…` function is next to its handler.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""Fetch (key 1): record batches of partitions, as regions of the log's own files.
+"""Fetch (key 1): return record batches of partitions as regions of their log files.
 
-Versions served 4-18.
+Serves versions 4-18.
 
    7 fetch sessions (KIP-227)     9 current leader epoch (KIP-320)      10 zstd (KIP-110)
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)
 
-The response waits until `min_bytes` are available or `max_wait_ms` have passed. The first batch is
-returned whole, however large it is (KIP-74). A partition that cannot be read gets an error, and the
-others get their data; a partition that is listed more than once is read once.
-replica/fetch_sessions.py determines the partitions, and replica/partition.py the readable offsets.
-Followers are not supported yet, so a request from one gets NOT_LEADER_OR_FOLLOWER. A client over
-its quota gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE`
-partitions is handled in slices.
+The response is sent when `min_bytes` are available or `max_wait_ms` have passed. The first batch is
+returned whole, however large it is (KIP-74). A partition that cannot be read has its own error. A
+partition that is listed more than once is read once. replica/fetch_sessions.py determines which
+partitions are read, and replica/partition.py limits the readable offsets. A client over its quota
+gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions is
+handled in slices.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _FIRST_ZSTD_VERSION = 10  # KIP-110.
 _LAST_VERSION_WITHOUT_STORAGE_ERROR = 5  # KIP-112.
 _READ_COMMITTED = 1  # Kafka's IsolationLevel (KIP-98).
 
-# Shared by all responses, because they never change and most partitions of a response have them.
+# Shared by all responses: these objects never change, and nearly every partition needs them.
 _NO_DIVERGENCE = EpochEndOffset()
 _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
@@ -55,7 +54,7 @@ _NO_SNAPSHOT = SnapshotId()
 def handle_fetch(
     request: FetchRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[FetchResponse]:
-    """Read the requested partitions; wait if there are too few bytes."""
+    """Read the requested partitions; wait if fewer than `min_bytes` are available."""
     fetch = broker.fetch_sessions.begin(request, context.version, broker.cache.topic_name)
     if isinstance(fetch, Later):
         return spawn(_fetch_wide(request, context, broker, fetch))
@@ -82,6 +81,7 @@ async def _fetch_wide(
 def _read(
     request: FetchRequest, context: RequestContext, broker: Broker, fetch: FetchContext
 ) -> MaybeLater[list[PartitionRead]]:
+    # Only followers have a replica id, and they are not supported yet.
     if _replica_id(request, context) >= 0:
         return [PartitionRead(NotLeaderOrFollower())] * len(fetch.items)
     max_bytes = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
@@ -89,7 +89,7 @@ def _read(
         max_bytes = bound_fetch(context, broker, max_bytes)
     params = FetchParams(
         max_wait_ms=request.max_wait_ms,
-        # As in Kafka: otherwise, the fetch would wait for more bytes than it may return.
+        # Bounded, as in Kafka: otherwise, the fetch would wait for more bytes than it may return.
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         share=context.large_fetch,
@@ -121,7 +121,7 @@ class _Answer:
         try:
             return self._respond(reads)
         except BaseException:
-            # Otherwise the files of the records would stay open.
+            # The response would have closed the files after sending their records.
             _close_all(reads)
             raise
 
@@ -143,7 +143,7 @@ class _Answer:
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=topics)
 
     async def in_slices(self, reads: Sequence[PartitionRead]) -> FetchResponse:
-        """Build the response in slices, so that other requests can run in between."""
+        """Build the response in slices, so that other requests can run between slices."""
         try:
             return await self._respond_in_slices(reads)
         except BaseException:
@@ -170,20 +170,22 @@ class _Answer:
     def _add(
         self, topics: list[FetchableTopicResponse], item: FetchItem, read: PartitionRead
     ) -> None:
-        """Add a partition to the response, in the element of its topic."""
+        """Add a partition to the response, in its topic's element."""
+        # As in Kafka, only the last element is checked, so a topic can have several elements: a
+        # session does not keep a topic's partitions together (fetch_sessions.py).
         if not topics or not _is_same_topic(topics[-1], item):
             topics.append(FetchableTopicResponse(topic=item.topic or "", topic_id=item.topic_id))
         topics[-1].partitions.append(self._partition_data(item, read))
 
     def _throttle(self, reads: Sequence[PartitionRead]) -> tuple[int, FetchResponse | None]:
-        """Return the throttle time, and the response if the client gets no records."""
+        """Return the throttle time and, if no records may be sent now, the empty response."""
         if not self._broker.quotas.fetch.is_set:
             return 0, None
         may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
         if may_send:
             return throttle_ms, None
         _close_all(reads)
-        # The client may have sent its next request while this one was waiting.
+        # While this request was waiting, the client may have continued the session with another.
         self._fetch.check()
         error = self._fetch.error
         empty = FetchResponse(
@@ -194,18 +196,18 @@ class _Answer:
         return throttle_ms, empty
 
     def _refused(self, reads: Sequence[PartitionRead]) -> FetchResponse:
-        """Return the error response to a request that no longer matches its session."""
+        """Return the error response for a request that no longer matches its session."""
         _close_all(reads)
         error = self._fetch.error
         assert error is not None
         return FetchResponse(error_code=error.code, session_id=self._fetch.session_id)
 
     def _without_zstd(self, item: FetchItem, read: PartitionRead) -> PartitionRead:
-        """Replace the read with an error if the topic stores zstd and the version predates it."""
+        """Return an error instead of `read` if the topic's ``compression.type`` is zstd."""
         if read.error is not None:
             return read
         partition = self._broker.replica_manager.partition(item.topic or "", item.request.partition)
-        # As in Kafka, the setting alone decides; with another one, batches with zstd are sent.
+        # As in Kafka, batches are not inspected: with any other setting, zstd batches are sent.
         if partition.log.config.compression_type != "zstd":
             return read
         read.close()
@@ -225,12 +227,13 @@ class _Answer:
         return PartitionData(
             partition_index=item.request.partition,
             high_watermark=read.high_watermark,
-            # The same until transactions are supported.
+            # Both offsets are equal as long as transactions are not supported.
             last_stable_offset=read.high_watermark,
             log_start_offset=read.log_start_offset,
             diverging_epoch=diverging,
             current_leader=_NO_LEADER,
             snapshot_id=_NO_SNAPSHOT,
+            # As in Kafka, null for read_uncommitted.
             aborted_transactions=[] if self._read_committed else None,
             records=b"" if read.region is None else read.region,
         )
@@ -238,12 +241,14 @@ class _Answer:
     def _error_data(self, item: FetchItem, error: KafkaError) -> PartitionData:
         code = error.code
         if (
-            # Clients of these versions do not know the error; this one makes them refresh metadata.
+            # Clients of these versions do not know this error. The replacement makes them refresh
+            # their metadata.
             code == ErrorCode.KAFKA_STORAGE_ERROR
             and self._version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR
         ):
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = _NO_LEADER
+        # The field is not ignorable: earlier versions cannot encode a leader.
         if code == ErrorCode.FENCED_LEADER_EPOCH and self._version >= _FIRST_VERSION_WITH_LEADER:
             leader = self._current_leader(item)
         return PartitionData(
@@ -263,7 +268,7 @@ class _Answer:
 
 
 def _close_all(reads: Sequence[PartitionRead]) -> None:
-    """Close the files of reads that will not be sent."""
+    """Close the files of records that will not be sent."""
     for read in reads:
         read.close()
 
@@ -275,7 +280,7 @@ def _is_same_topic(topic: FetchableTopicResponse, item: FetchItem) -> bool:
 def refuse_fetch(
     request: FetchRequest, context: RequestContext, error: KafkaError
 ) -> FetchResponse:
-    """Refuse every partition, and the whole request, with `error`."""
+    """Refuse every partition with `error`, and also set the top-level error."""
 
     def of_partition(partition: FetchPartition) -> PartitionData:
         return PartitionData(

@@ -1,13 +1,11 @@
 """FindCoordinator (key 10): the broker that coordinates a group or a transactional id.
 
-Versions served 0-6. Version 0 supports only groups; from version 4, a request may contain several
+Serves versions 0-6. Version 0 supports only groups; from version 4, a request can contain several
 keys.
 
-  group         this broker, once `__consumer_offsets` exists; the response waits for that, whereas
+  group         this broker; the response waits until `__consumer_offsets` has been created, whereas
                 Kafka makes the client retry
-  transaction   TRANSACTIONAL_ID_AUTHORIZATION_FAILED: transactions are not supported yet, and this
-                is the only error after which both the Java producer and librdkafka stop retrying;
-                no client may use a transactional id here
+  transaction   TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because transactions are not supported yet
   share         INVALID_REQUEST, as in Kafka if share groups are disabled
 
 Source: Kafka 4.3 KafkaApis.getCoordinator; librdkafka 2.x rdkafka_cgrp.c, rdkafka_txnmgr.c.
@@ -48,6 +46,8 @@ def handle_find_coordinator(
 
 def _unsupported_key_type(key_type: int) -> KafkaError:
     if key_type == _TRANSACTION:
+        # This is the only error after which both the Java producer and librdkafka stop retrying. It
+        # is also accurate: no client may use a transactional id here.
         return TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
     return InvalidRequest(f"unsupported coordinator type {key_type}")
 

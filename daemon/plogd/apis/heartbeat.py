@@ -1,10 +1,6 @@
 """Heartbeat (key 12): keep a member of a group alive.
 
-Versions served 0-4; from version 3, static members (KIP-345).
-
-While a coordinator loads its log, it does not know its members and expires none of them. In the
-meantime, it responds without an error, as Kafka does, because consumers treat
-COORDINATOR_LOAD_IN_PROGRESS as a fatal error in this response.
+Serves versions 0-4; version 3 adds static members (KIP-345).
 """
 
 from __future__ import annotations
@@ -29,4 +25,6 @@ async def _heartbeat(request: HeartbeatRequest, broker: Broker) -> HeartbeatResp
             request.group_id, lambda shard: shard.groups.heartbeat(request)
         )
     except CoordinatorLoadInProgress:
+        # As in Kafka, because consumers treat this error as fatal in a Heartbeat response. While
+        # the coordinator loads its log, it does not know its members, so it expires none of them.
         return HeartbeatResponse()

@@ -1,8 +1,7 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to or subtract from individual settings.
 
-Versions served 0-1; 1 is flexible (KIP-339). This API also changes a broker's loggers (KIP-412).
-
-config_resources.py contains the code shared with AlterConfigs.
+Serves versions 0-1; version 1 is flexible. KIP-339 introduced this API, and KIP-412 extended it to
+a broker's loggers. config_resources.py contains the code shared with AlterConfigs.
 """
 
 from __future__ import annotations
@@ -50,6 +49,7 @@ def _change(
     resource: IncrementalAlterConfigsResource, broker: Broker, validate_only: bool
 ) -> ResourceChange:
     configs = resource.configs
+    # A longer list is refused by `check`, so its remaining settings need not be converted.
     alterations = [
         Alteration(name=config.name, operation=config.config_operation, value=config.value)
         for config in configs[:MAX_SETTINGS]

@@ -1,9 +1,8 @@
 """InitProducerId (key 22): producer ids for idempotent producers.
 
-Versions served 0-5 (6 is unstable in Kafka 4.3). Without a transactional id, the response contains
-a new producer id with epoch 0, even if the client sends its old id (KIP-360). With a transactional
-id, the request fails with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until transactions are supported,
-because clients do not retry after that error; see find_coordinator.py.
+Serves versions 0-5. Without a transactional id, the response contains a new producer id with epoch
+0, even if the client sends its old id (KIP-360). With a transactional id, the request fails,
+because transactions are not supported yet.
 """
 
 from __future__ import annotations
@@ -23,12 +22,13 @@ def handle_init_producer_id(
     if request.transactional_id == "":
         raise InvalidRequest("the transactional id is empty")
     if request.transactional_id is not None:
+        # Clients do not retry after this error; see find_coordinator.py.
         raise TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
     if (request.producer_id >= 0) != (request.producer_epoch >= 0):
         raise InvalidRequest(
             "only one of producer id and producer epoch is set; set both or neither"
         )
-    # Kafka's TransactionCoordinator also ignores an old id that comes without a transactional id.
+    # Like Kafka's TransactionCoordinator, ignore an old id if there is no transactional id.
     producer_id = broker.producer_ids.next_id()
     if isinstance(producer_id, Later):
         return producer_id.map(_response)

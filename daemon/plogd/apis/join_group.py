@@ -1,12 +1,12 @@
 """JoinGroup (key 11): join a group, or join its next generation.
 
-Versions served 0-9. The response waits for the other members.
+Serves versions 0-9. The response is sent when the other members have joined, too.
 
   1 rebalance timeout    4 a new member gets its id first (KIP-394)    5 static members (KIP-345)
   7 a missing protocol is null instead of empty (KIP-559)
   9 the leader may skip the assignment (KIP-814)
 
-group/join_group.py and rebalance.py decide which members may join and when a generation starts.
+group/join_group.py decides which members may join, and rebalance.py when a generation starts.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ def handle_join_group(
 def client_host(context: RequestContext) -> str:
     """Return the client's address in Java's format for an address without a host name."""
     host, _ = context.connection.client_address
-    # A dual-stack socket reports IPv4 clients' addresses in their IPv6 form.
+    # A dual-stack socket reports the address of an IPv4 client in its IPv6 form.
     return "/" + host.removeprefix("::ffff:")
 
 
 def _in_version(response: JoinGroupResponse, context: RequestContext) -> JoinGroupResponse:
     if context.version < _FIRST_VERSION_WITHOUT_PROTOCOL:
+        # These versions cannot encode null.
         response.protocol_name = response.protocol_name or ""
     else:
         response.protocol_name = response.protocol_name or None

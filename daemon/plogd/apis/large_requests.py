@@ -1,12 +1,12 @@
-"""The elements of large requests in progress, counted over all connections.
+"""Limits on the elements of large requests in progress, counted over all connections.
 
 A decoded element and its part of the response take up to 500 bytes, a hundred times their size in
-the frame. Therefore, the requests that are decoded in slices share a limit: beyond it, only the
-oldest continues. The others wait, each holding only its copy of the frame, which counts toward
-``queued.max.request.bytes``. A request with few elements never waits.
+the frame. Therefore, the requests that are decoded in slices share a limit. If it is exceeded, only
+the oldest request continues. The others wait, each holding only its copy of the frame, which counts
+toward ``queued.max.request.bytes``. A request with few elements never waits.
 
-dispatch.py begins a share for each such request; encoding_memory.py does the counting, here in
-elements instead of bytes. Reactor thread only.
+dispatch.py begins a share for each request that it decodes in slices. The counting is done by the
+classes of encoding_memory.py, whose `nbytes` are elements here. Reactor thread only.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ from plogd.apis.encoding_memory import Share, WorkMemory
 MAX_ELEMENTS: Final = 100_000
 """Twice the default of ``plog.request.max.elements``."""
 MAX_WAITING_ELEMENTS: Final = 100_000
-"""The limit for large fetches that wait for data."""
+"""Maximum total number of elements in large fetches that wait for data."""
 _FEW_ELEMENTS: Final = 2_000
-"""A request with fewer elements continues even if the limit is exceeded."""
+"""A request continues even if the limit is exceeded while it has fewer elements than this."""
 _WAITING_KEYS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
-"""Requests that wait for other clients. They are counted only while they are decoded; otherwise,
-they would block all other requests. The groups in which they wait have their own limits."""
+"""APIs whose requests wait for other clients. Their elements are counted only while they are
+decoded; otherwise, waiting requests would block all others. Groups have limits of their own."""
 
 
 class LargeRequests:
     """The large requests in progress.
 
-    Produces and fetches are counted separately, because their disk may hang.
-
     Attributes:
-        waiting_elements: the elements of large fetches that have waited for data.
+        waiting_elements: the elements of large fetches that wait, or have waited, for data.
     """
 
     def __init__(self) -> None:
+        # Counted separately: if the disk of a Produce or Fetch hangs, it must not block other APIs.
         self._of_disk: dict[int, WorkMemory] = {
             key: WorkMemory(lambda: MAX_ELEMENTS) for key in (ApiKey.PRODUCE, ApiKey.FETCH)
         }
@@ -45,7 +44,7 @@ class LargeRequests:
 
     @property
     def elements(self) -> int:
-        """The number of elements that are counted, except those of waiting fetches."""
+        """Number of counted elements, excluding those of waiting fetches."""
         memories = (*self._of_disk.values(), self._others)
         return sum(memory.used_bytes for memory in memories)
 
@@ -55,11 +54,7 @@ class LargeRequests:
 
 
 class LargeFetch:
-    """The elements of one large Fetch: in progress, or waiting for data.
-
-    A waiting fetch must not keep others from making progress, so it has no share. When its wait
-    ends, it needs one again, because its reads and its response take more memory than its elements.
-    """
+    """The elements of one large Fetch, which is either in progress or waiting for data."""
 
     def __init__(self, requests: LargeRequests, share: Share) -> None:
         self._requests = requests
@@ -70,19 +65,22 @@ class LargeFetch:
     def begin_wait(self) -> bool:
         """Release the share until `end_wait`; return False if the fetch must not wait.
 
-        Otherwise, the waiting fetches would exceed `MAX_WAITING_ELEMENTS`.
+        A fetch must not wait if the waiting fetches would then exceed `MAX_WAITING_ELEMENTS`.
         """
         if self._requests.waiting_elements + self._elements > MAX_WAITING_ELEMENTS:
             return False
         self._waiting_elements = self._elements
         self._requests.waiting_elements += self._elements
+        # A fetch can wait for a long time, during which it must not block other large fetches.
         self._share.release()
         return True
 
     async def end_wait(self) -> None:
-        """Wait until the fetch may make progress."""
+        """Wait until the fetch may continue."""
+        # A new share, because the reads and the response take more memory than the elements.
         share = self._share = self._requests.begin(ApiKey.FETCH)
-        # Counted first: a fetch that continues wakes the next one, which must see these elements.
+        # Counted before the check: a fetch that continues wakes the next fetch, which must take
+        # these elements into account.
         share.resize(self._elements)
         while not may_continue(share):
             await share.wait()
@@ -95,7 +93,7 @@ class LargeFetch:
 
 
 def may_continue(share: Share) -> bool:
-    """Return whether the next slice may be decoded now; if not, wait for `share`."""
+    """Return whether the next slice may be decoded now; if not, await `Share.wait`."""
     return share.nbytes < _FEW_ELEMENTS or share.may_continue()
 
 

@@ -1,8 +1,9 @@
-"""LeaveGroup (key 13): remove members from a group, because they leave or an operator removes them.
+"""LeaveGroup (key 13): remove members that leave a group, or that an operator removes from it.
 
-Versions served 0-5. From version 3, a request identifies several members by member id or group
-instance id, and each has its own outcome (KIP-345). In earlier versions, the error of the only
-member is at the top level. A member that is listed more than once appears in the response once.
+Serves versions 0-5. From version 3, a request identifies one or more members by member id or group
+instance id, and each has its own outcome (KIP-345). In earlier versions, a request has only one
+member, whose error is at the top level. A member that is listed more than once appears in the
+response once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from plogd.ports import Later, spawn
 
 _FIRST_BATCHED_VERSION = 3  # KIP-345.
 _MEMBERS_AT_ONCE: Final = 128
-"""Maximum number of members removed by one operation of the coordinator."""
+"""Maximum number of members removed by one operation of the coordinator, which takes one turn."""
 
 
 def handle_leave_group(
@@ -35,7 +36,7 @@ async def _leave_all(request: LeaveGroupRequest, broker: Broker) -> LeaveGroupRe
     async for member in Slices(broker.fair_queue).over(request.members):
         members.setdefault((member.member_id, member.group_instance_id), member)
     once = list(members.values())
-    # Even without members, because the group id must be valid.
+    # Called even if the request lists no members, because the operation checks the group id.
     response = await _leave(request.group_id, once[:_MEMBERS_AT_ONCE], broker)
     for start in range(_MEMBERS_AT_ONCE, len(once), _MEMBERS_AT_ONCE):
         await broker.fair_queue.turn()

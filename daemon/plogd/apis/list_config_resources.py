@@ -1,8 +1,8 @@
-"""ListConfigResources (key 74): the resources that have, or may have, settings.
+"""ListConfigResources (key 74): the resources that have, or can have, settings.
 
-Versions served 0-1. Version 0 lists only client metrics, which plog does not have. Version 1 lists
-the requested types, or all types if the request lists none (KIP-1142). An unknown type fails the
-whole request.
+Serves versions 0-1. Version 0 lists only client metrics, which plog does not have. Version 1 lists
+resources of the requested types, or of all types if the request names none (KIP-1142). If a
+requested type is unknown, the whole request fails.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def handle_list_config_resources(
 ) -> ListConfigResourcesResponse:
     """Return the resources of the requested types."""
     if context.version < _FIRST_VERSION_WITH_TYPES:
+        # In version 0, this API is ListClientMetricsResources (KIP-714).
         asked = {int(ConfigResourceType.CLIENT_METRICS)}
     else:
         asked = set(request.resource_types) or set(map(int, _KNOWN))

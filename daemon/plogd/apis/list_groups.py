@@ -1,10 +1,10 @@
 """ListGroups (key 16): the groups that this broker coordinates.
 
-Versions served 0-5. A request can filter by state from version 4 (KIP-518) and by type from version
+Serves versions 0-5. A request can filter by state from version 4 (KIP-518) and by type from version
 5 (KIP-848); the only type here is "classic".
 
-Other brokers list the groups of the `__consumer_offsets` partitions that they lead. While a
-partition is being loaded, the request fails, because clients would treat an incomplete list as
+A broker lists the groups in the `__consumer_offsets` partitions that it leads. While one of these
+partitions is being loaded, the request fails, because clients would treat an incomplete list as
 complete.
 """
 
@@ -24,16 +24,18 @@ from plogd.ports import Later, spawn
 def handle_list_groups(
     request: ListGroupsRequest, context: RequestContext, broker: Broker
 ) -> Later[ListGroupsResponse]:
-    """List the groups of every partition that this broker leads."""
+    """List the groups in every partition that this broker leads."""
     return spawn(_list(request, broker))
 
 
 async def _list(request: ListGroupsRequest, broker: Broker) -> ListGroupsResponse:
     slices = Slices(broker.fair_queue)
+    # As in Kafka, filters ignore case.
     states = {state.strip().lower() async for state in slices.over(request.states_filter)}
     types = {one.strip().lower() async for one in slices.over(request.types_filter)}
     if types and GROUP_TYPE not in types:
         return ListGroupsResponse()
+    # Copies, because groups can be added and removed between slices.
     asked = broker.group_coordinator.read_all(lambda shard: list(shard.groups))
     found: list[Group] = []
     for answer in asked:

@@ -1,13 +1,13 @@
 """ListOffsets (key 2): offsets by timestamp, or by a special timestamp (earliest, latest, …).
 
-Versions served 1-11.
+Serves versions 1-11.
 
   1 one offset        4 leader epoch           5 OFFSET_NOT_AVAILABLE (KIP-207)      6 flexible
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
 "Latest" is the high watermark, because consumers cannot read beyond it. replica/offset_lookup.py
-defines the special timestamps. The response waits for lookups that read the disk. As in Kafka, a
-partition that is listed more than once gets INVALID_REQUEST; it appears in the response once.
+implements the special timestamps. The response waits for lookups that read from disk. As in Kafka,
+a partition that is listed more than once gets INVALID_REQUEST; it appears in the response once.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _FIRST_VERSION_WITH_EPOCH = 4  # KIP-320.
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5  # KIP-207.
 
 _Asked = Sequence[ListOffsetsPartition]
-"""The elements of a request for one partition; several if it is listed more than once."""
+"""A request's elements for one partition: several if the partition is listed more than once."""
 
 
 def handle_list_offsets(
     request: ListOffsetsRequest, context: RequestContext, broker: Broker
 ) -> Later[ListOffsetsResponse]:
-    """Look up every partition; lookups that read the disk run concurrently."""
+    """Look up every partition; lookups that read from disk run concurrently."""
     return spawn(_look_up(request, context, broker))
 
 
@@ -83,6 +83,7 @@ async def _look_up(
         answered: tuple[str, Sequence[ListOffsetsPartitionResponse | KafkaError]],
     ) -> ListOffsetsTopicResponse:
         name, partitions = answered
+        # `_answer` turns each KafkaError into a response; the condition only narrows the type.
         return ListOffsetsTopicResponse(
             name=name, partitions=[one for one in partitions if not isinstance(one, KafkaError)]
         )
@@ -94,7 +95,7 @@ async def _look_up(
 def _answer(
     topic: str, asked: ListOffsetsPartition, context: RequestContext, broker: Broker
 ) -> MaybeLater[ListOffsetsPartitionResponse]:
-    """Return the response for one partition; a KafkaError also becomes a response."""
+    """Return the response for one partition, even if the lookup fails with a KafkaError."""
     try:
         _check_special_timestamp(asked.timestamp, context.version)
         found = look_up_offset(
@@ -130,6 +131,7 @@ def _check_special_timestamp(timestamp: int, version: int) -> None:
 def _found(
     asked: ListOffsetsPartition, found: FoundOffset, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
+    # The field is not ignorable: earlier versions cannot encode a value other than the default.
     with_epoch = context.version >= _FIRST_VERSION_WITH_EPOCH
     return ListOffsetsPartitionResponse(
         partition_index=asked.partition_index,
@@ -144,7 +146,7 @@ def _error(
 ) -> ListOffsetsPartitionResponse:
     code = error.code
     if (
-        # Clients of these versions do not know the error; they retry after this one.
+        # Clients of these versions do not know this error. After its replacement, they retry.
         code == ErrorCode.OFFSET_NOT_AVAILABLE
         and context.version < _FIRST_VERSION_WITH_NOT_AVAILABLE
     ):

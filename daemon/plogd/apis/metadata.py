@@ -1,18 +1,18 @@
 """Metadata (key 3): the brokers, and the topics with their leaders.
 
-Versions served 0-13. An empty list means all topics in version 0; from version 1, null does.
+Serves versions 0-13. An empty list means all topics in version 0; from version 1, null does.
 
    4 whether to create topics       5 offline replicas        8 authorized operations (KIP-430)
   10 topic ids in responses        12 topic ids in requests (KIP-516)
 
 A missing topic is created if the request and ``auto.create.topics.enable`` allow it. The response
-waits for the creation, so that it can contain the leaders, whereas Kafka responds with
-UNKNOWN_TOPIC_OR_PARTITION and the client retries. The topic gets LEADER_NOT_AVAILABLE if its
-creation takes too long, or exceeds ``plog.auto.create.topics.max.per.second``. The group
-coordinator creates `__consumer_offsets`; no other internal topic is created by this request.
+waits for the creation, so that it can contain the leaders; Kafka responds immediately with
+UNKNOWN_TOPIC_OR_PARTITION, and the client retries. A topic gets LEADER_NOT_AVAILABLE if its
+creation takes too long or would exceed ``plog.auto.create.topics.max.per.second``.
 
-The broker's address is the one to which the client connected, unless ``advertised.listeners`` has
-an address for that listener. A response with all topics is encoded once for all clients.
+The broker's address in the response is the one to which the client connected, unless
+``advertised.listeners`` has an address for that listener. A response with all topics is encoded
+once for all clients.
 """
 
 from __future__ import annotations
@@ -53,25 +53,25 @@ _FIRST_VERSION_NULL_IS_ALL = 1
 _FIRST_VERSION_WITH_OPERATIONS = 8  # KIP-430.
 _FIRST_VERSION_BY_ID = 12  # KIP-516.
 _FEW_TOPICS = 32
-"""A response with all topics is shared among clients only if there are more topics than this."""
+"""Maximum number of topics for which a response with all topics is encoded for each client."""
 _RESERVED = {*INTERNAL_TOPICS, CLUSTER_METADATA_TOPIC} - {OFFSETS_TOPIC}
-"""Topics that a client's request never creates."""
+"""Topics that a Metadata request never creates."""
 
 _Asked = dict[tuple[Uuid, str | None], MetadataRequestTopic]
-"""The distinct topics of a request, by id and name."""
+"""A request's distinct topics, by id and name."""
 
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
-"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: for each, the bit
-with the number of its `AclOperation`. All are set, because ACLs are not enforced."""
+"""READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS. The number of
+each `AclOperation` is the position of its bit. All are set, because ACLs are not enforced."""
 CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
-"""In the same way: CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and
-IDEMPOTENT_WRITE."""
+"""CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS and IDEMPOTENT_WRITE,
+encoded in the same way."""
 
 
 def handle_metadata(
     request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[MetadataResponse] | SharedResponse:
-    """Answer from the metadata cache, after creating missing topics if that is allowed."""
+    """Respond from the metadata cache, after creating missing topics if this is allowed."""
     if _wants_all(request, context):
         if broker.cache.topic_count > _FEW_TOPICS:
             return _share_all(request, context, broker)
@@ -79,7 +79,7 @@ def handle_metadata(
     topics = request.topics or ()
     if len(topics) > SLICE:
         return spawn(_many_topics(topics, request, context, broker))
-    # A dict, so that a topic that is requested repeatedly is created and described once.
+    # A dict, so that a repeated topic is created and described only once.
     asked: _Asked = {}
     for topic in topics:
         _check_topic(topic, context)
@@ -113,7 +113,7 @@ async def _many_topics(
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
-    """Handle a request for many topics in slices."""
+    """Handle a request for more topics than a slice contains."""
     slices = Slices(broker.fair_queue)
     asked: _Asked = {}
     async for topic in slices.over(topics):
@@ -133,7 +133,7 @@ async def _many_topics(
 def _all_topics(
     request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MetadataResponse:
-    # A copy: the response is encoded in slices, between which topics may be created.
+    # A copy: the response is encoded in slices, between which topics can be created.
     states = list(broker.cache.topics())
     topics = lazy_array(states, lambda state: _topic(state, request, context, broker))
     return _response(topics, request, context, broker)
@@ -142,6 +142,7 @@ def _all_topics(
 def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker) -> SharedResponse:
     """Return all topics, encoded once for all clients with an equal request."""
     address = broker.address_for(context.connection)
+    # Reported for each client: `make` runs for only one of the clients that share the response.
     broker.on_address_advertised(context.connection, *address)
     return SharedResponse(
         key=(
@@ -151,7 +152,7 @@ def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker
             request.include_topic_authorized_operations,
             request.include_cluster_authorized_operations,
         ),
-        # A failed directory changes leaders in responses, but not the metadata and its version.
+        # A failed directory changes the leaders in responses, but not the version of the cache.
         state=(broker.cache.version, len(broker.log_manager.offline_dirs)),
         make=lambda: _all_topics(request, context, broker),
     )
@@ -191,7 +192,8 @@ async def _create_and_respond(
             case TopicAlreadyExists():
                 pass  # Another request has created it.
             case CoordinatorNotAvailable():
-                # Clients retry Metadata after this error; the coordinator's error is for groups.
+                # Clients retry a Metadata request after LEADER_NOT_AVAILABLE; the error of the
+                # coordinator is meant for group requests.
                 errors[name] = LeaderNotAvailable(outcome.message)
             case KafkaError():
                 errors[name] = outcome
@@ -199,6 +201,7 @@ async def _create_and_respond(
 
 
 def _create(name: str, broker: Broker) -> Later[Any]:
+    # Group requests also create `__consumer_offsets`, with its own partition count and settings.
     if name == OFFSETS_TOPIC:
         return broker.group_coordinator.ensure_topic()
     return broker.auto_topic_creation.create(name)
@@ -260,6 +263,7 @@ def _topic(
     def of_partition(partition: PartitionState) -> MetadataResponsePartition:
         return _partition(partition, is_offline(state.name, partition.partition))
 
+    # Creating elements during the encoding saves memory, but costs CPU time in small responses.
     if len(state.partitions) > SLICE:
         partitions = lazy_array(state.partitions, of_partition)
     else:
@@ -270,6 +274,7 @@ def _topic(
         is_internal=state.is_internal,
         partitions=partitions,
     )
+    # The field is not ignorable: earlier versions cannot encode a value other than the default.
     if (
         request.include_topic_authorized_operations
         and context.version >= _FIRST_VERSION_WITH_OPERATIONS
@@ -318,6 +323,7 @@ def refuse_metadata(
     def refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(
             error_code=error.code,
+            # Earlier versions cannot encode null.
             name=topic.name if context.version >= _FIRST_VERSION_BY_ID else topic.name or "",
             topic_id=topic.topic_id,
         )

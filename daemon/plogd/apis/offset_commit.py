@@ -1,14 +1,13 @@
-"""OffsetCommit (key 8): store the committed offsets of a group.
+"""OffsetCommit (key 8): store a group's committed offsets.
 
-Versions served 2-10.
+Serves versions 2-10.
 
   5 retention time removed               6 leader epoch     7 static members     8 flexible
   9 responses may have GROUP_ID_NOT_FOUND                  10 topic ids
 
-A missing topic or partition gets its own error, and the other offsets are committed. If a partition
-is listed more than once, its last offset is committed. group/offset_metadata_manager.py validates
-the member and the size of the metadata. An operation commits at most `_OFFSETS_AT_ONCE` offsets, so
-a larger request is not atomic.
+A missing topic or partition gets its own error, and the other offsets are committed.
+group/offset_metadata_manager.py validates the member and the metadata's size. A coordinator
+operation commits at most `_OFFSETS_AT_ONCE` offsets, so a larger request is not atomic.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 _FIRST_TOPIC_ID_VERSION = 10
-# An operation and the replay of its records run in one turn of the reactor.
+# An operation and the replay of its records run in a single turn of the reactor.
 _OFFSETS_AT_ONCE: Final = 256
 
 _Topic = tuple[str, Uuid]
-"""A requested topic, by name or by id; the other item is empty."""
+"""The name and id of a requested topic; depending on the version, one of them is empty."""
 
 
 def handle_offset_commit(
@@ -71,12 +70,13 @@ async def _commit(
         count = 0 if state is None else len(state.partitions)
         of_topic = outcomes[topic] = {}
         async for number, named in slices.over(partitions.items()):
-            of_topic[number] = None
+            of_topic[number] = None  # Reserves its place: the response keeps the request's order.
             if name is None:
                 of_topic[number] = UnknownTopicId()
             elif not 0 <= number < count:
                 of_topic[number] = UnknownTopicOrPartition()
             else:
+                # If the request repeats a partition, its last offset counts.
                 offsets.append(_offset_to_commit(name, named[-1]))
                 places.append((of_topic, number))
     errors = await _commit_some(request, context, offsets, broker)
@@ -101,7 +101,7 @@ async def _commit_some(
     offsets: Sequence[OffsetToCommit],
     broker: Broker,
 ) -> list[KafkaError | None]:
-    """Commit the offsets, a few in each operation; return the outcome of each offset."""
+    """Commit the offsets, a few per operation; return an error or None for each."""
     errors: list[KafkaError | None] = []
     for start in range(0, len(offsets), _OFFSETS_AT_ONCE):
         some = offsets[start : start + _OFFSETS_AT_ONCE]
@@ -117,7 +117,7 @@ async def _commit_some(
         try:
             errors += await broker.group_coordinator.commit_offsets(commit)
         except KafkaError as error:
-            # The response has no error code for the group, so every partition gets this one.
+            # The response has no error code for the group, so each partition gets the error.
             errors += [error.bare()] * len(some)
         if start + _OFFSETS_AT_ONCE < len(offsets):
             await broker.fair_queue.turn()

@@ -1,8 +1,8 @@
-"""OffsetDelete (key 47): remove committed offsets of a group (KIP-496).
+"""OffsetDelete (key 47): remove a group's committed offsets (KIP-496).
 
-Version served 0. Offsets of topics that members of the group consume are kept, and their partitions
-get an error, as do partitions that do not exist. A response with a top-level error contains no
-topics. A partition that is listed more than once appears in the response once.
+Serves version 0. If members of the group consume a topic, its offsets are kept, and its partitions
+get an error. A partition that does not exist gets an error, too. A response with a top-level error
+contains no topics. A partition that is listed more than once appears in the response once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 _OFFSETS_AT_ONCE: Final = 256
-"""Maximum number of offsets removed by one operation of the coordinator."""
+"""Maximum number of offsets removed by one operation of the coordinator, which takes one turn."""
 
 
 def handle_offset_delete(
@@ -48,10 +48,11 @@ async def _delete(request: OffsetDeleteRequest, broker: Broker) -> OffsetDeleteR
     async for topic, partitions in slices.over(asked.items()):
         state = broker.cache.topic(topic)
         count = 0 if state is None else len(state.partitions)
+        # The comprehension is so fast that four partitions are counted as one element.
         slices.spend(len(partitions) // 4)
         present += [(topic, number) for number in partitions if 0 <= number < count]
     outcomes: dict[tuple[str, int], KafkaError | None] = {}
-    # At least once: an unknown group is an error even if no partition exists.
+    # At least one operation, because an unknown group is an error even if no partition exists.
     for start in range(0, max(1, len(present)), _OFFSETS_AT_ONCE):
         some = present[start : start + _OFFSETS_AT_ONCE]
         errors = await broker.group_coordinator.delete_offsets(request.group_id, some)

@@ -1,14 +1,14 @@
 """OffsetFetch (key 9): the committed offsets of one or more groups.
 
-Versions served 1-10.
+Serves versions 1-10.
 
   2 null means all topics; top-level error      5 leader epoch     6 flexible
   7 require stable     8 several groups, each with its own error       10 topic ids
 
-A partition without a committed offset has offset -1, and so do all partitions of an unknown group.
-The response is sent only after the group's offsets have been loaded, because a client that receives
--1 resets its position. A partition or group that is listed more than once appears in the response
-once, because committed metadata can be much larger than the request.
+The offset of a partition without a committed offset is -1; this includes all partitions of an
+unknown group. The response is sent only after the group's offsets have been loaded, because a
+client that receives -1 resets its position. A partition or group that is listed more than once
+appears in the response once, because committed metadata can be much larger than the request.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _FIRST_TOP_LEVEL_ERROR_VERSION = 2
 _FIRST_GROUPS_VERSION = 8  # KIP-709.
 _FIRST_TOPIC_ID_VERSION = 10
 _PARTITIONS_AT_ONCE: Final = 256
-"""Maximum number of partitions looked up by one operation of the coordinator."""
+"""Maximum number of partitions that one operation of the coordinator looks up in its turn."""
 
 _Numbers = list[tuple[str, list[int]]]
-"""Partitions by topic."""
+"""Partition numbers by topic name."""
 
 
 class _Topic(Protocol):
@@ -104,7 +104,7 @@ async def _by_name(topics: Iterable[T], slices: Slices) -> _Numbers:
 async def _fetch(
     group_id: str, asked: _Numbers | None, broker: Broker, *, require_stable: bool
 ) -> Fetched:
-    """Fetch the offsets of `asked`, or of all partitions if it is None, a few per operation."""
+    """Fetch the offsets of `asked`, a few per operation; None means all partitions."""
     coordinator = broker.group_coordinator
     if asked is None:
         asked = await coordinator.committed_partitions(group_id)
@@ -113,7 +113,8 @@ async def _fetch(
         if fetched:
             await broker.fair_queue.turn()
         found = await coordinator.fetch_offsets(group_id, some, require_stable=require_stable)
-        if fetched and found and fetched[-1][0] == found[0][0]:  # A topic split over two parts.
+        # A topic can continue in the next part, but appears only once in the response.
+        if fetched and found and fetched[-1][0] == found[0][0]:
             fetched[-1][1].extend(found.pop(0)[1])
         fetched += found
     return fetched
@@ -130,8 +131,8 @@ async def _parts(asked: _Numbers, slices: Slices) -> AsyncIterator[_Numbers]:
             if count >= _PARTITIONS_AT_ONCE:
                 yield part
                 part, count = [], 0
-    # A request without partitions needs one, too: only the coordinator detects an error of the
-    # group.
+    # A request without partitions also needs a part, because only the coordinator detects errors
+    # that concern the whole group.
     if part or not asked:
         yield part
 
@@ -146,6 +147,7 @@ async def _several_groups(
     groups: dict[str, list[OffsetFetchRequestTopics] | None] = {}
     async for group in slices.over(request.groups):
         before = groups.setdefault(group.group_id, [])
+        # Null means all topics, which include those in the group's other elements.
         if group.topics is None:
             groups[group.group_id] = None
         elif before is not None:
@@ -201,7 +203,7 @@ async def _group(
 async def _by_id(
     topics: Iterable[OffsetFetchRequestTopics], broker: Broker, slices: Slices
 ) -> tuple[_Numbers, dict[Uuid, list[int]]]:
-    """Return the partitions by topic name, and those of unknown topic ids by id."""
+    """Return the partitions by topic name, and those of unknown topics by topic id."""
     asked = await numbers_by_topic(
         topics, lambda topic: topic.topic_id, lambda topic: topic.partition_indexes, slices
     )
@@ -250,7 +252,7 @@ def _refused(group_id: str, error: KafkaError) -> OffsetFetchResponseGroup:
 def refuse_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext, error: KafkaError
 ) -> OffsetFetchResponse:
-    """Refuse every group with `error`, or every partition in version 1."""
+    """Refuse every group with `error`; in version 1, refuse every partition."""
     if context.version >= _FIRST_GROUPS_VERSION:
 
         def refused(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:

@@ -1,11 +1,10 @@
-"""OffsetForLeaderEpoch (key 23): end offsets of leader epochs, so that clients can detect
-truncation.
+"""OffsetForLeaderEpoch (key 23): end offsets of leader epochs, for clients to detect truncation.
 
-Versions served 2-4.
+Serves versions 2-4.
 
   2 current leader epoch (KIP-320)      3 replica id      4 flexible
 
-The end of the current epoch is the log end offset, which may be above the high watermark.
+The current epoch ends at the log end offset, which can be above the high watermark.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from plogd.ports import Later, spawn
 def handle_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetForLeaderEpochResponse]:
-    """Look up every partition once; each has its own outcome."""
+    """Look up each partition once, even if it is listed repeatedly; return all outcomes."""
     return spawn(_look_up(request, broker))
 
 
@@ -49,6 +48,7 @@ async def _look_up(
         named: tuple[str, dict[int, list[OffsetForLeaderPartition]]],
     ) -> OffsetForLeaderTopicResult:
         name, partitions = named
+        # Of the elements for a repeated partition, the last one counts.
         ends = lazy_array(list(partitions.values()), lambda one: _end(name, one[-1], broker))
         return OffsetForLeaderTopicResult(topic=name, partitions=ends)
 

@@ -1,12 +1,10 @@
 """AlterPartitionReassignments (key 45) and ListPartitionReassignments (key 46), with one broker.
 
-Versions served 0-1 and 0.
+Serves versions 0-1 of the former, in which version 1 adds AllowReplicationFactorChange (KIP-860),
+and version 0 of the latter.
 
-  1 whether the replication factor may change (KIP-860)
-
-controller/reassignments.py validates the request: a partition can only be assigned to the broker
-that already hosts it, and such a reassignment completes immediately. Therefore, none is ever in
-progress, and the list of reassignments is empty.
+controller/reassignments.py validates a reassignment. The only valid one assigns a partition to the
+broker that already hosts it, and thus completes immediately.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from plogd.ports import Later, spawn
 def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext, broker: Broker
 ) -> Later[AlterPartitionReassignmentsResponse]:
-    """Check the assignment of each partition once; each has its own outcome."""
+    """Check each partition's new assignment; each partition has its own outcome."""
     return spawn(_alter(request, broker))
 
 
@@ -55,6 +53,7 @@ async def _alter(
         named: tuple[str, dict[int, list[ReassignablePartition]]],
     ) -> ReassignableTopicResponse:
         name, partitions = named
+        # Of the elements for a repeated partition, the last one counts.
         responses = lazy_array(
             list(partitions.values()), lambda one: _reassign(name, one[-1], broker)
         )
@@ -88,7 +87,8 @@ def _reassign(
 def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext, broker: Broker
 ) -> ListPartitionReassignmentsResponse:
-    """Return an empty list: a reassignment completes before its response is sent."""
+    """Return an empty list."""
+    # A reassignment completes before its response is sent, so none is ever in progress.
     return ListPartitionReassignmentsResponse(error_message=None)
 
 

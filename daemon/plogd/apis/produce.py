@@ -1,17 +1,16 @@
-"""Produce (key 0): append record batches to partitions this broker leads.
+"""Produce (key 0): append record batches to partitions that this broker leads.
 
-Versions served 3-13. Versions 0-2 are only advertised, because older librdkafka versions disable
+Serves versions 3-13. Versions 0-2 are only advertised, because older librdkafka versions disable
 compression if they are missing (confluentinc/librdkafka#4956, KAFKA-18659). As in Kafka 4, a
-request in one of them closes the connection.
+request in version 0, 1 or 2 closes the connection.
 
   3 record batch v2      7 zstd (KIP-110)     8 error message per partition (KIP-467)
   9 flexible            13 topic ids (KIP-516)
 
-A request with acks=0 gets no response; if an append fails, the connection is closed, which is the
-only way to report the error. This module maps a request to `ReplicaManager.append_records` and the
-outcome to a response. log/batch_validator.py validates the batches, and replica/partition.py
-decides whether the append is allowed. The records of a client over its quota are appended, and the
-response contains a throttle time (KIP-219).
+A request with acks=0 gets no response. This module maps a request to
+`ReplicaManager.append_records`, and the outcome to a response. log/batch_validator.py validates the
+batches, and replica/partition.py decides whether the append is allowed. If a client exceeds its
+quota, its records are appended nevertheless, and the response contains a throttle time (KIP-219).
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _FIRST_ZSTD_VERSION = 7  # KIP-110.
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 _VALID_ACKS = (-1, 0, 1)
 _ADMIN_CLIENT_ID = "__admin_client"
-"""Kafka's AdminUtils.ADMIN_CLIENT_ID; only clients with this id may write to internal topics."""
+"""Kafka's AdminUtils.ADMIN_CLIENT_ID. Only clients with this id may write to internal topics."""
 _FOUND_BEFORE_THE_LOG = (
     CorruptMessage,
     KafkaStorageError,
@@ -80,9 +79,10 @@ _NO_LEADER = LeaderIdAndEpoch()
 def handle_produce(
     request: ProduceRequest | SingleProduce, context: RequestContext, broker: Broker
 ) -> ProduceResponse | bytes | Later[Any] | None:
-    """Append the records and respond once they satisfy the request's acks; None for acks=0."""
+    """Append the records; respond once they satisfy the request's acks, or never for acks=0."""
     if isinstance(request, SingleProduce):
-        # Most requests take this path; those with a special rule continue below.
+        # Most requests take this path; those to which a special rule applies continue below.
+        # From version 13 on, a request contains the topic's id instead of its name.
         topic = request.topic or broker.cache.topic_name(request.topic_id)
         if (
             topic
@@ -94,6 +94,7 @@ def handle_produce(
         request = request.as_message()
     if request.acks not in _VALID_ACKS:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
+    # Counted here, once for the whole request, even if it is handled in slices.
     throttle_ms = count_produce(context, broker) if broker.quotas.produce.is_set else 0
     if not is_large(request, context):
         return _append(_Produce(request, context, broker, throttle_ms))
@@ -108,15 +109,15 @@ def handle_produce(
 def _append_single(
     single: SingleProduce, topic: str, broker: Broker
 ) -> ProduceResponse | bytes | Later[Any]:
-    """Append the only batch of a request to which no special rule applies."""
+    """Append the batch of a request with a single partition, to which no special rule applies."""
     records = single.records
-    nbytes = len(records)
+    nbytes = len(records)  # Read here, because a released view has no length.
     appended = broker.replica_manager.append_records(
         [(TopicPartition(topic, single.partition), records)],
         required_acks=single.acks,
         timeout_ms=single.timeout_ms,
     )
-    records.release()  # Their memory belongs to the transport again.
+    records.release()  # From now on, the transport may reuse their memory.
     if isinstance(appended, Later):
         return appended.map(
             lambda appends: _single_response(single, topic, broker, appends[0], nbytes)
@@ -152,7 +153,7 @@ def _append(produce: _Produce) -> MaybeLater[ProduceResponse | None]:
 
 
 class _Produce:
-    """A produce request in progress: its appends, refused partitions, and their order."""
+    """A Produce request in progress: its appends, its refused partitions, and their order."""
 
     __slots__ = ("_broker", "_entries", "_outcomes", "_request", "_sizes", "_throttle_ms")
 
@@ -187,6 +188,7 @@ class _Produce:
             records = data.records
             assert isinstance(records, memoryview)
             self._entries.append((TopicPartition(topic, data.index), records))
+            # Stored, because the records are released before the append is counted.
             self._sizes.append(records.nbytes)
 
     def append(self) -> MaybeLater[list[PartitionAppend]]:
@@ -198,14 +200,17 @@ class _Produce:
         )
 
     def release_records(self) -> None:
-        """Drop all references to the records, whose memory the transport reuses."""
+        """Drop all references to the records, so that the transport can reuse their memory."""
         self._entries.clear()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 data.records = None
 
     def answer(self, appends: Sequence[PartitionAppend]) -> ProduceResponse | None:
-        """Return the response after the appends. Raises CloseConnection on failure with acks=0."""
+        """Return the response to the request, or None for acks=0.
+
+        Raises CloseConnection if an append failed with acks=0.
+        """
         stats = self._broker.topic_stats
         for append, size in zip(appends, self._sizes, strict=True):
             stats.appended(append, size)
@@ -239,6 +244,7 @@ class _Produce:
     def _close_on_error(self, appends: Sequence[PartitionAppend]) -> None:
         for result in self._results(appends):
             error = result.error if isinstance(result, PartitionAppend) else result
+            # Closing the connection is the only way to report an error to a client with acks=0.
             if error is not None:
                 raise CloseConnection(f"a produce request with acks=0 failed: {error.message}")
 
@@ -258,7 +264,7 @@ def _refusal_of_records(records: object, version: int) -> KafkaError | None:
     if (
         version < _FIRST_ZSTD_VERSION
         and len(records) > _ATTRIBUTES_LOW_BYTE
-        # Only the first batch is checked; log/batch_validator.py rejects a second one.
+        # Checking the first batch suffices: log/batch_validator.py rejects a second one.
         and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD
     ):
         return UnsupportedCompressionType(f"zstd requires version {_FIRST_ZSTD_VERSION}")
@@ -269,6 +275,7 @@ def partition_response(
     index: int, result: PartitionAppend | KafkaError
 ) -> PartitionProduceResponse:
     """Return the response for one partition."""
+    # A refused partition was not looked up, so its log start offset is unknown.
     if isinstance(result, KafkaError):
         return _error_response(index, result, log_start_offset=-1)
     if isinstance(result.error, _FOUND_BEFORE_THE_LOG):

@@ -8,7 +8,7 @@ from plogd.connection_context import ConnectionContext
 
 
 class RequestContext:
-    """A request's version, client and connection; `size_bytes` is the size of its frame."""
+    """A request's version, client and connection; `size_bytes` is the frame's size."""
 
     __slots__ = ("connection", "header", "large_fetch", "runs_alone", "size_bytes", "version")
 

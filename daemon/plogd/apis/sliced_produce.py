@@ -1,11 +1,8 @@
-"""Produce requests with very many partitions, handled in slices so that other requests can run.
+"""Handle Produce requests for a large number of partitions in slices, so that other requests run.
 
-The memory of a request is reused when its handler returns, so all records are copied first; the
-copies count against ``plog.produce.parked.max.bytes`` until their slice is handled. The connection
-starts no other request until the response (`RequestContext.runs_alone`), so no later Produce can
-overtake a slice. All slices are appended even if the client disconnects, because it may have sent
-acks=0. If an append fails with acks=0, the connection is closed only after the other slices have
-been appended.
+When a handler returns, the memory of its request is reused, so all records are copied first. The
+copies count against ``plog.produce.parked.max.bytes`` until their slice is handled. If an append
+fails with acks=0, the connection is closed only after the other slices have been appended.
 
 produce.py handles each slice as a separate request.
 """
@@ -27,17 +24,17 @@ from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.append_queue import waiting_ms
 
 AT_ONCE: Final = 500
-"""Maximum number of topics, and of partitions, in a request that is handled in one turn."""
+"""A request is handled in one turn if it has at most this many topics and partitions."""
 _SLICE: Final = 100
 _SLICES_AT_ONCE: Final = 8
-"""Maximum number of slices that wait for the disk. Each of them checks its partitions whenever one
-is synced."""
+"""Maximum number of slices that wait for the disk. Each sync of one of its partitions makes a slice
+check all of them."""
 _FEW_BYTES: Final = 2 * AT_ONCE
-"""A request of at most this size cannot contain more than `AT_ONCE` of either."""
+"""A request of at most this size cannot contain more than `AT_ONCE` topics or partitions."""
 
 
 HandleSlice = Callable[[ProduceRequest, "KafkaError | None"], "MaybeLater[ProduceResponse | None]"]
-"""Handles a slice as a request, or refuses all its partitions with the given error."""
+"""Handles a slice as a request; if an error is given, refuses all partitions of the slice."""
 
 
 def is_large(request: ProduceRequest, context: RequestContext) -> bool:
@@ -53,15 +50,16 @@ def produce_in_slices(
 ) -> Later[ProduceResponse | None]:
     """Append slice by slice; return the whole response once all records satisfy the acks.
 
-    With acks=0, if an append fails, the result fails with CloseConnection after all slices have
-    been handled.
+    If an append fails with acks=0, the result fails with CloseConnection after all slices have been
+    handled.
     """
+    # Otherwise, a later Produce of the connection could overtake a slice.
     context.runs_alone = True
     queues = broker.replica_manager.append_queues
     refusal = queues.reserve(context.size_bytes)
     reserved = context.size_bytes if refusal is None else 0
     if refusal is None:
-        # A tight loop, because all copies are made in one turn; records are memoryviews or None.
+        # A tight loop, because all copies are made in one turn. Records are memoryviews or None.
         for data in chain.from_iterable(topic.partition_data for topic in request.topic_data):
             data.records = data.records and _copy(data.records)  # type: ignore[arg-type]
 
@@ -69,7 +67,7 @@ def produce_in_slices(
         part: ProduceRequest, refusal: KafkaError | None
     ) -> MaybeLater[ProduceResponse | None]:
         nonlocal reserved
-        if reserved:  # From now on the queues count the records that have to wait.
+        if reserved:  # From now on, the append queues count those records that have to wait.
             nbytes = _bytes_of_records(part)
             queues.unreserve(nbytes)
             reserved -= nbytes
@@ -81,6 +79,7 @@ def produce_in_slices(
         finally:
             queues.unreserve(reserved)
 
+    # All slices are appended even if the client disconnects: with acks=0, it expects no response.
     return shielded(spawn(run()))
 
 
@@ -127,7 +126,7 @@ async def _run(
         try:
             begun.append((continues, handle(part, refusal)))
         except CloseConnection as error:
-            # The other slices are still appended: a client with acks=0 does not send them again.
+            # The other slices are still appended: a client with acks=0 never resends records.
             failure = failure or error
         await broker.fair_queue.turn()
         if len(begun) == _SLICES_AT_ONCE:
@@ -144,9 +143,10 @@ def _slices(request: ProduceRequest) -> Iterator[tuple[bool, ProduceRequest]]:
     topics: list[TopicProduceData] = []
     count, continues = 0, False
     for topic in request.topic_data:
-        # Once even without partitions, because the response contains every topic.
+        # A topic without partitions is also added, because the response contains every topic.
         for start in range(0, len(topic.partition_data) or 1, _SLICE):
             data = topic.partition_data[start : start + _SLICE]
+            # The first topic of a part determines whether the part continues the previous one.
             continues = start > 0 if not topics else continues
             topics.append(
                 TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=data)

@@ -1,8 +1,8 @@
-"""Requests with many elements: handle a few per turn, so that other clients' requests can run.
+"""Handle a request with many elements in slices, so that other clients' requests can run.
 
-`ask_in_slices` starts an operation for each element, and `by_topic` collects the distinct
-partitions of a request. Both wait for the request's next turn (fair_queue.py) after a slice.
-`check_changes` limits the number of changes in a request, as Kafka does.
+`ask_in_slices` starts an operation for each element, and `by_topic` collects a request's distinct
+partitions. Both wait for the request's next turn (fair_queue.py) after each slice. `check_changes`
+limits the number of changes in a request, as Kafka does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later
 
 IN_PROGRESS: Final = 32
-"""Maximum number of operations of one request that wait concurrently. They share disk syncs, and
-their continuations after a sync run in one turn."""
-_STARTED_IN_A_TURN: Final = 16  # Fewer than IN_PROGRESS, so that one turn stays short.
+"""Maximum number of operations of one request that wait concurrently. They share disk syncs, but
+after a sync, all of them continue in the same turn."""
+_STARTED_IN_A_TURN: Final = 16  # Fewer than IN_PROGRESS, so that each turn stays short.
 MAX_CHANGES: Final = 10_000
 """Maximum number of topics, resources or ACLs that a request changes, as in QuorumController."""
 
@@ -40,7 +40,7 @@ def check_changes(things: Sequence[object], what: str) -> None:
 async def ask_in_slices(
     things: Iterable[T], ask: Callable[[T], Later[U]], broker: Broker, at_once: int = IN_PROGRESS
 ) -> list[U | KafkaError]:
-    """Return the value of ``ask(thing)``, or its KafkaError, for each of `things` in order.
+    """Return the result of ``ask(thing)``, or its KafkaError, for each of `things` in order.
 
     At most `at_once` operations wait concurrently. Cancelling this call cancels them.
     """
@@ -62,7 +62,7 @@ async def ask_in_slices(
             waiting.append(_asked(thing, ask))
         while waiting:
             answers.append(await _answer(waiting.popleft()))
-    # Also after Cancelled: the client has disconnected and needs none of the other outcomes.
+    # This includes Cancelled: the client has disconnected and needs none of the other outcomes.
     except BaseException:
         for one in waiting:
             if isinstance(one, Later):
@@ -89,7 +89,7 @@ async def _answer(answer: Later[U] | KafkaError) -> Any:
     try:
         return await answer
     except KafkaError as error:
-        # Without its traceback, which would keep frames alive: kilobytes for each error.
+        # Without its traceback, which keeps stack frames alive: kilobytes for each error.
         return error.bare()
 
 
@@ -100,9 +100,10 @@ async def by_topic(
     number: Callable[[U], int],
     slices: Slices,
 ) -> dict[K, dict[int, list[U]]]:
-    """Collect the elements of a request by topic and partition, wherever in the request they occur.
+    """Collect the elements of a request by topic and partition.
 
-    A list has several items if the request lists the partition more than once.
+    A list has several items if the request lists the partition more than once, in one element of
+    its topic or in several.
     """
     asked: dict[K, dict[int, list[U]]] = {}
     async for topic in slices.over(topics):
@@ -118,7 +119,7 @@ async def numbers_by_topic(
     numbers: Callable[[T], Sequence[int]],
     slices: Slices,
 ) -> dict[K, list[int]]:
-    """Collect partition numbers by topic, for requests whose elements are only numbers."""
+    """Collect partition numbers by topic, for requests that list partitions as plain numbers."""
     asked: dict[K, dict[int, None]] = {}
     async for topic in slices.over(topics):
         named = numbers(topic)
@@ -131,7 +132,7 @@ async def numbers_by_topic(
 async def grouped(
     asked: Mapping[K, Collection[object]], answers: Sequence[T], slices: Slices
 ) -> list[tuple[K, Sequence[T]]]:
-    """Group `answers` by topic; they are in the order of the partitions in `asked`."""
+    """Group `answers`, which are in the order of the partitions in `asked`, by topic."""
     groups: list[tuple[K, Sequence[T]]] = []
     start = 0
     async for topic, partitions in slices.over(asked.items()):

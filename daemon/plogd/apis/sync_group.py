@@ -1,6 +1,6 @@
 """SyncGroup (key 14): the group leader sends the assignment, and each member receives its part.
 
-Versions served 0-5. The response waits for the leader's assignment, which must be durable.
+Serves versions 0-5. The response is sent when the leader's assignment is durable.
 
   3 static members (KIP-345)     5 protocol type and name are required (KIP-559)
 

@@ -1,7 +1,8 @@
 """Apply client quotas to produce and fetch requests.
 
-apis/produce.py and apis/fetch.py call these functions if any quota is set (`RateQuota.is_set`). A
-throttled connection reads no request for the throttle time, which the response contains (KIP-219).
+apis/produce.py and apis/fetch.py call these functions if any quota is set (`RateQuota.is_set`). The
+broker stops reading requests from a throttled connection for the throttle time, which it also sends
+in the response (KIP-219).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ def count_produce(context: RequestContext, broker: Broker) -> int:
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()
     throttle_ms = broker.quotas.produce.take(user, client_id, context.size_bytes, now_ms)
+    # Another request in the same turn may have set a longer time.
     context.connection.mute_ms = max(throttle_ms, context.connection.mute_ms)
     return throttle_ms
 
@@ -27,7 +29,7 @@ def grant_fetch(
 ) -> tuple[bool, int]:
     """Return whether these records may be sent now, and the throttle time for the response."""
     nbytes = sum(read.nbytes for read in reads)
-    if not nbytes:  # Only records are limited; an empty response is sent immediately.
+    if not nbytes:  # The quota limits records, so an empty response is never throttled.
         return True, 0
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()
@@ -37,11 +39,11 @@ def grant_fetch(
 
 
 def bound_fetch(context: RequestContext, broker: Broker, max_bytes: int) -> int:
-    """Return `max_bytes`, reduced to the size that the quota allows for one response."""
+    """Return `max_bytes`, or less if the client's quota allows less for one response."""
     limit = broker.quotas.fetch.window_limit(*_client(context))
     return max_bytes if limit is None else min(max_bytes, int(limit))
 
 
 def _client(context: RequestContext) -> tuple[str, str]:
-    """Return the user's name without the principal type, and the client id."""
+    """Return the user name without the principal type, and the client id."""
     return context.connection.principal.partition(":")[2], context.client_id or ""

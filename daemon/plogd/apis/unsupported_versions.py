@@ -1,8 +1,8 @@
 """Explain why a client and this broker have no API version in common, and what to do about it.
 
-Pure; dispatch.py calls this for the log line. The client itself gets no explanation, because it
-could not decode a response in an unknown version. Source: KIP-896 (the versions that Kafka 4 still
-serves); librdkafka CONFIGURATION.md; kafka-python's KafkaClient.
+Pure; dispatch.py calls these functions for the log line. The client gets no explanation, because
+it could not decode a response in an unknown version. Source: KIP-896 (the versions that Kafka 4
+still supports); librdkafka CONFIGURATION.md; kafka-python's KafkaClient.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from plogd.apis.api_table import Row
 from plogd.connection_context import ConnectionContext
 
 _CLIENT_ID_MAX_CHARACTERS = 100
-"""A client id may have 32,767 bytes; a log line contains only its start."""
-# A ZooKeeper ConnectRequest: version, last zxid, timeout, session id, password; perhaps a flag.
+"""A client id can have 32,767 bytes; a log line contains only its beginning."""
+# A ZooKeeper ConnectRequest consists of the version, last zxid, timeout, session id and password;
+# newer clients add a read-only flag.
 _ZOOKEEPER_CONNECT_BYTES = (44, 45)
 _ZOOKEEPER_PASSWORD_LENGTH_AT = 24
 _TOO_OLD = (
@@ -40,7 +41,7 @@ _SASL = (
 def explain_version(
     row: Row, header: RequestHeader, connection: ConnectionContext, frame: memoryview
 ) -> str:
-    """Return the reason for closing the connection after a request in an unsupported version."""
+    """Return the reason for closing a connection after a request in an unsupported version."""
     if _is_zookeeper_connect(frame):
         return _ZOOKEEPER
     remedy = _TOO_OLD if header.api_version < row.first_version else _TOO_NEW
@@ -52,7 +53,7 @@ def explain_version(
 
 
 def explain_api(header: RequestHeader, connection: ConnectionContext) -> str:
-    """Return the reason for closing the connection after a request for an unsupported API."""
+    """Return the reason for closing a connection after a request for an unsupported API."""
     client = describe_client(header, connection)
     if header.api_key == ApiKey.SASL_HANDSHAKE:
         remedy = _SASL.format(
@@ -86,6 +87,6 @@ def _is_zookeeper_connect(frame: memoryview) -> bool:
     return (
         len(frame) in _ZOOKEEPER_CONNECT_BYTES
         and int.from_bytes(frame[:4], "big") == 0
-        # ZooKeeper's session passwords are 16 bytes long.
+        # A ZooKeeper session password has 16 bytes.
         and int.from_bytes(frame[at : at + 4], "big") == 16
     )

@@ -1,6 +1,6 @@
-"""UpdateFeatures (key 57): change the levels of the cluster's features, either all of them or none.
+"""UpdateFeatures (key 57): change the levels of cluster features, all together or not at all.
 
-Versions served 0-2.
+Serves versions 0-2.
 
   1 validate only, downgrade types (KIP-778)      2 no results per feature (KIP-1022)
 
@@ -27,14 +27,14 @@ from plogd.features import check_update
 
 _FIRST_VERSION_WITH_TYPES = 1  # KIP-778.
 _MAX_UPDATES = 100
-"""Maximum number of features in one request: several times the number of Kafka's features."""
+"""Maximum number of features in one request: several times the number of features in Kafka."""
 _LAST_VERSION_WITH_RESULTS = 1  # KIP-1022.
 
 
 def handle_update_features(
     request: UpdateFeaturesRequest, context: RequestContext, broker: Broker
 ) -> UpdateFeaturesResponse:
-    """Accept the current levels; refuse the whole request if it contains any other level."""
+    """Accept the current levels; refuse the whole request if it contains a different level."""
     if len(request.feature_updates) > _MAX_UPDATES:
         raise InvalidRequest(f"the request updates more than {_MAX_UPDATES} features")
     counts = Counter(update.feature for update in request.feature_updates)
@@ -63,6 +63,7 @@ def handle_update_features(
 def _upgrade_type(update: FeatureUpdateKey, context: RequestContext) -> int:
     if context.version >= _FIRST_VERSION_WITH_TYPES:
         return update.upgrade_type
+    # Version 0 has a flag instead of a type, and does not distinguish unsafe downgrades.
     return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
 
 

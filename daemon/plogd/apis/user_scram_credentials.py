@@ -1,8 +1,8 @@
 """DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): SCRAM credentials.
 
-Version served 0 of each. Credentials are stored and described, but SASL is not supported yet
-(docs/security.md), and responses say so (security/unenforced_rules.py). security/scram.py validates
-credentials; controller/scram_users.py stores them.
+Serves version 0 of each API. Credentials are stored and described, but SASL is not supported yet
+(docs/security.md). security/scram.py validates credentials, and controller/scram_users.py stores
+them.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def _described(user: str, found: Credentials | KafkaError) -> DescribeUserScramC
         )
     return DescribeUserScramCredentialsResult(
         user=user,
+        # Clients ignore the message of a successful result; plog's tools print it as a warning.
         error_message=NOT_ENFORCED,
         credential_infos=[
             CredentialInfo(mechanism=mechanism, iterations=credential.iterations)

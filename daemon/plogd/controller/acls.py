@@ -1,4 +1,4 @@
-"""ACLs: create, delete and describe them in the metadata store.
+"""Create, delete and describe ACLs in the metadata store.
 
 Creating an ACL that already exists succeeds. If the metadata log fails during a request, some of
 its changes may have taken effect. ACLs are not enforced yet (docs/security.md), so each change logs
@@ -25,7 +25,7 @@ from plogd.security.acl import Acl, AclFilter
 from plogd.security.unenforced_rules import NOT_ENFORCED
 
 _MAX_COMPARISONS: Final = 5_000_000
-"""Maximum number of filters times ACLs in a request: a few seconds of work, in slices."""
+"""Maximum number of comparisons between filters and ACLs in a request: a few seconds in slices."""
 
 
 class Acls:
@@ -43,6 +43,8 @@ class Acls:
         self._queue = fair_queue
         self._random = random
         self._report = report
+        # Sequential, because an operation waits between slices: if another one could run meanwhile,
+        # both might create the same ACL.
         self._operations = OneAtATime()
 
     def describe(self, acl_filter: AclFilter) -> Later[list[Acl]]:
@@ -115,8 +117,8 @@ class Acls:
                 results[acl_filter] = error.bare()
                 continue
             matching = await self._matching(acl_filter, existing, slices)
-            # Repeated matches count, too: the response to many filters that each match all ACLs
-            # would use gigabytes.
+            # An ACL counts once for each filter that it matches: with many filters that match all
+            # ACLs, the response would use gigabytes.
             matched += len(matching)
             self._check_count(matched)
             to_delete.update((key, version) for key, _, version in matching)
@@ -127,7 +129,7 @@ class Acls:
         answers: list[list[Acl] | KafkaError] = []
         async for acl_filter in slices.over(filters):
             answers.append(result := results[acl_filter])
-            if isinstance(result, list):  # For a repeated filter, only an error is repeated.
+            if isinstance(result, list):  # A repeated filter finds nothing more to delete.
                 results[acl_filter] = []
         return answers
 

@@ -2,8 +2,9 @@
 
 Requests for the same missing topic share one creation. At most
 ``plog.auto.create.topics.max.per.second`` topics are created per second; the same bound applies to
-creations in progress and to the topics of one request. Beyond the bound, a client receives
-LEADER_NOT_AVAILABLE and retries: to every client, this error means that the topic is being created.
+the number of creations in progress, and to the topics created by one request. Beyond the bound, a
+client receives LEADER_NOT_AVAILABLE, which means to every client that the topic is being created,
+and retries.
 
 Called on the reactor thread.
 Source: Kafka 3.9 AutoTopicCreationManager.
@@ -22,7 +23,7 @@ from plogd.ports import Later, Ports, failed
 from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
-"""Maximum time for which a request waits for its topics; their creation continues afterwards."""
+"""Maximum time that a request waits for its topics; their creation continues afterwards."""
 # Clients retry until the topic exists; a line for each attempt would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000
 
@@ -51,13 +52,13 @@ class AutoTopicCreation:
 
     @property
     def max_per_request(self) -> int:
-        """Maximum number of topics that one request may create; clients retry for the others."""
+        """Maximum number of topics created for one request; clients request the rest again."""
         return self._max_per_second()
 
     def create(self, name: str) -> Later[TopicState]:
         """Create the topic, or wait for its creation. Raises the errors of `Controller.plan`.
 
-        Fails with the KafkaError for the client; LeaderNotAvailable asks the client to retry.
+        Fails with the KafkaError for the client, which retries after LeaderNotAvailable.
         """
         waiters = self._waiters.get(name)
         if waiters is not None:
@@ -72,7 +73,7 @@ class AutoTopicCreation:
                 )
             )
         waiters = Waiters()
-        # Set the timer before the topic is registered: if that fails, nothing must have changed.
+        # Set the timer before registering the topic: if this fails, nothing must have changed.
         outcome = self._wait(name, waiters)
         self._waiters[name] = waiters
         self._controller.create_topic(new).then(
@@ -93,8 +94,8 @@ class AutoTopicCreation:
         now_ms = self._clock.monotonic_ms()
         grown = self._allowance + (now_ms - self._allowed_ms) * limit / 1000
         self._allowance, self._allowed_ms = min(float(limit), grown), now_ms
-        # Creations in progress are bounded, too: on a slow disk they may take longer than the rate
-        # allows for.
+        # Creations in progress are bounded, too: on a slow disk, the rate alone would let them
+        # accumulate.
         if self._allowance < 1 or len(self._waiters) >= limit:
             return False
         self._allowance -= 1

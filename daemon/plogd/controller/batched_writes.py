@@ -1,7 +1,7 @@
-"""Split the changes of a request into several writes of the metadata store.
+"""Split the changes of a request into several writes to the metadata store.
 
-The store encodes, appends and replays up to 256 changes of a write in one turn, and a larger write
-delays all later ones. Use this module only for changes that do not depend on each other.
+The store encodes, appends and replays a write of up to 256 changes in one turn; a larger write
+delays all later writes. Use this module only for changes that do not depend on each other.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ CHANGES_PER_WRITE: Final = 200  # Less than LARGE in metadata/pending_write.py.
 async def write_in_batches(
     store: MetadataStore, changes: Sequence[Change], noun: str, fair_queue: FairQueue
 ) -> None:
-    """Write `changes` of keys that only the caller writes; `noun` describes them in errors.
+    """Write `changes`; no other code may write their keys. Errors refer to the changes as `noun`.
 
-    Raises PolicyViolation if there are too many.
+    Raises PolicyViolation if there are too many changes.
     """
     limit = store.max_atomic_changes
     if len(changes) > limit:
         raise PolicyViolation(f"one request may change at most {limit} {noun}, not {len(changes)}")
     for start in range(0, len(changes), CHANGES_PER_WRITE):
-        if start:  # Yields explicitly: a write without effect does not wait for the disk.
+        if start:  # Explicit, because a write without effect does not wait for the disk.
             await fair_queue.turn()
         outcomes = await store.write_atomic(changes[start : start + CHANGES_PER_WRITE])
         assert all(isinstance(one, Written) for one in outcomes), f"only the caller writes {noun}"

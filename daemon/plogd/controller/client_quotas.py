@@ -1,4 +1,4 @@
-"""Client quotas: validate, change and describe them in the metadata store.
+"""Validate, change and describe client quotas in the metadata store.
 
 The changes to an entity are applied together or not at all. An entity that occurs more than once in
 a request is not changed. `plogd.quota` enforces two of these quotas; see docs/security.md.
@@ -35,7 +35,7 @@ from plogd.quota import (
 )
 
 EntityParts = Sequence[tuple[str, str | None]]
-"""(type, name) pairs of a request; the name None denotes the default entity."""
+"""(type, name) pairs in a request; None as a name denotes the default entity."""
 Quotas = Mapping[str, float]
 
 _INT_MAX = 0x7FFFFFFF
@@ -47,7 +47,7 @@ _MAX_WHOLE_NUMBERS: Final[Mapping[str, int | None]] = {
     "controller_mutation_rate": None,
     "connection_creation_rate": _INT_MAX,
 }
-"""Largest value of each quota that must be a whole number; None if fractions are allowed."""
+"""The largest value of each quota that must be a whole number; None if fractions are allowed."""
 _QUOTAS_OF_IPS: Final = {"connection_creation_rate"}
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
 """The match types of DescribeClientQuotas."""
@@ -56,7 +56,7 @@ _ANY: Final = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """Changes to one entity: (quota, new value) pairs; None removes the quota."""
+    """Changes to one entity, as pairs of a quota and its new value; None removes the quota."""
 
     entity: EntityParts
     ops: Sequence[tuple[str, float | None]]
@@ -64,7 +64,7 @@ class Alteration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """A component of a quota filter: the entity type, and how its name must match."""
+    """A component of a quota filter: an entity type, and how the entity's name must match."""
 
     entity_type: str
     match_type: int
@@ -81,7 +81,7 @@ class ClientQuotas:
 
     def watch(self, watcher: Callable[[QuotaEntity, Quotas | None], None]) -> None:
         """Call `watcher` with the quotas of every entity, now and whenever they change."""
-        # The store reports only later changes.
+        # The store itself reports only later changes.
         for key, (quotas, _) in self._store.load(("client_quota",)).items():
             watcher(entity_of_key(key), quotas)
         self._store.watch(
@@ -103,7 +103,7 @@ class ClientQuotas:
         times: dict[frozenset[tuple[str, str | None]], int] = {}
         # Counted first: an entity that occurs more than once is not changed at all.
         async for alteration in slices.over(alterations):
-            entity = frozenset(alteration.entity)  # The order of its parts has no meaning.
+            entity = frozenset(alteration.entity)  # The order of the parts has no meaning.
             times[entity] = times.get(entity, 0) + 1
         changes: list[Change] = []
         results: list[KafkaError | None] = []
@@ -113,7 +113,7 @@ class ClientQuotas:
                     raise InvalidRequest("the request names this entity more than once")
                 changes.append(self._change(alteration))
             except KafkaError as error:
-                # Drop the traceback: thousands of them would use much memory.
+                # Drop the traceback: thousands of tracebacks would use a lot of memory.
                 results.append(error.bare())
             else:
                 results.append(None)
@@ -135,6 +135,7 @@ class ClientQuotas:
             else:
                 _check_quota(entity, name, value)
                 quotas[name] = value
+        # An entity that has no quotas left is removed from the store.
         return Change(key=key, value=quotas or None, expected=version)
 
     # -- describing ---------------------------------------------------------------------------
@@ -221,7 +222,7 @@ def _wanted(components: Sequence[Component]) -> dict[str, str | None]:
 def _wanted_name(component: Component) -> str | None:
     if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
         raise InvalidRequest(f"unknown match type {component.match_type}")
-    # Kafka refuses both: an exact match without a name, and a name with another match type.
+    # Like Kafka, refuse an exact match without a name, and any other match type with a name.
     if (component.match is None) is (component.match_type == _EXACT):
         raise InvalidRequest("an exact match requires a name; other matches must not have one")
     if component.match_type == _EXACT:

@@ -1,9 +1,8 @@
-"""Changes to the settings of topics and brokers, written to the metadata store.
+"""Change the settings of topics and brokers in the metadata store.
 
-The settings of a resource change as a whole or not at all, and a response is sent only when the
-change is durable. Concurrent changes to one resource do not overwrite each other: the second one
-starts over from the settings written by the first. The settings of a topic never change during
-another operation on it, so that a deleted topic leaves no settings.
+The requested changes to a resource's settings are applied together or not at all, and the response
+is sent only when they are durable. Concurrent changes to a resource do not overwrite each other: if
+another change was written first, the later change starts over from the new settings.
 
 broker.py watches the store and applies the changes.
 Called on the reactor thread. Source: Kafka 4.3 ConfigurationControlManager.
@@ -25,9 +24,9 @@ from plogd.ports import Later, spawn
 from plogd.topic_config import validate_overrides
 
 Alter: TypeAlias = Callable[[Mapping[str, str]], dict[str, str]]
-"""Returns the new settings, given the current ones. Raises the KafkaError for the client."""
+"""Returns the new settings for the given current settings. Raises the KafkaError for the client."""
 Check: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
-"""Raises unless the first settings may be replaced by the second."""
+"""Raises an error unless the second settings may replace the first."""
 
 
 class Configs:
@@ -45,6 +44,8 @@ class Configs:
 
     def alter_topic(self, name: str, alter: Alter, *, validate_only: bool) -> Later[None]:
         """Change the settings of a topic. Fails with the KafkaError for the client."""
+        # Never during another operation on the topic: otherwise, a deletion could complete before
+        # the write, and the settings of the deleted topic would remain.
         return self._controller.run_exclusively(
             name, lambda: spawn(self._alter_topic(name, alter, validate_only))
         )
@@ -93,5 +94,4 @@ class Configs:
                 )
             if not isinstance(outcome, Conflict):
                 return
-            # Another writer was faster: derive the change again from the settings that it has
-            # written.
+            # Another change was written first: derive this change again from the new settings.

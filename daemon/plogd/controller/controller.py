@@ -6,11 +6,12 @@ A topic exists once its records are durable in the metadata store.
   add partitions    plan them, create their logs, write them, publish them (partition_creation.py)
   delete a topic    write the removal, hide the topic from clients, delete its logs
 
-A crash after the write is repaired at the next start: a topic without logs gets empty ones, and a
-log without a topic is moved away. The controller changes its state only after the store has
-confirmed a write. Operations on the same topic name run sequentially.
+If a crash interrupts an operation, the next startup repairs the result: it creates empty logs for a
+topic without logs, and moves away logs that do not belong to a topic. The controller changes its
+state only after the store has confirmed a write. Operations on the same topic name run
+sequentially.
 
-A topic may have thousands of partitions, so they are handled in slices (fair_queue.py). An
+A topic can have thousands of partitions, so they are handled in slices (fair_queue.py). An
 operation continues if its client disconnects. Called on the reactor thread.
 Source: Kafka 4.0 ReplicationControlManager.
 """
@@ -58,11 +59,11 @@ from plogd.ports import Later, Random, Report, silence, spawn
 T = TypeVar("T")
 
 _RESERVED_IDS = (ZERO_UUID, bytes(15) + b"\x01")
-"""Ids that no topic may have: "no id", and the id of the metadata log."""
+"""Ids that no topic may have: the value for "no id", and the metadata log's id."""
 
 
 class Brokers(Protocol):
-    """The controller's requests to the brokers of a topic; currently, each topic has one broker."""
+    """The controller's requests to a topic's brokers; currently, each topic has one broker."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
         """Create the logs of `topic` and start serving it. Fails with KafkaStorageError."""
@@ -85,7 +86,7 @@ class Brokers(Protocol):
 
 
 class Controller:
-    """The topics of the cluster and the operations on them. Call `load` first."""
+    """The cluster's topics and the operations on them. Call `load` first."""
 
     def __init__(
         self,
@@ -167,9 +168,9 @@ class Controller:
 
     def _leave(self, key: str) -> None:
         if self._busy[key]:
-            # The key stays in `_busy`, so no new operation can overtake the next one. `Turns`
-            # resumes waiting operations in a loop: if each one resumed the next, a hundred of them
-            # would exhaust the stack.
+            # The key stays in `_busy`, so no new operation can overtake the waiting ones. `Turns`
+            # resumes them in a loop: if each operation resumed the next, a hundred of them would
+            # exhaust the stack.
             self._turns.give(self._busy[key].popleft())
         else:
             del self._busy[key]
@@ -274,8 +275,8 @@ class Controller:
 
     async def _undo(self, topic: TopicState) -> None:
         """Remove a topic and its logs; can be repeated after a failure."""
-        # The removal comes last: as long as the topic is recorded, the next attempt stops it again.
-        # A log that is still open would be mistaken for a log of a new topic of this name.
+        # Write the removal last: while the topic is recorded, the next attempt stops it again. A
+        # log that remained open would be mistaken for a log of a new topic with this name.
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
 
@@ -306,7 +307,8 @@ class Controller:
             new = await _first_states(assignments, slices)
             topic = with_partitions(self._topics[requested.topic], new)
             try:
-                # Create the logs first: no record removes a partition whose log cannot be created.
+                # Create the logs first: if that failed after the write, no record could remove the
+                # partitions.
                 await self._brokers.create_logs(topic)
                 version = await self._write_partitions(topic, new, slices)
             except Exception:
@@ -358,8 +360,8 @@ class Controller:
             # With another id, the topic was deleted and recreated while this operation waited.
             if topic is None or topic.topic_id != topic_id:
                 raise UnknownTopicOrPartition(f"topic '{name}' no longer exists")
-            # The removal comes first: after a crash, the next start moves away logs without a
-            # topic, but it would recreate the logs of a topic that is still recorded.
+            # Write the removal first: if the broker crashes before the logs are deleted, the next
+            # startup moves them away. In reverse order, it would recreate the logs of the topic.
             await self._remove(name)
             await self._brokers.stop_topic(topic)
         finally:

@@ -1,8 +1,8 @@
-"""Validation and placement of new partitions of an existing topic.
+"""Validation and placement of new partitions for an existing topic.
 
 No I/O: `plan_partitions` returns the replicas of the new partitions, or raises the error for the
-client. controller.py then creates the logs before it writes the partitions to the metadata store,
-because Kafka has no record that removes a partition if its log cannot be created.
+client. controller.py then creates the logs, and only then writes the partitions to the metadata
+store, because Kafka has no record that could remove a partition whose log cannot be created.
 
 Source: Kafka 4.0 ReplicationControlManager.createPartitions and, for internal topics, TopicCommand.
 """
@@ -26,7 +26,7 @@ from plogd.metadata.cache import PartitionState, TopicState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartitions:
-    """A request to increase the partition count of a topic, as in Kafka's Admin client."""
+    """A request to increase a topic's partition count, as in Kafka's Admin client."""
 
     topic: str
     count: int
@@ -38,7 +38,7 @@ class NewPartitions:
 def plan_partitions(
     requested: NewPartitions, topic: TopicState | None, brokers: Sequence[int]
 ) -> Assignments:
-    """Return the replicas of the new partitions by number; `topic` is None if it is missing."""
+    """Return the new partitions' replicas by number; `topic` is None if it does not exist."""
     if topic is None:
         raise UnknownTopicOrPartition(f"topic '{requested.topic}' does not exist")
     if topic.is_internal:
@@ -57,10 +57,10 @@ def plan_partitions(
             f"cannot expand topic '{topic.name}': a topic may have at most {MAX_PARTITIONS}"
             " partitions"
         )
-    # As in Kafka, the first partition determines the replication factor of new ones.
+    # As in Kafka, the first partition determines the replication factor of the new partitions.
     factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
-        # `start` continues the round-robin order of the existing partitions.
+        # `start` continues the round-robin placement of the existing partitions.
         placed = assign_replicas(
             brokers, requested.count - present, factor, start=present % len(brokers)
         )
@@ -92,7 +92,7 @@ def _assigned(
 
 
 def first_state(number: int, replicas: tuple[int, ...]) -> PartitionState:
-    """Return the state of a new partition: its preferred leader leads, all replicas are in sync."""
+    """Return a new partition's state: led by its preferred leader, with all replicas in sync."""
     return PartitionState(
         partition=number,
         leader=replicas[0],

@@ -1,8 +1,8 @@
 """Partition reassignments, for a single broker.
 
-No I/O. A partition can only stay where it is, so a valid reassignment completes immediately: there
-is never one in progress to list or cancel. The replication factor cannot change either, so
-forbidding its change (KIP-860) has no effect. Source: Kafka 4.0
+No I/O. A valid reassignment leaves the partition where it is and thus completes immediately, so
+there is never a reassignment to list or cancel. The replication factor cannot change either, so a
+request that forbids changing it (KIP-860) is handled like any other. Source: Kafka 4.0
 ReplicationControlManager.alterPartitionReassignment; KIP-455.
 """
 
@@ -25,13 +25,14 @@ def check_reassignment(
     *,
     brokers: Sequence[int],
 ) -> None:
-    """Raise the KafkaError for the client unless `replicas` are valid and hold the partition.
+    """Raise the KafkaError for the client unless `replicas` are valid and host the partition.
 
     `replicas` is None in a request to cancel a reassignment in progress.
     """
     if topic is None or not 0 <= number < len(topic.partitions):
         raise UnknownTopicOrPartition(f"the topic or its partition {number} does not exist")
     state = topic.partitions[number]
+    # Reassignments complete immediately, so there is never one to cancel.
     if replicas is None:
         raise NoReassignmentInProgress(f"{topic.name}-{number} is not being reassigned")
     check_replicas(number, replicas, brokers)

@@ -1,8 +1,9 @@
-"""Placement of the replicas of new partitions on brokers.
+"""Placement of new partitions' replicas on brokers.
 
 No I/O. `assign_replicas` distributes leaders round-robin and places followers on the next brokers,
-so that both are spread evenly. `check_assignments` validates a manual assignment. Source: Kafka 3.9
-AdminUtils and, for the rules of manual assignments, Kafka 4.0 ReplicationControlManager.
+so that leaders and followers are spread evenly. `check_assignments` validates a manual assignment.
+Source: Kafka 3.9 AdminUtils and, for the rules of manual assignments, Kafka 4.0
+ReplicationControlManager.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def assign_replicas(
             f"{len(brokers)} broker(s) are registered."
         )
     count = len(brokers)
-    # Partitions with the same leader share a tuple, because a topic may have thousands of them.
+    # Partitions with the same leader share a tuple, because there can be thousands of partitions.
     by_leader = [
         tuple(brokers[(leader + replica) % count] for replica in range(replication_factor))
         for leader in range(count)

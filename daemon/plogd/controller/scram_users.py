@@ -1,4 +1,4 @@
-"""SCRAM credentials of users: set, remove and describe them in the metadata store.
+"""Set, remove and describe users' SCRAM credentials in the metadata store.
 
 Each user in a request has a separate result, and may occur only once. The broker does not support
 SASL yet (docs/security.md), so each change logs a warning. No error or log line contains a secret.
@@ -21,7 +21,7 @@ from plogd.security.scram import ScramCredential, check_user, credential_of, mec
 from plogd.security.unenforced_rules import NOT_ENFORCED
 
 Credentials = Mapping[int, ScramCredential]
-"""Credentials of one user, by mechanism."""
+"""A user's credentials, by mechanism."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class ScramUsers:
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
-        """Return the credentials of `users` in order, or of all users by name if it is empty."""
+        """Return the credentials of `users`, or of all users in order of name if it is empty."""
         return spawn(self._describe(users))
 
     async def _describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:
@@ -64,6 +64,7 @@ class ScramUsers:
         async for key, (credential, _) in slices.over(self._store.load(("scram",)).items()):
             known.setdefault(str(key[1]), {})[int(key[2])] = credential
         times: dict[str, int] = {}
+        # As in Kafka, an empty list means all users.
         async for user in slices.over(users or sorted(known)):
             times[user] = times.get(user, 0) + 1
         described: dict[str, Credentials | KafkaError] = {}
@@ -99,7 +100,7 @@ class ScramUsers:
                     raise DuplicateResource("the request changes this user more than once")
                 changes.append(self._change(one))
             except KafkaError as error:
-                # Drop the traceback: thousands of them would use much memory.
+                # Drop the traceback: thousands of tracebacks would use a lot of memory.
                 results[one.user] = error.bare()
             else:
                 results[one.user] = None

@@ -1,6 +1,6 @@
-"""Gauges that count stored security rules that the broker does not enforce.
+"""Gauges for security rules that the broker stores but does not enforce.
 
-Operators can alert on them; docs/security.md describes what is enforced.
+Operators can set alerts on these gauges; docs/security.md describes which rules are enforced.
 """
 
 from __future__ import annotations

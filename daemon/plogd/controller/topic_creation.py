@@ -25,14 +25,14 @@ from plogd.controller.replica_placement import Assignments, assign_replicas, che
 from plogd.topic_config import validate_overrides
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-# As in Kafka: a file name has at most 255 bytes, and the name of a log's directory is the name of
-# the topic with a hyphen and the partition number.
+# Kafka's limit: a log directory's name consists of the topic name, a hyphen and the partition
+# number, and can have at most 255 bytes.
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS: Final = 9_000
-"""Maximum partitions of a topic: one atomic write must be able to hold all its records."""
+"""Maximum number of partitions of a topic: all its records must fit in one atomic write."""
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-"""Maximum partitions of all topics that one request creates, as in Kafka."""
+"""Maximum total number of partitions that one request can create, as in Kafka."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -51,7 +51,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """A valid topic that is ready to be written."""
+    """A valid topic that is ready to be written to the metadata store."""
 
     name: str
     assignments: Assignments
@@ -100,12 +100,12 @@ def collision_key(name: str) -> str:
     >>> collision_key("a.b") == collision_key("a_b")
     True
     """
-    # Kafka replaces periods in the names of metrics.
+    # Kafka replaces the periods in a topic name with underscores in the names of metrics.
     return name.replace(".", "_")
 
 
 def plan_topic(new: NewTopic, existing: Mapping[str, str], defaults: Defaults) -> TopicPlan:
-    """Validate `new` and return its plan; `existing` are topic names by `collision_key`.
+    """Validate `new` and return its plan; `existing` contains topic names by `collision_key`.
 
     Raises the KafkaError for the client.
     """
@@ -159,6 +159,7 @@ def _checked_config(config: Mapping[str, str | None]) -> Mapping[str, str]:
 
 
 def _check_counts_are_unset(new: NewTopic) -> None:
+    # The message is Kafka's (ReplicationControlManager.createTopic).
     for field_name, count in (
         ("replication factor", new.replication_factor),
         ("numPartitions", new.num_partitions),
@@ -179,6 +180,6 @@ def _assign(new: NewTopic, defaults: Defaults) -> Assignments:
     count = defaults.num_partitions if new.num_partitions == -1 else new.num_partitions
     factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
     if count > MAX_PARTITIONS:
-        # Check before the placement as well, because a request may ask for two billion partitions.
+        # Checked before the placement, too, because a client can request two billion partitions.
         raise _too_many(new)
     return assign_replicas(defaults.brokers, count, factor)

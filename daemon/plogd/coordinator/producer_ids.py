@@ -1,9 +1,9 @@
 """Allocation of producer ids for idempotent producers; each id is unique in the cluster forever.
 
-The broker reserves ids in blocks of a thousand. It allocates ids of a block only once the metadata
-store has durably recorded the reservation. Ids left over when the broker stops are lost, which
-costs less than a write per id. If two brokers reserve a block at the same time, compare-and-set
-lets only one of them succeed, and the other retries.
+The broker reserves ids in blocks of a thousand. It allocates ids from a block only after the
+metadata store has durably recorded the reservation. Unused ids are lost when the broker stops,
+which costs less than a write per id. If two brokers reserve a block at the same time,
+compare-and-set lets only one of them succeed, and the other retries.
 
 Source: Kafka 4.0 ProducerIdManager, ProducerIdControlManager (block size, first id 0).
 """
@@ -30,7 +30,7 @@ _MAX_TRIES = 10  # An attempt fails only if another broker has reserved a block.
 
 
 class ProducerIds:
-    """This broker's current block of ids. `next_id` waits only for one id in a thousand."""
+    """This broker's current block of ids. Only one in a thousand calls of `next_id` waits."""
 
     def __init__(self, store: MetadataStore, *, broker_id: int, broker_epoch: int) -> None:
         self._store = store
@@ -97,7 +97,7 @@ class ProducerIds:
 
     def _on_error(self, error: Exception) -> None:
         self._is_fetching = False
-        # Replace the dict before the loop, because a callback may request an id again.
+        # Replace the dict before the loop, because a callback may request another id.
         waiting, self._waiting = self._waiting, {}
         # Producers repeat InitProducerId after COORDINATOR_NOT_AVAILABLE.
         reason = error if isinstance(error, PlogError) else CoordinatorNotAvailable(str(error))

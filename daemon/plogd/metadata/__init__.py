@@ -1,5 +1,5 @@
-"""The cluster's state: the store that keeps it, and the cache that requests read.
+"""The cluster's state: the store that persists it, and the cache from which requests read it.
 
-The `MetadataStore` interface, its embedded implementation and the image of its records belong here.
-`plogd.controller` decides on changes. Start with store.py, then embedded_store.py.
+The `MetadataStore` interface, its embedded implementation, and the image of the stored records
+belong here. `plogd.controller` decides on changes. Start with store.py, then embedded_store.py.
 """

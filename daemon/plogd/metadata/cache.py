@@ -1,9 +1,9 @@
-"""The topics of the cluster that this broker shows to clients, by name and id.
+"""The topics that this broker shows to clients, by name and id.
 
 A topic is added when its partitions have started on this broker and their logs are ready, so
 clients only see topics that they can use. The metadata store is authoritative; the cache is a copy
-that request handlers read without waiting. It does not contain the store's own log, which is not a
-topic.
+that request handlers read without waiting. The store's own log is not a topic, so the cache does
+not contain it.
 
 Source: Kafka 4.0 KRaftMetadataCache.
 """
@@ -21,7 +21,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """The replicas and leader of a partition; `leader` is -1 if it has no leader."""
+    """A partition's replicas and leader; `leader` is -1 if the partition has no leader."""
 
     partition: int
     leader: int
@@ -66,8 +66,8 @@ class MetadataCache:
         return self._names.get(topic_id)
 
     def topics(self) -> Iterable[TopicState]:
-        """Return all topics, by name."""
-        if self._sorted is None:  # Sorted once after a change instead of for each request.
+        """Return all topics, sorted by name."""
+        if self._sorted is None:  # Sorted once after each change instead of for each request.
             self._sorted = sorted(self._topics)
         return [self._topics[name] for name in self._sorted]
 
@@ -83,7 +83,7 @@ class MetadataCache:
         if old is None:
             self._sorted = None
         else:
-            del self._names[old.topic_id]  # A recreated topic has another id.
+            del self._names[old.topic_id]  # A recreated topic has a different id.
         self._topics[topic.name] = topic
         self._names[topic.topic_id] = topic.name
 

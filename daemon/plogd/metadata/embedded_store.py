@@ -2,17 +2,17 @@
 
 The log holds Kafka's KRaft metadata records in ordinary batches (docs/decisions/0002), so Kafka's
 dump tool can read it, and group commit makes it durable like every other log. Clients cannot read
-it.
+this log.
 
-Writes are queued. While a batch is being synced, later writes collect, and those that concern
-different topics share the next batch. When the batch is durable, the store updates the image,
-notifies watchers and completes the writes; a crash before that keeps either the whole batch or none
-of it. A write of many changes, such as a topic with thousands of partitions, is one batch, too, but
-it is prepared and applied to the image in slices (fair_queue.py). No other batch begins before it
-has been applied.
+Writes are queued. While a batch is being synced, later writes accumulate; if they concern different
+topics, they share the next batch. When the batch is durable, the store updates the image, notifies
+watchers and completes the writes. If the broker crashes before that, the log keeps either the whole
+batch or none of it. A write of many changes, such as a topic with thousands of partitions, is also
+a single batch, but is prepared and applied to the image in slices (fair_queue.py). The next batch
+begins only after the current batch has been applied.
 Every write completes with an outcome or an error, whatever exception is raised. A failed write
 leaves nothing in the log. If a record in the log cannot be applied to the image, the store refuses
-further writes.
+all later writes.
 
 Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log's name and topic id.
 """
@@ -59,7 +59,7 @@ METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
 
 # As in Kafka (QuorumController.MAX_RECORDS_PER_USER_OP).
 _GROUP_RECORDS = 10_000
-"""Once a batch holds this many records, no further write is added to it."""
+"""A batch that contains this many records is complete: no more writes are added to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,11 +70,11 @@ class Quorum:
     log_end_offset: int
     high_watermark: int
     log_dir: str
-    """The log directory that holds it."""
+    """The log directory that contains the metadata log."""
 
 
 class EmbeddedStore:
-    """A `MetadataStore` that is kept in a single log; call `open` first."""
+    """A `MetadataStore` whose contents are in a single log; call `open` first."""
 
     max_atomic_changes = _GROUP_RECORDS
 
@@ -96,7 +96,7 @@ class EmbeddedStore:
         """The pending write of the batch on a slow disk; None if it was written immediately."""
         self._is_applying = False
         """Whether a batch is being applied to the image in slices."""
-        self._epoch = log.leader_epochs.latest_epoch + 1  # Rises with every start (rule R6).
+        self._epoch = log.leader_epochs.latest_epoch + 1  # Rises at each startup (rule R6).
         self._failure: KafkaStorageError | None = None
         self._unwritten: list[MetadataRecord] = []
         """The registration records of this broker, if the disk was too full to write them."""
@@ -106,7 +106,7 @@ class EmbeddedStore:
         log = self._log
         log.on_durable = self._log_is_durable
         replay_log(log, self._image)
-        log.high_watermark = log.log_end_offset  # With one replica, what is durable is committed.
+        log.high_watermark = log.log_end_offset  # With one replica, durable means committed.
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -180,8 +180,8 @@ class EmbeddedStore:
         """Write the registration of this broker; return its broker epoch, the record's offset.
 
         If the disk is full, the write is postponed: the image contains the registration, and other
-        writes fail until `retry_registration` succeeds. So a broker can start on a full disk, serve
-        reads, and delete topics to free space.
+        writes fail until `retry_registration` succeeds. Thus, a broker can start on a full disk and
+        serve reads, while retention frees space.
         """
         write = PendingWrite(changes=(), atomic=True, later=Later(), registration=registration)
         key: Key = ("broker", registration.broker_id)
@@ -195,7 +195,7 @@ class EmbeddedStore:
         try:
             if self._failure is not None:
                 raise self._failure
-            # A previous attempt may still be syncing; then this one shares its outcome.
+            # If a previous attempt is still being synced, this attempt shares its outcome.
             if not self._in_flight:
                 now_ms = self._clock.now_ms()
                 self._append(batch_of(self._unwritten, now_ms), now_ms)
@@ -296,8 +296,8 @@ class EmbeddedStore:
             now_ms = self._clock.now_ms()
             self._append(batch_of(records, now_ms), now_ms)
         except Exception as error:
-            # Nothing of the group is in the log.
-            # A log that refuses a batch with a KafkaError, as on a full disk, still works.
+            # No record of the group is in the log. If the log has refused the batch with a
+            # KafkaError, for example on a full disk, it still works.
             is_refused = isinstance(error, KafkaError) and self._failure is None
             if is_refused and group[0].registration is not None:
                 return self._postpone(group, records)
@@ -310,8 +310,8 @@ class EmbeddedStore:
         touched: set[Key] = set()
         while self._queue and len(records) < _GROUP_RECORDS:
             write = self._queue[0]
-            # Versions are compared with the image, which lacks the changes of this group. A
-            # registration is written alone, because its record contains its own offset.
+            # Versions are compared with the image, which does not contain the group's changes yet.
+            # A registration is written alone, because its record contains its own offset.
             if group and (write.registration is not None or touched & write.roots()):
                 break
             if write.is_large:
@@ -330,7 +330,7 @@ class EmbeddedStore:
     def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
         level, _ = self._image.get(("feature", METADATA_VERSION))
-        # The records of SCRAM users require this level; an older log may have a lower one.
+        # The records of SCRAM users require this level; an older log can have a lower level.
         if level is None or level < METADATA_VERSION_LEVEL:
             records.append(
                 FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)
@@ -339,7 +339,7 @@ class EmbeddedStore:
         return records
 
     def _records_of(self, write: PendingWrite) -> list[MetadataRecord]:
-        """Return the records of the changes to make; the other changes become conflicts."""
+        """Return the records of the changes that can be made; other changes become conflicts."""
         found = [(change, *self._image.get(change.key)) for change in write.changes]
         stale = [version != change.expected for change, _, version in found]
         stopped = write.atomic and any(stale)
@@ -418,8 +418,8 @@ class EmbeddedStore:
         changed: dict[Key, None] | None = None
         if len(self._in_flight_records) <= LARGE:
             changed = self._apply(self._in_flight_records, self._in_flight_base)
-        # A single record may change thousands of keys: the removal of a topic removes its
-        # partitions, and a registration raises the leader epoch of every partition.
+        # A single record can change thousands of keys: removing a topic removes its partitions, and
+        # a registration raises the leader epoch of every partition.
         if changed is None or len(changed) > LARGE:
             self._is_applying = True
             spawn(self._finish_in_slices(changed)).then(_ignore, _raise)
@@ -455,7 +455,7 @@ class EmbeddedStore:
             outcomes = [await self._outcome_in_slices(write) for write in self._in_flight]
         finally:
             self._is_applying = False
-        if self._in_flight:  # Otherwise the store has failed these writes.
+        if self._in_flight:  # Otherwise, the store has already failed these writes.
             self._in_flight, self._in_flight_records = [], []
             notify_all([*calls, *outcomes, self._pump])
 

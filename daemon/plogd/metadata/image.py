@@ -1,12 +1,12 @@
-"""The state that results from Kafka's metadata records, and the records that change it.
+"""The state that results from Kafka's metadata records, and the records that change this state.
 
-`MetadataImage` is the state of `EmbeddedStore` in memory: `replay` applies one record, and
-`records_for` returns the records of a change. security_image.py handles ACLs, quotas and SCRAM
-users. Nothing here accesses the log. A key's version is the offset of the last record that changed
-it, so each replay results in the same version.
+`MetadataImage` is the in-memory state of `EmbeddedStore`: `replay` applies one record, and
+`records_for` returns the records for a change. security_image.py handles ACLs, quotas and SCRAM
+users. This module does not access the log. A key's version is the offset of the last record that
+changed the key, so each replay results in the same version.
 
-A `RegisterBrokerRecord` means that the broker has restarted, so each partition it leads gets a new
-leader epoch; see docs/decisions/0002. Source: Kafka 4.0 ReplicationControlManager.
+A `RegisterBrokerRecord` means that the broker has restarted, so each partition that it leads gets a
+new leader epoch; see docs/decisions/0002. Source: Kafka 4.0 ReplicationControlManager.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class MetadataImage:
     def get(self, key: Key) -> tuple[Any, int]:
         """Return value and version; (None, ABSENT) if the key is missing."""
         entry = self._entries.get(key[0], {}).get(key)
-        # The caller may keep the value, so the next change has to replace it with a copy.
+        # The caller may keep the value, so the next change must replace it with a copy.
         self._unseen.discard(key)
         return (None, ABSENT) if entry is None else (entry.value, entry.version)
 
@@ -134,7 +134,7 @@ class MetadataImage:
 
     def _replay_topic(self, record: TopicRecord, offset: int) -> list[Key]:
         self._name_by_topic_id[record.topic_id] = record.name
-        # Each partition follows in a record of its own.
+        # A separate record for each partition follows.
         value = TopicValue(topic_id=record.topic_id, assignments={})
         return [self._put(("topic", record.name), value, offset)]
 
@@ -226,8 +226,8 @@ class MetadataImage:
             broker_epoch=record.broker_epoch,
         )
         changed = [self._put(("broker", record.broker_id), value, offset)]
-        # One record takes the place of a PartitionChangeRecord for each partition: with those, the
-        # log would grow by the number of partitions with every start (docs/decisions/0002).
+        # This record replaces a PartitionChangeRecord for each partition, with which the log would
+        # grow by the number of partitions at each startup (docs/decisions/0002).
         for key, entry in self._entries.get("partition", {}).items():
             partition: PartitionValue = entry.value
             if partition.leader == record.broker_id:
@@ -245,9 +245,9 @@ class MetadataImage:
     def records_for(
         self, change: Change, new_topics: Mapping[str, TopicValue]
     ) -> Sequence[MetadataRecord]:
-        """Return the records that make `change`; none if it changes nothing.
+        """Return the records that apply `change`; none if it has no effect.
 
-        `new_topics` contains the topics that earlier changes of the same group add.
+        `new_topics` contains the topics that earlier changes in the same group add.
         """
         old, _ = self.get(change.key)
         match change.key:

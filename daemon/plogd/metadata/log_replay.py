@@ -1,7 +1,7 @@
 """Replay the metadata log into an image when a broker starts.
 
 Called by `EmbeddedStore.open`, before anything else runs. A damaged, missing or unknown record
-aborts the start: a broker that continued would have lost topics or settings.
+aborts the startup: otherwise, the broker would run without some of its topics or settings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def replay_log(log: Log, image: MetadataImage) -> None:
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         next_offset = _replay_batches(log, image, _read(log, offset), offset)
-        if next_offset <= offset:  # Without a complete batch, the loop would never end.
+        if next_offset <= offset:  # No complete batch was read, so the loop would never end.
             raise _lost(log, offset)
         offset = next_offset
 
@@ -46,7 +46,7 @@ def _read(log: Log, offset: int) -> bytes:
 
 
 def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int) -> int:
-    """Replay the whole batches in `payload`; return the offset after the last one."""
+    """Replay the complete batches in `payload`; return the offset after the last batch."""
     for position, header in iter_batches(payload):
         if header.base_offset != offset:
             raise _lost(log, offset)
@@ -56,7 +56,7 @@ def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int)
                 "is damaged; restore its files from a backup"
             )
         offset = header.next_offset
-        if header.is_control:  # Raft's own records; they do not change the metadata.
+        if header.is_control:  # Raft's own records, which do not change the metadata.
             continue
         records = payload[position + HEADER_SIZE : position + header.size_bytes]
         for record in decode_records(records, header):
@@ -72,6 +72,7 @@ def _lost(log: Log, offset: int) -> KafkaStorageError:
 
 
 def _replay_value(log: Log, image: MetadataImage, value: bytes | None, offset: int) -> None:
+    # A record without a value cannot be decoded either, and is reported like other invalid records.
     try:
         image.replay(decode_metadata_record(value or b""), offset)
     except (WireError, ValueError) as error:

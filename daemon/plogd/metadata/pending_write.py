@@ -1,4 +1,4 @@
-"""A pending write of `EmbeddedStore`, with the outcome of each change."""
+"""A pending write of `EmbeddedStore`, and the conflicts and errors that occurred in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plogd.metadata.store import BrokerRegistration, Change, Conflict, Key, Outc
 from plogd.ports import Later
 
 LARGE: Final = 256
-"""A write with more changes than this is prepared and applied in slices."""
+"""A write is prepared and applied in slices if it has more changes than this."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,12 +32,12 @@ class PendingWrite:
         return len(self.changes) > LARGE
 
     def roots(self) -> set[Key]:
-        """Return the keys that the write locks: whole topics, otherwise single keys."""
+        """Return the keys that the write locks; a topic's key locks all keys of the topic."""
         return {_root(change.key) for change in self.changes}
 
 
 def _root(key: Key) -> Key:
-    # Removing a topic also removes its partitions and settings, so these keys lock the whole topic.
+    # Removing a topic also removes its partitions and settings, so their keys lock the whole topic.
     match key:
         case ("partition", name, _) | ("config", "topic", name):
             return ("topic", name)

@@ -1,7 +1,7 @@
 """Build the batches of metadata records that `EmbeddedStore` appends to its log.
 
-A batch of up to 10,000 records is built in slices, so that other work can run in between
-(fair_queue.py); the result is the same as that of `batch_of`.
+A batch can have 10,000 records. A large batch is built in slices, so that other work can run in
+between (fair_queue.py); the result is the same as that of `batch_of`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RECORD_VERSION: Final = 0
 
 
 def batch_of(records: Sequence[MetadataRecord], now_ms: int) -> bytearray:
-    """Return a batch of `records`, at least one, with offsets that start at 0."""
+    """Return a batch of one or more `records`, with offsets that start at 0."""
     return bytearray(build_batch(_records(records, 0, now_ms)))
 
 
@@ -32,7 +32,7 @@ async def batch_in_slices(
         await queue.turn()
         some = _records(records[start : start + SLICE], start, now_ms)
         pieces.append(encode_records(some, 0, now_ms))
-    # A batch of the first record supplies the header; only the two counts differ.
+    # The header is that of a batch with only the first record, except for the two counts.
     [(_, header)] = iter_batches(build_batch(_records(records[:1], 0, now_ms)))
     return rebuild_batch(
         header._replace(last_offset_delta=len(records) - 1, records_count=len(records)),

@@ -1,8 +1,8 @@
 """Convert metadata records of ACLs, quotas and SCRAM users to values, and changes to records.
 
-image.py calls both functions: `effect_of` returns the effect of a record on its key, `records_for`
-the records of a change. Source: Kafka 4.0 AclControlManager, ClientQuotaControlManager,
-ScramControlManager.
+image.py calls both functions: `effect_of` returns the effect of a record on its key, and
+`records_for` returns the records for a change. Source: Kafka 4.0 AclControlManager,
+ClientQuotaControlManager, ScramControlManager.
 """
 
 from __future__ import annotations

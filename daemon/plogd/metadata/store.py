@@ -1,7 +1,8 @@
 """The metadata store: a small, durable, versioned map, written by compare-and-set.
 
-The controller keeps topics and partitions in it; each broker keeps its settings and its blocks of
-producer ids. embedded_store.py implements it with a log; callers do not depend on that.
+The controller stores topics and partitions in it, and each broker stores its settings and its
+blocks of producer ids. embedded_store.py implements the store with a log, but callers do not depend
+on this.
 
 Keys and their values:
 
@@ -16,13 +17,13 @@ Keys and their values:
     ("broker", id)             BrokerRegistration   read only: see `register_broker`
     ("feature", name)          int                  feature level that the stored records require
 
-Removing a topic removes its partitions and its settings as well. The only change to an existing
+Removing a topic also removes its partitions and settings. The only possible change to an existing
 topic is to add partitions: one atomic write contains the topic's key, with all partitions, and the
 keys of the new partitions.
 
-Invariant: a write completes only when the change is durable, and `load` and `watch` return only
-durable values. Values must not be changed in place. Source: the znodes and KRaft records of Kafka
-3.9, as far as both agree.
+Invariant: a write completes only when the change is durable, and `get`, `load` and `watch` provide
+only durable values. Values must not be changed in place. Source: the znodes and KRaft records of
+Kafka 3.9, as far as both agree.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ ABSENT: Final = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicValue:
-    """A topic's id and, for each partition, its replicas, preferred leader first."""
+    """A topic's id, and the replicas of each partition, starting with its preferred leader."""
 
     topic_id: Uuid
     assignments: Mapping[int, tuple[int, ...]]
@@ -50,7 +51,7 @@ class TopicValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionValue:
-    """The state of a partition; `leader` is -1 if it has no leader."""
+    """A partition's state; `leader` is -1 if the partition has no leader."""
 
     leader: int
     leader_epoch: int
@@ -60,7 +61,7 @@ class PartitionValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsValue:
-    """Producer ids below `next_producer_id` belong to allocated blocks."""
+    """The reserved producer ids: all ids below `next_producer_id`."""
 
     broker_id: int
     broker_epoch: int
@@ -90,7 +91,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A new value for a key, or None to remove it, provided that its version is `expected`."""
+    """A new value for a key, or None to remove it; applied if the key's version is `expected`."""
 
     key: Key
     value: Any
@@ -107,7 +108,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """The change was not made: the key has this value, and its version is not the expected one."""
+    """The change was not made: the key has this value and version instead of the expected one."""
 
     value: Any
     version: int
@@ -124,7 +125,7 @@ Watcher: TypeAlias = Callable[[Key, Any, int], None]
 
 
 class MetadataStore(Protocol):
-    """A metadata store with the keys above. Writes of a caller take effect in order."""
+    """A metadata store with the keys above. A caller's writes take effect in order."""
 
     max_atomic_changes: int
     """The largest number of changes in one `write_atomic`."""

@@ -10,22 +10,22 @@ again whenever its membership changes. The broker does not compute the assignmen
 protocol that all members support, elects one of them as leader, and distributes the leader's
 assignment to the others.
 
-  1. A member joins. The group becomes PREPARING_REBALANCE. The other members learn this from their
-     heartbeats and send JoinGroup again. The responses are delayed.
+  1. A member joins. The group becomes PREPARING_REBALANCE. Heartbeat responses inform the other
+     members, which then send JoinGroup again. The responses to JoinGroup are delayed.
   2. All members have joined, or the rebalance timeout has expired and the missing members are
      removed. The next generation starts, and every JoinGroup receives its response. The leader's
      response contains the metadata of all members. The group becomes COMPLETING_REBALANCE.
-  3. All members send SyncGroup, the leader with the assignment. Once the assignment is in the log,
-     each member receives its part, and the group becomes STABLE.
+  3. All members send SyncGroup; the leader's request contains the assignment. Once the assignment
+     is in the log, each member receives its part, and the group becomes STABLE.
   4. When a member leaves, or sends nothing during its session timeout, the group returns to step 1.
-     Without members, it becomes EMPTY, and it remains EMPTY while it has committed offsets.
+     A group without members becomes EMPTY, and remains EMPTY while it has committed offsets.
 
 Only the result of step 3 is durable. After a restart, a group is STABLE or EMPTY in the last
-generation that was written, and members that are still alive continue without a rebalance.
+generation that was written, and members that are still running continue without a rebalance.
 
 A member id is *pending* between the response that assigns it and the JoinGroup that uses it
-(KIP-394). Without this step, a client that never receives the response to JoinGroup would leave a
-dead member in the group. In step 1, the group waits for pending ids as it does for members.
+(KIP-394). Without this step, a client that never receives the response to its JoinGroup would leave
+a dead member in the group. In step 1, the group waits for pending ids as it waits for members.
 
 Source: Kafka 4.0 ClassicGroup; KIP-62, 134, 345, 394, 559.
 """
@@ -83,7 +83,7 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
 _GROUP_BYTES: Final = 1024
 """Estimated memory of a group without members, in addition to its id."""
 _PENDING_BYTES: Final = 1024
-"""Estimated memory of a pending member id in addition to its text: set entry and timer."""
+"""Estimated memory of a pending member id in addition to its text: a set entry and a timer."""
 
 ACTIVE_STATES = frozenset({PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE})
 """The states of a group with members."""
@@ -148,7 +148,7 @@ class Group:
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether the group was EMPTY before this rebalance, which then may wait for members."""
+        """Whether the group was EMPTY before this rebalance, which can then wait for members."""
         return self._state is PREPARING_REBALANCE and self._previous_state is EMPTY
 
     @property
@@ -410,13 +410,13 @@ class Group:
                 *(subscribed_topics(m.metadata(self.protocol_name)) for m in self.members.values())
             )
         except WireError:
-            # Clients choose the metadata. If it is unreadable, offsets are only kept for longer.
+            # Clients choose the metadata. If it cannot be decoded, offsets are merely kept longer.
             return None
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether a member subscribes, or may subscribe, to the topic."""
-        # The unknown subscriptions of consumers may include the topic, so its offsets are kept.
-        # Other protocols have no subscriptions.
+        # Unknown subscriptions of consumers may include the topic, so its offsets are kept. Other
+        # protocols have no subscriptions.
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics

@@ -73,7 +73,7 @@ def partition_for(group_id: str, partition_count: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """Id and partition count of the topic when it was first seen."""
+    """The topic's id, and its partition count when this broker first loaded the topic."""
 
     topic_id: Uuid
     partition_count: int
@@ -136,14 +136,14 @@ class GroupCoordinator(Generic[G]):
             self.runtime.topic_started(topic)
 
     def topic_stopped(self, topic: TopicState) -> None:
-        """Delete the committed offsets for a deleted topic."""
+        """Delete the committed offsets for a deleted topic; unload a deleted offsets topic."""
         if topic.name == OFFSETS_TOPIC:
             self.runtime.topic_stopped()
             return
         self._removal.topic_deleted(topic.name)
 
     def shutdown(self) -> Later[None]:
-        """Unload all groups, because the broker is stopping; clients look for a new coordinator.
+        """Unload all groups, because the broker is stopping; clients then find a new coordinator.
 
         Completes when all loads have ended.
         """
@@ -151,7 +151,7 @@ class GroupCoordinator(Generic[G]):
         return self.runtime.shutdown()
 
     def _note_layout(self, topic: TopicState) -> None:
-        # A recreated topic may have a different number of partitions.
+        # A recreated topic can have a different number of partitions.
         if self._layout is None or self._layout.topic_id != topic.topic_id:
             self._layout = _Layout(topic_id=topic.topic_id, partition_count=len(topic.partitions))
 
@@ -189,14 +189,14 @@ class GroupCoordinator(Generic[G]):
                 },
             )
         except TopicAlreadyExists:
-            pass  # A concurrent request created it.
+            pass  # A concurrent request has created it.
         except KafkaError as error:
             raise CoordinatorNotAvailable(
                 f"cannot create topic {OFFSETS_TOPIC}: {error.message}"
             ) from error
 
     def find(self, group_id: str) -> Later[int]:
-        """Return the partition of a group; create the topic if necessary.
+        """Return a group's partition; create the topic if necessary.
 
         Fails with CoordinatorNotAvailable.
         """
@@ -236,7 +236,7 @@ class GroupCoordinator(Generic[G]):
     def write_join(
         self, request: JoinGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
     ) -> Later[T]:
-        """Run a JoinGroup; count its bytes until it runs, and then those of its member.
+        """Run a JoinGroup; count its bytes until it runs, and its member's bytes from then on.
 
         Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
         """
@@ -277,14 +277,14 @@ class GroupCoordinator(Generic[G]):
             self._commits.inc(errors.count(None))
             return errors
 
-        # As in Kafka, a commit whose records do not fit in one batch has an error of its own.
+        # As in Kafka, a commit whose records do not fit in one batch fails with a specific error.
         written = self.write(commit.group_id, lambda shard: shard.offsets.commit(commit))
         return _mapped_error(written, RecordsTooLarge, InvalidCommitOffsetSize).map(count)
 
     def committed_partitions(self, group_id: str) -> Later[list[tuple[str, list[int]]]]:
         """Return the partitions for which a group has committed offsets, by topic."""
         found = self.read(group_id, lambda shard: shard.offsets.committed_partitions(group_id))
-        # As in `fetch_offsets`: this is the first half of an OffsetFetch of all partitions.
+        # As in `fetch_offsets`, because this is the first half of an OffsetFetch of all partitions.
         return _mapped_error(found, CoordinatorNotAvailable, NotCoordinator)
 
     def fetch_offsets(
@@ -324,7 +324,7 @@ class GroupCoordinator(Generic[G]):
     async def _delete_group(self, group_id: str) -> None:
         is_deleted = False
         while not is_deleted:
-            # Each slice checks for members again, because a client may join between two slices. The
+            # Each slice checks for members again, because a client can join between two slices. The
             # write need not be atomic, because each tombstone is valid by itself.
             count, is_deleted = await self.write(
                 group_id, lambda shard: shard.delete_group(group_id), atomic=False

@@ -1,6 +1,6 @@
-"""Gauges of consumer groups, evaluated at each scrape.
+"""Gauges for consumer groups, evaluated at each scrape.
 
-Names are those that the usual JMX exporter rules derive from Kafka's MBeans. Source: Kafka 4.3
+The names are those that the usual JMX exporter rules derive from Kafka's MBeans. Source: Kafka 4.3
 GroupCoordinatorMetrics, GroupCoordinatorRuntimeMetrics.
 """
 
@@ -29,7 +29,7 @@ def register_group_gauges(
         "Committed offsets.",
         lambda: sum(len(shard.offsets) for shard in runtime.active),
     )
-    # Registered before the gauges of the states, which use its count.
+    # Registered, and thus evaluated, before the gauges for the states, which use its result.
     metrics.gauge(
         f"{prefix}numgroups",
         "Consumer groups.",
@@ -58,14 +58,14 @@ def register_group_gauges(
 
 
 class _GroupStates:
-    """Groups by state, counted once per scrape, because there may be many thousands."""
+    """Groups by state, counted only once per scrape, because there can be many thousands."""
 
     def __init__(self, coordinator: GroupCoordinator[Any]) -> None:
         self._coordinator = coordinator
         self.by_state: Counter[str] = Counter()
 
     def count(self) -> int:
-        """Count all groups; the gauge of their number calls this before others use `by_state`."""
+        """Count all groups by state; return their number. Called before `by_state` is used."""
         self.by_state = Counter(
             shard.groups.group(group_id).state.value
             for shard in self._coordinator.runtime.active

@@ -1,12 +1,12 @@
 """Memory accounting of consumer groups, with bounds per member, per group and in total.
 
-Clients determine how much metadata a member has and how many members and groups there are.
-Therefore each group counts its bytes (`Group.size_bytes`), and `GroupMemory` counts those of all
-groups. A request that would exceed a bound is refused before it changes anything. An existing
-member may always rejoin if its metadata has not grown.
+Clients determine how much metadata a member has, and how many members and groups exist. Therefore,
+each group counts its bytes (`Group.size_bytes`), and `GroupMemory` counts the bytes of all groups.
+A request that would exceed a bound is refused before it changes anything. An existing member can
+always rejoin if its metadata has not grown.
 
-A request that waits for its shard to load or its topic to be created counts from its arrival
-(`hold`). The group object itself counts only until its first generation; after that the group is
+A request that waits until its shard is loaded, or its topic created, counts from its arrival
+(`hold`). The group object itself counts only until its first generation; after that, the group is
 kept for its committed offsets.
 
 Reactor thread only. Kafka bounds only the number of members (``group.max.size``).
@@ -25,20 +25,20 @@ from plogd.config import BrokerConfig
 from plogd.ports import Clock, Report, silence
 
 MAX_PROTOCOLS: Final = 100
-"""Maximum protocols of a member. Clients have one per assignor: one to four."""
+"""Maximum number of protocols per member. Clients have one per assignor: one to four."""
 
 _PROTOCOL_BYTES: Final = 200
 """Estimated memory of a protocol in addition to its name and metadata."""
 
-# Refused clients may retry in a loop, which would fill the log.
+# Refused clients can retry in a loop, which would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000.0
-_SHOWN_LENGTH: Final = 200  # Names may have 32,767 characters.
+_SHOWN_LENGTH: Final = 200  # A name can have 32,767 characters.
 _ASSIGNMENT: Final = attrgetter("assignment")
 _MEMBER_ID: Final = attrgetter("member_id")
 
 
 class GroupMemory:
-    """The memory of all groups of a broker; `used_bytes` includes requests that wait."""
+    """The memory of all groups on a broker; `used_bytes` includes requests that wait."""
 
     def __init__(
         self, config: Callable[[], BrokerConfig], clock: Clock, report: Report = silence
@@ -61,7 +61,7 @@ class GroupMemory:
         def release() -> None:
             nonlocal held_bytes
             self.used_bytes -= held_bytes
-            held_bytes = 0  # A request that has run calls this again when it ends.
+            held_bytes = 0  # `release` is called again when the request ends.
 
         return release
 
@@ -70,7 +70,7 @@ class GroupMemory:
 
         Raises GroupMaxSizeReached for the group's bound, CoordinatorNotAvailable for the total.
         """
-        # A group that already exceeds a bound may still shrink.
+        # A group that already exceeds a bound must be able to shrink.
         if growth_bytes <= 0:
             return
         limit = self._config().plog_group_max_bytes
@@ -114,7 +114,7 @@ class GroupMemory:
     def check_sync(self, request: SyncGroupRequest) -> int:
         """Return the size of a SyncGroup. Raises InvalidRequest if it exceeds a bound.
 
-        Only assignments of members are stored; others are dropped.
+        Only the assignments of members are stored; any others are dropped.
         """
         # `map` avoids interpreted steps for each of up to 50,000 elements.
         sizes = list(map(len, map(_ASSIGNMENT, request.assignments)))

@@ -1,9 +1,9 @@
 """All groups of one shard, and the operations of group requests.
 
 Each method is one operation of the runtime: it returns a `Result`, or raises a KafkaError and
-changes nothing. `replay_group` restores groups from the log during a load, and later applies
-tombstones. The records of a live group are not replayed, because they were written from its current
-state.
+changes nothing. `replay_group` restores groups from the log during loading, and later applies
+tombstones. The records of a loaded group are not replayed, because they were written from its
+current state.
 
 join_group.py implements JoinGroup, rebalance.py runs rebalances, and offset_metadata_manager.py
 manages committed offsets. Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
@@ -129,11 +129,11 @@ class GroupMetadataManager:
         assignments: dict[str, bytes] = {}
         # In a STABLE group, a leader that repeats its request receives the stored assignment.
         if group.state is not STABLE and group.leader_id == member.member_id:
-            # `map` avoids interpreted steps for each of up to 50,000 elements, which may all name
-            # unknown members.
+            # `map` avoids interpreted steps for each of up to 50,000 elements, all of which can be
+            # for unknown members.
             assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
-        # All checks come before this first change: an operation that raises must change nothing.
+        # All checks precede this first change: an operation that raises must change nothing.
         self._rebalances.on_sync(group, member)
         if group.state is STABLE:
             return Result(response=sync_group_response(group, member))
@@ -157,7 +157,7 @@ class GroupMetadataManager:
         """Restart the member's session.
 
         Raises InvalidGroupId, UnknownMemberId, FencedInstanceId, IllegalGeneration, and
-        RebalanceInProgress, which asks a live member to join again.
+        RebalanceInProgress, after which the member joins again.
         """
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
@@ -193,7 +193,7 @@ class GroupMetadataManager:
             result = self._rebalances.begin_or_complete(
                 group, f"members {', '.join(left)} have left"
             )
-        elif group is not None:  # A pending id may have delayed the others.
+        elif group is not None:  # A pending id may have delayed the other members.
             result = self._rebalances.complete_if_all_joined(group)
         return with_response(result, LeaveGroupResponse(members=responses))
 
@@ -304,7 +304,7 @@ class GroupMetadataManager:
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         """Apply a group's record: it replaces the group; a tombstone removes it."""
         if value is not None:
-            # A log that is not compacted yet contains a record for each generation.
+            # Before compaction, the log contains a record for each generation of the group.
             previous = self._groups.get(key.group)
             if previous is not None:
                 previous.untrack_memory()

@@ -1,6 +1,6 @@
-"""The interface of groups that committed offsets depend on.
+"""The interface to groups on which committed offsets depend.
 
-It contains Protocols only, so that committed offsets can be tested without rebalances.
+This module contains only Protocols, so that committed offsets can be tested without rebalances.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class GroupPort(Protocol):
-    """The attributes of a group that matter to its committed offsets; see group.py."""
+    """The attributes of a group that affect its committed offsets; see group.py."""
 
     @property
     def state(self) -> Enum:

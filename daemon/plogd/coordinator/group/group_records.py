@@ -2,11 +2,11 @@
 
 A record holds the state that members need to continue after a restart: the generation, its leader
 and protocol, and each member's timeouts, metadata and assignment. Delayed requests, pending member
-ids and the other protocols of members are not written.
+ids and the members' other protocols are not written.
 
-`check_group_record` checks records that clients, such as Kafka's tools, produce to the topic. A
-load would skip a record that cannot be replayed, so the broker refuses it instead. The check is
-safe on any thread: jobs of replica/append_queue.py call it for each record.
+`check_group_record` checks records that clients, such as Kafka's tools, produce to the topic. If a
+record could not be replayed, loading would skip it, so the broker refuses the record. The check can
+run on any thread: jobs of replica/append_queue.py call it for each record.
 
 Source: Kafka 4.0 GroupCoordinatorRecordHelpers, GroupMetadataManager.replay.
 """
@@ -29,7 +29,7 @@ from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord
 
 
 def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """Return the record of the group's current state, with these assignments by member id."""
+    """Return the record of the group's current state; `assignments` are by member id."""
     members = []
     if group.members:
         assert group.protocol_name is not None, f"{group} has members but no protocol"
@@ -88,7 +88,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
         generation_id=value.generation,
         protocol_type=value.protocol_type or None,
         protocol_name=value.protocol,
-        leader_id=value.leader if is_led else None,  # Otherwise the first member leads.
+        leader_id=value.leader if is_led else None,  # If None, the first member becomes the leader.
     )
     for member in value.members:
         loaded = Member(
@@ -111,7 +111,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
 
 
 def _check_members(group_id: str, value: GroupMetadataValue) -> None:
-    # `Group.add` asserts that ids are unique, but clients may write records to the topic.
+    # `Group.add` asserts that ids are unique, but clients can produce records to the topic.
     member_ids = {member.member_id for member in value.members}
     instance_ids = [
         member.group_instance_id for member in value.members if member.group_instance_id is not None

@@ -62,7 +62,7 @@ class GroupJoins:
         self._memory = memory
 
     def join(self, joining: JoinRequest) -> Result[JoinGroupResponse]:
-        """Respond once the group is complete. Raises the KafkaErrors of JoinGroup."""
+        """Handle a JoinGroup, whose response usually waits for other members. Raises KafkaError."""
         request = joining.request
         self._validate(request)
         group = self._groups.get(request.group_id)
@@ -72,7 +72,7 @@ class GroupJoins:
             raise UnknownMemberId(f"group {request.group_id} does not exist; join as a new member")
         group = Group(request.group_id, state_since_ms=self._clock.now_ms())
         result = self._join(group, joining)
-        # Add the group only now: a group whose first member is refused must not exist.
+        # Add the group only now: if its first member is refused, the group must not exist.
         group.count_as_unused()
         group.track_memory(self._memory)
         self._groups[group.group_id] = group
@@ -142,15 +142,14 @@ class GroupJoins:
         return self._join_unknown(group, joining)
 
     def _has_room(self, group: Group, request: JoinGroupRequest) -> bool:
-        """Return whether group.max.size admits this member.
-
-        During a rebalance only members that have joined count, so that a group that is too large
-        loses those that join last (KIP-389). A returning static member does not enlarge the group.
-        """
+        """Return whether group.max.size admits this member (KIP-389)."""
         size = self._config().group_max_size
         member = group.members.get(request.member_id)
+        # A static member that returns does not enlarge the group.
         if group.is_empty or group.static_member_id(request.group_instance_id) is not None:
             return True
+        # During a rebalance, only members that have joined count: if the group is too large, the
+        # members that join last are refused.
         if group.state is PREPARING_REBALANCE:
             return (member is not None and member.join is not None) or group.waiting_joins < size
         return member is not None or len(group.members) < size
@@ -190,7 +189,7 @@ class GroupJoins:
             is_new=True,
             join=answer,
         )
-        # Check before anything changes: a refused member must leave no trace in the group.
+        # Check before anything changes: a refused member must not affect the group.
         self._check_room(group, member.size_bytes)
         if group.is_initial_rebalance:
             group.has_new_member = True
@@ -220,8 +219,8 @@ class GroupJoins:
         member = group.validate_member(request.member_id, request.group_instance_id)
         has_changed = member.protocols != joining.protocols
         is_leader = group.leader_id == member.member_id
-        # A leader rejoins a stable group to reassign partitions, for example because a topic has
-        # new ones.
+        # A leader rejoins a stable group to reassign partitions, for example after partitions have
+        # been added to a topic.
         needs_rebalance = has_changed or (group.state is STABLE and is_leader)
         if group.state is not PREPARING_REBALANCE and not needs_rebalance:
             return Result(response=join_group_response(group, member.member_id))

@@ -27,7 +27,7 @@ class JoinRequest:
     requires_known_member_id: bool
     """Whether a new member must join again with its assigned id (KIP-394)."""
     can_skip_assignment: bool
-    """Whether the response can tell a leader to skip the assignment (KIP-814)."""
+    """Whether the response can instruct a leader to skip the assignment (KIP-814)."""
 
     @property
     def protocols(self) -> tuple[MemberProtocol, ...]:
@@ -43,7 +43,7 @@ class JoinRequest:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Time allowed for joining a rebalance; version 0 uses the session timeout."""
+        """Time allowed for joining a rebalance; in version 0, this is the session timeout."""
         timeout_ms: int = self.request.rebalance_timeout_ms
         return self.request.session_timeout_ms if timeout_ms < 0 else timeout_ms
 

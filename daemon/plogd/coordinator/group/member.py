@@ -18,7 +18,7 @@ from plogd.ports import Later
 NO_ASSIGNMENT: Final = b""
 
 _MEMBER_BYTES: Final = 2048
-"""Estimated memory of a member in addition to client data: objects, timers, pending answer."""
+"""Estimated memory of a member in addition to the client's data: objects, timers and answers."""
 
 JoinAnswer: TypeAlias = Later[JoinGroupResponse]
 SyncAnswer: TypeAlias = Later[SyncGroupResponse]
@@ -34,7 +34,7 @@ class MemberProtocol:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """A member. With a `group_instance_id`, it is static: a restart keeps its assignment."""
+    """A member. With a `group_instance_id`, it is static: it keeps its assignment on a restart."""
 
     member_id: str
     group_instance_id: str | None
@@ -61,9 +61,9 @@ class Member:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether no heartbeat is required, because a request of the member is pending."""
+        """Whether no heartbeat is required, because one of the member's requests is pending."""
         # A new member sends no heartbeats yet. Its client may have crashed, so a pending JoinGroup
-        # must not keep it in the group for longer than NEW_MEMBER_TIMEOUT_MS.
+        # must not keep the member in the group for longer than NEW_MEMBER_TIMEOUT_MS.
         return not self.is_new and (self.join is not None or self.sync is not None)
 
     @property

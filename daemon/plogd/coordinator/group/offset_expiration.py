@@ -1,9 +1,9 @@
 """The rule that decides which committed offsets of a group have expired (KIP-211).
 
 While a group has members, its offsets expire only in topics to which no member subscribes.
-Otherwise the retention time starts when the last member leaves; it starts with the commit if the
-group never had members or if that time was not recorded. OffsetCommit requests of versions 2 to 4
-may specify a different retention time.
+Otherwise, the retention time starts when the last member leaves. If the group never had members, or
+the time at which the last member left was not recorded, the retention time starts with the commit.
+OffsetCommit requests in versions 2 to 4 can specify a different retention time.
 
 Pure: it removes nothing. offset_removal.py scans the groups, and `GroupShard.expire_offsets` writes
 the tombstones of the returned offsets. Source: Kafka 4.3 ClassicGroup.offsetExpirationCondition.
@@ -29,14 +29,15 @@ def expired_partitions(
     retention_ms: int,
     at_most: int,
 ) -> tuple[list[tuple[str, int]], bool]:
-    """Return the partitions whose offset has expired, and whether the group has no other offsets.
+    """Return the partitions whose offsets have expired, and whether the group has no others.
 
-    `topics` are the group's committed offsets, `unstable` its partitions in open transactions, and
-    `retention_ms` is ``offsets.retention.minutes``. Returns up to `at_most` partitions.
+    `topics` contains the group's committed offsets, and `unstable` its partitions with offsets in
+    open transactions; `retention_ms` is ``offsets.retention.minutes``. Returns up to `at_most`
+    partitions.
     """
     retention_start = _retention_start(group)
     expired: list[tuple[str, int]] = []
-    is_all = not unstable
+    is_all = not unstable  # An open transaction may still commit offsets.
     for topic, partitions in topics.items():
         if retention_start is None or group.is_subscribed_to(topic):
             is_all = False

@@ -1,8 +1,8 @@
 """The committed offsets of one shard.
 
-Operations return records; only `replay` changes committed offsets, both during a load and later.
-Offsets committed in a transaction, which a log written by Kafka may contain, are kept separately
-until its end marker commits or aborts them.
+Operations return records; only `replay` changes committed offsets, both during loading and later.
+A log written by Kafka can contain offsets that were committed in a transaction. These offsets are
+kept separately until the transaction's end marker commits or aborts them.
 
 group.py decides whether a client may commit, and offset_expiration.py which offsets have expired.
 Callers have checked that the topics exist. Source: Kafka 4.3 OffsetMetadataManager.
@@ -60,7 +60,7 @@ class OffsetCommit:
 
 
 class FetchedOffset(NamedTuple):
-    """A partition's committed offset in a response; -1 if there is no offset, or an error."""
+    """A partition's committed offset in a response; -1 if it has none, or if there is an error."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -70,7 +70,7 @@ class FetchedOffset(NamedTuple):
 
 
 RequestedPartitions = Sequence[tuple[str, Sequence[int]]]
-"""Partitions by topic."""
+"""Partition numbers by topic."""
 Fetched = list[tuple[str, list[FetchedOffset]]]
 """Committed offsets by topic."""
 
@@ -105,7 +105,7 @@ class OffsetMetadataManager:
         now_ms = self._clock.now_ms()
         expire_timestamp = NO_TIMESTAMP
         if commit.retention_time_ms != DEFAULT_RETENTION:
-            # A client may send any int64, but the sum must fit in the record.
+            # A client can send any int64, but the sum must fit in the record.
             expire_timestamp = min(now_ms + commit.retention_time_ms, LONG_MAX)
         records: list[CoordinatorRecord] = []
         errors: list[KafkaError | None] = []
@@ -240,14 +240,14 @@ class OffsetMetadataManager:
                 continue
             errors.append(None)
             key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-            # The tombstone also removes an offset of an open transaction; see `replay`.
+            # The tombstone also removes offsets committed in open transactions; see `replay`.
             if self._table.get(key) is not None or (topic, partition) in unstable:
                 records.append(CoordinatorRecord(key, None))
         return Result(records=records, response=errors)
 
     def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
         """Yield the tombstones of all offsets of a group."""
-        # Several transactions may contain an offset for the same partition.
+        # Several open transactions may contain an offset for the same partition.
         seen: set[tuple[str, int]] = set()
         for table in (self._table, *self._pending.values()):
             for key in table.keys(group_id):

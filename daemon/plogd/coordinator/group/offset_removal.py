@@ -1,9 +1,9 @@
-"""The scan that removes committed offsets of deleted topics, and offsets that have expired.
+"""Scans that remove the committed offsets of deleted topics, and expired offsets.
 
-A shard may hold millions of offsets, so it is scanned in slices: an operation of a few
-milliseconds, then a wait until its records are durable, so that other requests can run. Only one
-scan of each kind runs at a time, across all shards. Offsets of deleted topics that are left when
-the broker stops expire later.
+A shard can hold millions of offsets, so it is scanned in slices. Each slice is an operation of a
+few milliseconds, followed by a wait until its records are durable, during which other requests can
+run. Only one scan of each kind runs at a time, across all shards. Offsets of deleted topics that
+remain when the broker stops expire later.
 
 offset_expiration.py decides which offsets have expired; group_shard.py removes a slice of them.
 """
@@ -50,7 +50,7 @@ class OffsetRemoval(Generic[G]):
             self._enqueue_when_loaded(shard, topic)
 
     def _enqueue_when_loaded(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
-        # A shard that is still loading may yet replay offsets of the topic.
+        # A shard that is still loading may replay further offsets of the topic.
         shard.when_loaded(lambda: self._enqueue(shard, topic))
 
     def _enqueue(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
@@ -59,7 +59,7 @@ class OffsetRemoval(Generic[G]):
         except KafkaError as error:
             self._report_left(shard, topic, error)
             return
-        # Records from here on may belong to a recreated topic of the same name.
+        # Records appended from now on may belong to a recreated topic with the same name.
         end_offset = shard.partition.log.log_end_offset
         groups = offsets.topic_deleted(topic, end_offset)
         self._deleted.append((shard, topic, end_offset, groups))
@@ -85,7 +85,7 @@ class OffsetRemoval(Generic[G]):
     ) -> None:
         while groups:
             await self._turn()
-            # A slice may need several batches, because each tombstone is valid by itself.
+            # A slice can be split into several batches, because each tombstone is valid by itself.
             count = await shard.write(
                 lambda state: state.delete_topic_offsets(topic, groups, end_offset), atomic=False
             )
@@ -106,7 +106,7 @@ class OffsetRemoval(Generic[G]):
     # -- expired offsets ----------------------------------------------------------------------
 
     async def expire_offsets(self) -> None:
-        """Remove expired offsets of all loaded shards, sequentially."""
+        """Remove expired offsets from all loaded shards, one shard at a time."""
         for number in sorted(self._runtime.shards):
             try:
                 await self._expire_shard_offsets(number)

@@ -9,7 +9,7 @@ from plog.wire.internal.group_records import OffsetCommitKey
 
 
 class CommittedOffset(NamedTuple):
-    """The committed offset of a partition; timestamps are wall-clock ms."""
+    """A partition's committed offset; timestamps are wall-clock times in milliseconds."""
 
     offset: int
     leader_epoch: int
@@ -17,7 +17,7 @@ class CommittedOffset(NamedTuple):
     commit_timestamp: int
     expire_timestamp: int
     record_offset: int
-    """Offset of the record that committed it."""
+    """Offset of the record that contains the commit."""
 
 
 OffsetsByTopic: TypeAlias = dict[str, dict[int, CommittedOffset]]

@@ -2,8 +2,7 @@
 
 The operations in join_group.py and group_metadata_manager.py call this module, and so do timers.
 Methods return a `Result` for the runtime, usually without records. After the last member has left,
-the result contains the record of the empty group, because no request may follow that would write
-it.
+the result contains the empty group's record, because there may be no later request to write it.
 
   timer       set when                           action when it is due
   session     a member sends a request           remove the member, unless a request is pending
@@ -11,7 +10,7 @@ it.
   sync        a generation starts                remove members that have not sent SyncGroup
   disconnect  a client disconnects               cancel the pending request
 
-A static member that is late to join is not removed; only its session timeout removes it (KIP-345).
+A static member that joins late is not removed; only its session timeout removes it (KIP-345).
 Source: Kafka 4.0 GroupMetadataManager, the methods on classic groups; KIP-62, 134.
 """
 
@@ -68,7 +67,7 @@ def _sync_key(group_id: str) -> str:
 
 
 def _session_key(group_id: str, member_id: str) -> str:
-    # The length keeps keys unique, because both ids may contain any character.
+    # The length keeps the keys unique: both ids can contain any character, including spaces.
     return f"session {len(group_id)} {group_id} {member_id}"
 
 
@@ -109,7 +108,7 @@ class Rebalances:
             self._fail_syncs(
                 group, RebalanceInProgress(f"group {group.group_id} is rebalancing: {reason}")
             )
-        # Members of the old generation need not send SyncGroup any more; they join again.
+        # Members of the old generation no longer need to send SyncGroup, because they join again.
         group.pending_syncs.clear()
         self._timers.cancel(_sync_key(group.group_id))
         group.transition_to(PREPARING_REBALANCE, self._clock.now_ms())
@@ -168,7 +167,7 @@ class Rebalances:
                 answers.append((join, join_group_response(group, member.member_id)))
             member.is_new = False
             group.pending_syncs.add(member.member_id)
-            # The time that a member waited for the others does not count against its session.
+            # The time that a member waited for other members does not count against its session.
             self.restart_session(group, member)
         generation_id = group.generation_id
         self._timers.schedule(
@@ -221,7 +220,7 @@ class Rebalances:
         return NOTHING
 
     def _write_empty(self, group: Group) -> Result[None]:
-        """Write the empty group; if that fails, a restart restores the members, and they expire."""
+        """Write the empty group; if this fails, a restart restores the members, which expire."""
         appended: Later[None] = Later()
         appended.then(
             lambda _: None,
@@ -245,12 +244,13 @@ class Rebalances:
 
         Another assignment that the leader sends in the meantime, on a new connection, is ignored.
         """
-        # If both were written, the members could receive one, and a restart restore the other.
+        # If both assignments were written, the members could receive one of them, but a restart
+        # could restore the other.
         generation_id = group.generation_id
         if group.generation_being_written == generation_id:
             return Result(response=response)
         group.generation_being_written = generation_id
-        # An assignor may omit members that get no partitions.
+        # An assignor can omit members that get no partitions.
         complete = {
             member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members
         }
@@ -278,7 +278,8 @@ class Rebalances:
             records=[group_record(group, complete)],
             response=response,
             appended=appended,
-            replay=False,  # `on_durable` applies it, so no member receives what may yet be lost.
+            # `on_durable` applies the assignment, so no member receives one that can still be lost.
+            replay=False,
         )
 
     def _assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
@@ -353,18 +354,18 @@ class Rebalances:
     def remove(self, group: Group, member_id: str) -> Member | None:
         """Remove a member or pending id, and fail the member's pending requests.
 
-        The caller starts or continues the rebalance that this requires.
+        The caller must then start or continue a rebalance.
         """
         self._timers.cancel(_session_key(group.group_id, member_id))
         member = group.remove(member_id)
         if member is not None:
-            # The client joins as a new member if it is still alive.
+            # If the client is still running, it joins as a new member.
             error = UnknownMemberId(f"member {member_id} was removed from group {group.group_id}")
             fail_pending(member, error)
         return member
 
     def fence(self, group: Group, member_id: str) -> None:
-        """Fail the pending requests of a static member whose instance id another client now uses.
+        """Fail a static member's pending requests, because another client now uses its instance id.
 
         The caller replaces the member.
         """
@@ -431,16 +432,15 @@ class Rebalances:
     def _disconnected_during_join(
         self, group_id: str, member_id: str, answer: JoinAnswer
     ) -> Result[None]:
-        """Handle a client that disconnected during JoinGroup.
-
-        A new dynamic member is removed: its client does not know its id and cannot return. Other
-        members may return within their session timeout. Kafka ignores the disconnection.
-        """
+        """Handle a client that disconnected during JoinGroup."""
         group = self._find_group(group_id)
         member = None if group is None else group.members.get(member_id)
         # If the client has repeated the request on another connection, the new request is pending.
         if group is None or member is None or member.join is not answer:
             return NOTHING
+        # Unlike in Kafka, which ignores the disconnection, a new dynamic member is removed: its
+        # client does not know the member id and cannot return. Other members can return within
+        # their session timeout.
         if member.is_new and not member.is_static:
             self.remove(group, member_id)
             return self.begin_or_complete(group, f"member {member_id} disconnected while joining")

@@ -1,4 +1,4 @@
-"""Responses to the members of a group.
+"""Responses to a group's members.
 
 Source: Kafka 4.0 GroupMetadataManager; KIP-559, 814.
 """
@@ -48,7 +48,7 @@ def sync_group_response(group: Group, member: Member) -> SyncGroupResponse:
 
 
 def fail_pending(member: Member, error: Exception) -> None:
-    """Fail the pending requests of a member that was removed or whose group was removed."""
+    """Fail a member's pending requests, because the member or its group was removed."""
     join, member.join = member.join, None
     sync, member.sync = member.sync, None
     if join is not None:

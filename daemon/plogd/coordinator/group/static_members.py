@@ -1,8 +1,8 @@
 """Static members that rejoin after a restart without their former member id (KIP-345).
 
 A returning static member keeps its place in the group: its assignment and its leadership. In a
-stable group no rebalance is needed, provided that the group's protocol stays the same. The new
-member id must be durable before the member receives it, because the old one is fenced from then on.
+stable group, no rebalance is needed, provided that the group's protocol remains the same. The new
+member id must be durable before the member receives it, because the old id is fenced from then on.
 
 Source: Kafka 4.0 GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin; KIP-814.
 """
@@ -25,7 +25,7 @@ from plogd.ports import Later
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FormerMember:
-    """The former data of a member that was replaced."""
+    """The data of a replaced member before its replacement."""
 
     member_id: str
     leader_id: str | None
@@ -57,7 +57,7 @@ class StaticMembers:
     def take_over(
         self, group: Group, joining: JoinRequest, old_id: str, new_id: str
     ) -> Result[JoinGroupResponse]:
-        """Replace member `old_id` with the client that has its instance id, and fence `old_id`."""
+        """Replace member `old_id` with the client that uses its instance id, and fence `old_id`."""
         # Save the former data before it changes, because the write of the new id may fail.
         former = _FormerMember.of(group, group.members[old_id])
         self._rebalances.fence(group, old_id)
@@ -87,7 +87,7 @@ class StaticMembers:
         answer: JoinAnswer,
         former: _FormerMember,
     ) -> Result[JoinGroupResponse]:
-        """Write the new id; if that fails, restore the old one."""
+        """Write the new id; if that fails, restore the old id."""
 
         def is_pending() -> bool:
             # If a rebalance has started in the meantime, it completes the join.
@@ -134,14 +134,14 @@ class StaticMembers:
 def _replacement_response(
     group: Group, joining: JoinRequest, member_id: str, former: _FormerMember
 ) -> JoinGroupResponse:
-    """Return the current generation, in a form that does not make a leader assign partitions."""
-    # The other members keep their partitions, so they would not learn of a new assignment.
+    """Return the current generation, without causing a leader to assign partitions."""
+    # The other members do not rejoin, so they would not receive a new assignment.
     is_leader = group.leader_id == member_id
     answer = join_group_response(
         group, member_id, skip_assignment=is_leader and joining.can_skip_assignment
     )
-    # Before version 9, a response cannot ask the leader to skip the assignment (KIP-814). With the
-    # former id as the leader, the client regards itself as an ordinary member.
+    # Before version 9, a response cannot instruct the leader to skip the assignment (KIP-814). If
+    # the response names the former id as the leader, the client acts as an ordinary member.
     if is_leader and not joining.can_skip_assignment:
         answer.leader = former.leader_id or ""
         answer.members = []

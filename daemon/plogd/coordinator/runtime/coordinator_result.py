@@ -1,8 +1,8 @@
 """The result of an operation on coordinator state: records to write, and a response.
 
 An operation never changes persistent state itself. It returns the records of the change; the
-runtime appends them and passes each one to `replay`. Loading the log calls `replay` with the same
-records, so a restart restores the same state.
+runtime appends these records and passes each of them to `replay`. Loading the log calls `replay`
+with the same records, so a restart restores the same state.
 
 Source: Kafka 4.0 CoordinatorResult; docs/architecture.md, rule R8.
 """
@@ -34,11 +34,11 @@ class CoordinatorRecord:
 class Result(Generic[T]):
     """The result of one operation.
 
-    The client gets `response` once every record is below the high watermark; without records, once
-    all earlier records are. A `response` that is a Later is then awaited: a JoinGroup, for example,
-    waits for the rest of its group. `appended` completes when the records are durable, or fails
-    with the reason. An operation whose state is not in its records (`replay` is False) uses it to
-    commit or roll back its change.
+    The client receives `response` once every record is below the high watermark or, if there are no
+    records, once all earlier records are. If `response` is a Later, it is then awaited: for
+    example, a JoinGroup waits for the rest of its group. `appended` completes when the records are
+    durable, or fails with the reason. An operation that changes state without `replay` uses
+    `appended` to commit or roll back the change.
     """
 
     records: Sequence[CoordinatorRecord] = ()

@@ -58,9 +58,9 @@ class CoordinatorRuntime(Generic[S]):
     def shutdown(self) -> Later[None]:
         """Unload every shard and fail pending requests, because the broker is stopping.
 
-        Completes when no shard reads its log any longer.
+        Completes when no shard is reading its log any longer.
         """
-        # Copy the shards: their loads may still be reading after `_close_all` empties the dict.
+        # Copy the shards: `_close_all` empties the dict, but their loads may still be reading.
         shards = [*self._shards.values()]
         self._close_all(NotCoordinator("the broker is stopping"))
 
@@ -71,7 +71,7 @@ class CoordinatorRuntime(Generic[S]):
         return spawn(loads_ended())
 
     def _close_all(self, error: KafkaError) -> None:
-        # Replace the dict before the loop: requests from a callback must not find a closed shard.
+        # Replace the dict before the loop: a request from a callback must not find a closed shard.
         shards, self._shards = self._shards, {}
         for shard in shards.values():
             shard.close(error)
@@ -90,7 +90,7 @@ class CoordinatorRuntime(Generic[S]):
 
     @property
     def active(self) -> Collection[S]:
-        """The contents of all loaded shards, for gauges."""
+        """The state of each loaded shard, for gauges."""
         return [one.shard for one in self._shards.values() if _is_usable(one)]
 
     def write(

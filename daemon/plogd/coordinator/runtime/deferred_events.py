@@ -1,8 +1,8 @@
-"""Deferred events: responses and operations that wait for records of a shard to become durable.
+"""Deferred events: responses and operations that wait until records of a shard are durable.
 
-Each event waits for a log end offset. The offsets only grow, so events complete in order of
-arrival. An answer that waits only for the disk fails after ``offsets.commit.timeout.ms``; its
-operation still receives the actual outcome later.
+Each event waits for the log to be durable up to an offset. These offsets only grow, so events
+complete in order of arrival. An answer that waits only for the disk fails after
+``offsets.commit.timeout.ms``; the operation itself still receives the actual outcome later.
 
 Source: Kafka 4.0 CoordinatorRuntime.DeferredEventQueue; docs/architecture.md, rule R8.
 """
@@ -29,8 +29,8 @@ def new_answer(result: Result[Any]) -> Later[Any]:
 
 def complete(result: Result[Any], answer: Later[Any]) -> None:
     """Complete `answer` with the response of `result`, whose records are durable."""
-    # Complete `appended` first: the operation then applies its change, and the client may send its
-    # next request as soon as it has the response.
+    # Complete `appended` first, so that the operation applies its change: as soon as the client has
+    # the response, it may send its next request.
     if result.appended is not None:
         result.appended.succeed(None)
     _forward_response(result, answer)
@@ -74,7 +74,7 @@ class _Event:
     @property
     def can_expire(self) -> bool:
         """Whether the answer is pending and waits only for the disk."""
-        # A Later also waits for other members, and the group's own timeouts bound that wait.
+        # A Later also waits for other members, but the group's own timeouts limit that wait.
         return not self.answer.done and not isinstance(self.result.response, Later)
 
 
@@ -117,7 +117,7 @@ class DeferredEvents:
             event = self._events.popleft()
             try:
                 complete(event.result, event.answer)
-            except Exception as error:  # The remaining events must complete too.
+            except Exception as error:  # The remaining events must complete, too.
                 self._on_bug("completion of a coordinator's write", error)
         if not self._events:
             self._stop_timer()

@@ -1,9 +1,7 @@
-"""`ShardTimers` on the timers of the process: operations that are due run as writes of their shard.
+"""The implementation of `ShardTimers`: an operation that is due runs as a write of its shard.
 
-If the write fails, the operation is retried after half a second, unless its key has been
-rescheduled or cancelled; the disk may have room again by then. After an unexpected error, it is
-retried after ten seconds; otherwise, a group would wait forever for a session that never expires.
-The runtime cancels all timers before it unloads a shard.
+If the write fails, the operation is retried, unless its key has been rescheduled or cancelled. The
+runtime cancels all timers before it unloads a shard.
 
 Source: Kafka 4.0 CoordinatorRuntime.EventBasedCoordinatorTimer.
 """
@@ -17,7 +15,9 @@ from plog.errors import KafkaError
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.ports import Cancelled, Later, Timer, Timers
 
-RETRY_MS: Final = 500.0  # As in Kafka.
+RETRY_MS: Final = 500.0  # As in Kafka. A full disk may have room again by then.
+# Retried even after an unexpected error: otherwise, a group could wait forever for a member whose
+# session never expires.
 BUG_RETRY_MS: Final = 10_000.0
 
 Operation = Callable[[], Result[None]]
@@ -64,7 +64,7 @@ class EventTimers:
         return key in self._scheduled
 
     def stop(self) -> None:
-        """Cancel all operations and accept no new ones."""
+        """Cancel all operations, and ignore any that are scheduled later."""
         self._stopped = True
         self._runs.clear()
         for timer in self._scheduled.values():

@@ -1,8 +1,8 @@
 """The interface between coordinator state and the runtime, and the codec of its log records.
 
 A *shard* is the state that belongs to one partition of a coordinator's topic. The runtime
-(coordinator_runtime.py) creates one for each partition that this broker leads, loads it by
-replaying the log, and replays later records into it.
+(coordinator_runtime.py) creates a shard for each partition that this broker leads, loads the shard
+by replaying the log, and replays later records into it.
 
 Source: Kafka 4.0 CoordinatorShard, CoordinatorRecordSerde.
 """
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=Shard)
 
 
 class RecordCodec(Protocol):
-    """Encodes and decodes the keys and values of log records; may be a module."""
+    """Encodes and decodes the keys and values of log records; a module can be a codec."""
 
     def encode_key(self, key: Message) -> bytes:
         """Return the key of a log record."""
@@ -56,7 +56,7 @@ class RecordCodec(Protocol):
     def decode(
         self, key: Buffer | None, value: Buffer | None
     ) -> tuple[Message, Message | None] | None:
-        """Return key and value, or None for an unknown type of record. Raises WireError."""
+        """Return key and value, or None for an unknown record type. Raises WireError."""
         ...
 
 

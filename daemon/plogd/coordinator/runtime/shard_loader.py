@@ -1,11 +1,11 @@
 """Load a shard by replaying the whole log of its partition.
 
 Jobs find, read, check and decode a chunk of the log. The reactor thread then replays its records in
-slices of a few milliseconds, so that clients of other shards do not wait. Records of unknown types,
-which other protocols leave in a log written by Kafka, are skipped and counted. Records that cannot
-be decoded or replayed are skipped too: one such record must not stop all groups of its partition.
-An incorrect checksum or a read error aborts the load: an operator may be able to repair the log,
-and skipping the batch would lose its records.
+slices of a few milliseconds, so that clients of other shards do not have to wait. In a log written
+by Kafka, other protocols leave records of unknown types, which are skipped and counted. Records
+that cannot be decoded or replayed are skipped, too: a single invalid record must not make all
+groups of its partition unavailable. An incorrect checksum or a read error aborts the load: an
+operator may be able to repair the log, whereas skipping the batch would lose its records.
 
 Source: Kafka 4.0 CoordinatorLoaderImpl.
 """
@@ -50,7 +50,7 @@ class Undecodable:
     reason: str
 
     def and_then(self, later: Undecodable) -> Undecodable:
-        """Return the sum of both counts, with the offset and reason of this one."""
+        """Return a copy that also counts the records of `later`."""
         return replace(self, count=self.count + later.count)
 
 
@@ -77,9 +77,9 @@ class Loaded:
 class LoadGate:
     """Lets one load at a time read and replay a chunk of its log, in order of arrival.
 
-    All shards load when the broker starts. The slices of concurrent loads would add up to a long
-    pause, and their chunks would be in memory at the same time. Each log directory has its own
-    queue, because a disk may hang.
+    All shards are loaded when the broker starts. The slices of concurrent loads would add up to a
+    long pause, and all their chunks would be in memory at the same time. Each log directory has its
+    own queue, so that a disk that hangs does not block the loads from other disks.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class LoadGate:
 
 @dataclass(slots=True, kw_only=True)
 class ShardLoader(Generic[S]):
-    """One load of one shard. After each wait it calls `is_wanted` and stops if that is False."""
+    """A load of one shard. After each wait, it calls `is_wanted`, and stops if that is False."""
 
     log: Log
     shard: S
@@ -161,7 +161,7 @@ class ShardLoader(Generic[S]):
 
     async def _read(self, offset: int) -> list[_Batch]:
         """Return the next batches from `offset` on, at least one."""
-        # Errors of the disk become KafkaErrors, because the runtime reports all others as bugs.
+        # Disk errors become KafkaErrors, because the runtime reports all other errors as bugs.
         try:
             region = await self._find(offset)
             batches = []
@@ -181,9 +181,9 @@ class ShardLoader(Generic[S]):
         log = self.log
         for _ in range(_MAX_COLD_READS):
             try:
-                # Read up to the log end, not the high watermark, because the state must include
-                # every record that precedes new ones. `nowait` raises UncachedLookup instead of
-                # waiting for the disk.
+                # Read up to the log end, not the high watermark, because the state must include all
+                # records before those of the next operation. With `nowait`, the lookup raises
+                # UncachedLookup instead of waiting for the disk.
                 return log.read(
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region
@@ -226,7 +226,7 @@ class ShardLoader(Generic[S]):
             self._skip(Undecodable(1, record.offset, reason))
 
     def _skip(self, undecodable: Undecodable) -> None:
-        # Only the first problem is reported: a log may contain thousands of such records.
+        # Only the first problem is reported, because a log can contain thousands of them.
         before = self._undecodable
         self._undecodable = undecodable if before is None else before.and_then(undecodable)
 

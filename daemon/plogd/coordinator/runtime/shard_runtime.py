@@ -6,13 +6,13 @@
     any     --> CLOSED            this broker lost the partition, or its disk has failed
 
 An operation runs immediately, on state that includes every record appended so far. Its records are
-appended as one batch, so that a crash keeps all of them or none, and then replayed. Its response
-waits until they are below the high watermark (rule R8); so does the response to a read. A failed
-append changes nothing. No other code runs on the thread between an operation and its replay. On a
-slow disk, a write may fail after its replay; then the shard reloads.
+appended as one batch, so that a crash keeps either all of them or none, and then replayed. The
+response waits until the records are below the high watermark (rule R8); a response to a read waits
+in the same way. A failed append changes nothing. No other code runs on the thread between an
+operation and its replay. On a slow disk, a write can fail after its replay; the shard then reloads.
 
-Unlike produced records, these appends do not wait while there are too many unsynced bytes: in the
-meantime, other operations would change the state on which the response was based. The appends are
+Unlike produced records, these appends do not wait when too many bytes are unsynced: in the
+meantime, other operations would change the state on which the response is based. The appends are
 small, and a client waits for one response at a time.
 
 Source: Kafka 4.0 CoordinatorRuntime.CoordinatorContext.
@@ -86,7 +86,7 @@ class RuntimeContext:
     ports: Ports
     on_bug: Callable[[str, Exception], None]
     skipped_records: Counter = field(default_factory=Counter)
-    """Counts records that a load could not replay."""
+    """Counts records that could not be replayed during loading."""
 
 
 class ShardRuntime(Generic[S]):
@@ -167,7 +167,7 @@ class ShardRuntime(Generic[S]):
 
         def failed_load(error: Exception) -> None:
             self._running_loads.remove(running)
-            if number == self._load_number:  # Otherwise the load was abandoned.
+            if number == self._load_number:  # Otherwise, the load was abandoned.
                 self._fail(error)
             running.succeed(None)
 
@@ -250,7 +250,7 @@ class ShardRuntime(Generic[S]):
         # Stop the timers first, because callbacks of failed events may schedule operations.
         self._timers.stop()
         self._deferred.fail_all(error)
-        if has_state:  # State replayed by a failed load counts against memory bounds too.
+        if has_state:  # State replayed by a failed load counts toward the memory bounds, too.
             try:
                 self._shard.on_unloaded(error)
             except Exception as problem:
@@ -296,7 +296,7 @@ class ShardRuntime(Generic[S]):
     def write(self, operation: Callable[[S], Result[T]], *, atomic: bool = True) -> Later[T]:
         """Run `operation`, append and replay its records, and respond once they are durable.
 
-        Without `atomic`, many records may be split into several batches. Fails with the error that
+        Without `atomic`, the records can be split into several batches. Fails with the error that
         the operation raises, or with NotCoordinator, CoordinatorLoadInProgress,
         CoordinatorNotAvailable, RecordsTooLarge.
         """
@@ -307,11 +307,11 @@ class ShardRuntime(Generic[S]):
         try:
             self._append_all(result, atomic)
         except Exception as error:
-            # The operation may have changed a group already, so it is notified of the failure.
+            # The operation may already have changed a group, so it is notified of the failure.
             answer = new_answer(result)
             fail(result, answer, _client_error(error))
             return answer
-        # Responses keep their order: those of earlier operations complete first.
+        # Responses keep their order: the responses of earlier operations complete first.
         if not self._deferred and self.partition.high_watermark >= self._end_offset:
             answer = new_answer(result)
             complete(result, answer)
@@ -346,8 +346,8 @@ class ShardRuntime(Generic[S]):
         for record in records:
             key, value = codec.encode_key(record.key), codec.encode_value(record.value)
             encoded.append(Record(timestamp=now_ms, key=key, value=value))
-            # This lower bound of the size refuses a request of many megabytes before all of it is
-            # encoded. The log checks the exact size.
+            # A lower bound of the size: it refuses a request of many megabytes before all of its
+            # records are encoded. The log checks the exact size.
             room -= len(key) + len(value or b"")
             if is_bounded and room < 0:
                 raise RecordListTooLarge(

@@ -1,8 +1,8 @@
-"""A port for the timers of a shard of coordinator state; each timer has a key.
+"""A port for the timers of a coordinator shard; each timer has a key.
 
-A timer that is due runs its operation as a write of its shard: the records are appended and
-replayed like those of a request. The runtime implements this port. It cancels all timers of a shard
-that it unloads, so a timer never runs on unloaded state.
+When a timer is due, its operation runs as a write of the shard: the records are appended and
+replayed like the records of a request. The runtime implements this port. When it unloads a shard,
+it cancels all of the shard's timers, so a timer never runs on unloaded state.
 
 Source: Kafka 4.0 CoordinatorTimer.
 """
