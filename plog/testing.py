@@ -75,6 +75,7 @@ def broker(
     if kind == "process":
         from plogd.testing.broker_process import BrokerProcess
 
+        # With controls, a test can use hooks and advance the time, as with a thread.
         return BrokerProcess(directory, settings, controls=True)
     from plogd.testing.broker_thread import BrokerThread
 

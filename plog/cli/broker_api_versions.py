@@ -35,6 +35,7 @@ async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
     admin = BrokerAdmin(cluster)
     responses = await admin.api_versions()
     brokers = (await admin.describe_cluster()).brokers
+    # A broker can stop between the two requests. Then only its id is known.
     shown = [
         (node_text(brokers[number]) if number in brokers else str(number), response)
         for number, response in responses.items()

@@ -169,13 +169,13 @@ def endpoint_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _row(node: BrokerDescription, kind: str) -> tuple[str, ...]:
-    rack = "null" if node.rack is None else node.rack
+    rack = "null" if node.rack is None else node.rack  # As Java prints it.
     state = "fenced" if node.is_fenced else "unfenced"
     return (str(node.id), node.host, str(node.port), rack, state, kind)
 
 
 def _as_data(node: BrokerDescription, *, of_controllers: bool) -> dict[str, object]:
     data = {"id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
-    if not of_controllers:
+    if not of_controllers:  # Only brokers can be fenced.
         data["fenced"] = node.is_fenced
     return data

@@ -183,6 +183,7 @@ def _rows(features: FeatureMetadata) -> list[tuple[str, str, str, str]]:
 
 
 def _finalized(features: FeatureMetadata, name: str) -> int:
+    # A feature without a finalized level is disabled, which is level 0.
     level = features.finalized.get(name)
     return level.highest if level else 0
 
@@ -229,6 +230,7 @@ def _levels_of_release(verb: str, release: str) -> dict[str, int]:
 
 
 def _metadata_level(version: str) -> int:
+    # The name of a level, such as 3.5-IV1, or of a release, which means its last level.
     by_name = {name: level for level, name in METADATA_VERSIONS.items()}
     if version in by_name:
         return by_name[version]

@@ -141,6 +141,7 @@ async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
             "no partition matches --topic, --partitions and --topic-partitions: change a pattern"
         )
     found = await RecordAdmin(cluster).list_offsets(dict.fromkeys(partitions, arguments.time))
+    # As in Kafka's tool, the other offsets are printed, and the exit code stays 0.
     for partition, error in found.errors.items():
         fail(f"Skip getting offsets for topic-partition {partition} due to error: {error.message}")
     # As in Kafka's tool, partitions are sorted as text (t-10 before t-2), and partitions without a
@@ -155,6 +156,7 @@ async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
         lambda: [
             Table(
                 ("TOPIC", "PARTITION", "OFFSET"),
+                # For people, partitions are sorted by number.
                 [(topic, number, offset) for (topic, number), offset in sorted(rows)],
             )
         ],

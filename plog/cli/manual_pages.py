@@ -99,6 +99,7 @@ def _command_page(row: Command) -> str:
     if examples_of(main):
         lines += [".SH EXAMPLES", *_examples(main)]
     lines += [_EXIT_STATUS, ".SH SEE ALSO", ".BR plog (1),", r".BR plog\-broker (8)"]
+    # roff would print an empty line as vertical space.
     return "\n".join(line for line in lines if line) + "\n"
 
 

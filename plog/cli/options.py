@@ -55,6 +55,7 @@ def add_bootstrap_option(
         metavar="HOST:PORT[,HOST:PORT]",
         help="brokers for the initial connection; the client discovers the others",
     )
+    # Hidden options, for an error message that helps users of old documentation.
     parser.add_argument(
         "--zookeeper",
         "--zk-tls-config-file",
@@ -65,7 +66,7 @@ def add_bootstrap_option(
 
 
 class _RemovedOption(argparse.Action):
-    """A removed option that identified the cluster; older documentation still uses it."""
+    """An option that identified the cluster, and that Kafka has removed."""
 
     def __call__(
         self,
@@ -176,6 +177,7 @@ def number_list(text: str) -> list[int]:
 
 def read_properties(path: str) -> dict[str, str]:
     """Return the settings in a properties file. Raises OSError, or UsageError for invalid lines."""
+    # As bytes, because the encoding can be UTF-8 or Latin-1.
     with open(path, "rb") as file:
         text = decode_properties(file.read())
     try:

@@ -187,6 +187,7 @@ class _Message(NamedTuple):
 
 
 def _read_message(view: memoryview, position: int) -> _Message:
+    # The magic is not known yet, so this is the smaller minimum.
     if position + _MIN_SIZE[0] > len(view):
         raise CorruptRecords(f"no complete message at byte {position} of {len(view)}")
     offset, size, crc, magic, attributes = _HEAD.unpack_from(view, position)
@@ -213,6 +214,7 @@ def _read_message(view: memoryview, position: int) -> _Message:
     value, position = _nullable(view, position, end)
     if position != end:
         raise CorruptRecords(f"{end - position} bytes follow the message before byte {end}")
+    # Magic 0 has no timestamps, so the bit has no meaning there.
     log_append_time = magic and attributes & LOG_APPEND_TIME_BIT
     # In a batch of magic 2, -1 is the only valid negative timestamp.
     return _Message(
@@ -251,6 +253,7 @@ def _unwrap(wrapper: _Message, max_bytes: int) -> Iterator[Record]:
     inner = _inner_messages(memoryview(decompress(wrapper.compression, value, max_bytes)), wrapper)
     if not inner:
         raise CorruptRecords("a compressed message contains no messages")
+    # In magic 1, the wrapper has the offset of its last message (KIP-31).
     base_offset = 0
     # Some versions of librdkafka sent wrappers with offset 0.
     if wrapper.magic and wrapper.record.offset:

@@ -166,6 +166,7 @@ class Message(Struct):
         Raises UnsupportedVersion if `version` is unknown, or if it lacks a field that is set and
         not ignorable.
         """
+        # join accepts memoryviews, but raises TypeError for a Passthrough, which is not in memory.
         try:
             return b"".join(self._encode(version))  # type: ignore[arg-type]  # checked by join
         except TypeError as error:
@@ -224,6 +225,8 @@ class Message(Struct):
             encoder = self._compile_encoder(version)
         try:
             return encoder(self)
+        # The generated code does not check values. Those of a wrong type raise TypeError or
+        # AttributeError, numbers out of range struct.error, and surrogates UnicodeEncodeError.
         except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
             raise self._unwritable(version, error) from error
 

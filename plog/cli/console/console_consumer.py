@@ -299,6 +299,7 @@ def print_records(
     """
     from plog.client.errors import WokenUp
 
+    # As in Kafka's tool, negative values mean no timeout and no limit.
     timeout_s = None
     if arguments.timeout_ms is not None and arguments.timeout_ms >= 0:
         timeout_s = arguments.timeout_ms / 1000

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from plog.client.producer.record_checks import Headers
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+# The second class is the reader of older releases.
 _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
 _MAX_PRINTED_ERRORS: Final = 10
 """Maximum number of delivery errors to print; all later errors are only counted."""

@@ -58,7 +58,7 @@ def _python_function(name: str) -> Deserializer:
     module, _, path = name.partition(":")
     try:
         function: Any = importlib.import_module(module)
-        for attribute in path.split("."):
+        for attribute in path.split("."):  # Also a method of a class, `module:Class.method`.
             function = getattr(function, attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"cannot load the deserializer {name}: {error}") from None

@@ -53,6 +53,7 @@ class LineFormat:
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> LineFormat:
         """Return the format that the reader's properties describe. Raises UsageError."""
+        # Kafka's tool passes the topic to its reader as a property, so scripts may set it.
         known = (*_FLAGS, *_SEPARATORS, _MARKER, "topic")
         for name in properties:
             if name not in known:
@@ -155,6 +156,7 @@ def excerpt(data: bytes) -> str:
 
 
 def _name(data: bytes) -> str:
+    # Bytes that are not UTF-8 become surrogates, which the codec converts back (PEP 383).
     return data.decode("utf-8", "surrogateescape")
 
 

@@ -140,6 +140,7 @@ class JsonFormatter:
             "timestamp": record.timestamp,
             "timestamp_type": timestamp_type_name(record),
             "leader_epoch": record.leader_epoch,
+            # JSON cannot contain the surrogates of names that are not UTF-8.
             "headers": [
                 [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), _json(value)]
                 for name, value in record.headers

@@ -199,6 +199,7 @@ def read(
     while done.records < arguments.num_records and not stopping.requested:
         records = consumer.consume(None, _POLL_S)
         now = now_ms()
+        # As in Kafka's tool, the timeout starts again after each record.
         if records:
             last_record_ms = now
         elif now - last_record_ms > arguments.timeout:

@@ -208,6 +208,7 @@ class PerfTest:
             self._statistics.record(now - start_ms, size)
             if is_steady and self._steady is not None:
                 self._steady.record(now - start_ms, size)
+        # As in Kafka's tool, the lines after the warm-up only cover the steady state.
         line = (self._steady or self._statistics).report(now)
         if line is not None:
             print(line, flush=True)

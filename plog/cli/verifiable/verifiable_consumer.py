@@ -87,6 +87,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
         "enable.auto.commit": str(arguments.enable_autocommit).lower(),
         "auto.offset.reset": arguments.reset_policy,
         "session.timeout.ms": arguments.session_timeout,
+        # In the consumer protocol (KIP-848), the broker assigns partitions.
         "group.protocol": None if is_classic else arguments.group_protocol,
         "group.remote.assignor": arguments.group_remote_assignor,
         "partition.assignment.strategy": arguments.assignment_strategy if is_classic else None,

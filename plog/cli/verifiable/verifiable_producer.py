@@ -106,6 +106,7 @@ class Closing:
     # thread ends the wait immediately, while earlier sends are completed.
 
     def __init__(self, close: Callable[[], object]) -> None:
+        # A daemon, so that a second signal can end the process while this thread waits.
         self._thread = threading.Thread(target=close, name="closing", daemon=True)
         self._has_begun = False
 

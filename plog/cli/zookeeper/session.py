@@ -85,6 +85,7 @@ class Session:
         """Add a line to the history, run it, and print its output and errors."""
         words = split_words(line)
         if words:
+            # Before the command runs, because `history` prints this line and `redo` replaces it.
             self._history.append(line)
             self.process(words)
 

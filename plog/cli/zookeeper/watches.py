@@ -42,6 +42,7 @@ class Watches:
     """The watches of a session, by kind and path."""
 
     def __init__(self) -> None:
+        # A dict, which keeps the order in which watches were set.
         self._watched: dict[tuple[str, str], None] = {}
 
     def add(self, kind: str, path: str) -> None:
