@@ -49,7 +49,7 @@ def _translated(suite: str) -> str:
             f"{suite} is not supported; use TLS_AES_128_GCM_SHA256,"
             " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 or another suite with ECDHE or DHE"
         )
-    # OpenSSL omits what most suites of its time had: CBC mode, and the hash of ChaCha20 suites.
+    # OpenSSL's names omit CBC mode, and the hash of ChaCha20 suites.
     exchange = match["exchange"].replace("_", "-")
     if match["chacha"]:
         return f"{exchange}-CHACHA20-POLY1305"

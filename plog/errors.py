@@ -515,7 +515,7 @@ def error_from_code(code: int, message: str = "") -> KafkaError:
     return _class_of(ErrorCode(code))(f"{name}: {message}" if message else name)
 
 
-# For codes that plog never raises. Cached, so that a code has only one class.
+# Creates a class for a code that plog never raises. Cached, so that a code has only one class.
 @cache
 def _class_of(code: ErrorCode) -> type[KafkaError]:
     words = code.name.split("_")

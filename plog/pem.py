@@ -1,4 +1,4 @@
-"""Search for keys and certificates in PEM data, and detection of other keystore formats.
+"""PEM parser for keys and certificates, and detection of other keystore formats.
 
 Pure. The callers interpret the blocks: plogd/net/tls/tls_files.py for the broker,
 plog/client/network/tls_context.py for clients.
@@ -19,7 +19,7 @@ _DER_SEQUENCE = b"\x30"
 
 
 def pem_blocks(data: bytes, kind: str) -> list[bytes]:
-    """Return the blocks whose labels end with `kind`, with lines of the length that PEM requires.
+    """Return the blocks whose labels end with `kind`, with standard line lengths.
 
     >>> pem_blocks(b"-----BEGIN CERTIFICATE----- QUJD -----END CERTIFICATE-----", "CERTIFICATE")
     [b'-----BEGIN CERTIFICATE-----\\nQUJD\\n-----END CERTIFICATE-----\\n']

@@ -21,7 +21,7 @@ Columns: TypeAlias = Mapping[str, Callable[[Setting], str]]
 def print_one(
     printers: Mapping[str, Callable[[], str]], arguments: Sequence[str], *, program: str
 ) -> int:
-    """Print the text that the only one of `arguments` selects; return the exit code."""
+    """Print the text that the command-line argument selects; return the exit code."""
     if len(arguments) != 1 or arguments[0] not in printers:
         sys.stderr.write(f"usage: python -m {program} {'|'.join(printers)}\n")
         return 2
@@ -96,7 +96,7 @@ def _readable(row: Setting) -> str:
 
 def commented(row: Setting, fact: str = "") -> str:
     """Return an example file entry: a setting's description and default, commented out."""
-    # 100 characters, less the two that start the comment.
+    # Lines of 100 characters, of which two start the comment.
     text = textwrap.wrap(row.doc.replace("`", ""), 98, break_on_hyphens=False)
     facts = [f"Allowed: {row.allowed}" if row.allowed else "", row.unit and f"Unit: {row.unit}"]
     facts.append(fact)

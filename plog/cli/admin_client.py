@@ -1,4 +1,4 @@
-"""Execution of a tool's admin requests, sequentially and over blocking sockets.
+"""Helpers that run a tool's admin requests, sequentially and over blocking sockets.
 
 A tool passes `run_admin` a coroutine function that takes a `Cluster`. The tool only imports the
 admin clients that it needs (TopicAdmin, ConfigAdmin and others in `plog.client.admin`), because

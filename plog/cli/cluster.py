@@ -78,6 +78,7 @@ def _set_run(parser: argparse.ArgumentParser, tool: _Tool) -> None:
 
 
 def _add_connection(parser: argparse.ArgumentParser) -> None:
+    # Not `add_admin_options`: unlike Kafka's other tools, ClusterTool has --config and short names.
     parser.add_argument(
         "--bootstrap-server",
         "-b",

@@ -59,6 +59,7 @@ def run_version_mapping(arguments: argparse.Namespace) -> int:
         ),
         lambda: [Table(("FEATURE", "LEVEL"), [(n, str(level)) for n, level in levels.items()])],
         lambda: {"release_version": release, "levels": levels},
+        # `plog storage` does not have this option.
         as_json=getattr(arguments, "json", False),
     )
     return 0

@@ -230,7 +230,7 @@ def _levels_of_release(verb: str, release: str) -> dict[str, int]:
 
 
 def _metadata_level(version: str) -> int:
-    # The name of a level, such as 3.5-IV1, or of a release, which means its last level.
+    # The text is a level, such as 3.5-IV1, or a release, such as 3.5, which means its last level.
     by_name = {name: level for level, name in METADATA_VERSIONS.items()}
     if version in by_name:
         return by_name[version]

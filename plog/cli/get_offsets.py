@@ -93,7 +93,7 @@ def offset_time(text: str) -> OffsetSpec | int:
 
 
 def partition_filter(text: str) -> Filter:
-    """Return a predicate that is true for partitions that match one of several patterns.
+    """Return a predicate that is true for partitions that match any pattern in a list.
 
     >>> wanted = partition_filter("orders:1-3,clicks")
     >>> [wanted(TopicPartition(*x)) for x in (("orders", 2), ("orders", 3), ("clicks", 9))]

@@ -1,4 +1,4 @@
-"""Reporting of send results with one callback per batch instead of one per record.
+"""Send results, reported with one callback per batch instead of one per record.
 
 Consecutive records usually share a batch and complete together. Therefore `SendResults` only
 watches the handle of a batch's first record, and keeps no objects for the others. A callback and a

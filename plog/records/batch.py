@@ -1,4 +1,4 @@
-"""Reading, validation and patching of record batch headers, without access to the records.
+"""Record batch headers: parsing, validation and patching, without access to the records.
 
 Produce and fetch need nothing else from a batch; reader.py reads the records. Positions are byte
 positions in the caller's buffer; offsets are log offsets. Source: KIP-98; Kafka 3.9

@@ -368,7 +368,7 @@ def _span(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def _header_count(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return the number of headers of a record, and the position of the first one."""
+    """Return the number of headers in a record, and the position of the first header."""
     count, position = _varint(data, position, 32)
     # `count` is twice the number (zigzag), and a header has at least two bytes.
     if count & 1 or count > end - position:

@@ -1,4 +1,4 @@
-"""Reading of complete record batches: checksum, decompression and decoding in one step.
+"""Reader of complete record batches: checksum, decompression and decoding in one step.
 
 Consumers, coordinators that replay their logs, and the broker's timestamp lookups need the records
 themselves. Produce and fetch only use batch.py.

@@ -20,7 +20,7 @@ _LARGE_PART_BYTES = 4096
 def frame_response(
     api_key: int, version: int, correlation_id: int, message: ApiMessage
 ) -> list[Part]:
-    """Return the parts of a response, in order; the first one is bytes and starts with the size."""
+    """Return the parts of a response; the first part is bytes and starts with the size."""
     header = RequestHeader(api_key, version, correlation_id)
     return frame_parts(header, message.encode_parts(version))
 
@@ -32,7 +32,7 @@ def frame_encoded(request: RequestHeader, body: bytes) -> bytes:
 
 
 def frame_parts(request: RequestHeader, parts: list[Part]) -> list[Part]:
-    """Return the parts of a response whose message is already encoded; `parts` is not changed."""
+    """Return the parts of a response; `parts` is the encoded message, and is not changed."""
     api_key, version, correlation_id, _ = request
     tags = response_tags(api_key, version)
     size = 4 + len(tags)

@@ -1,8 +1,8 @@
 """Primitives of Kafka's encoding: varints, tagged fields, and the representation of records.
 
-The generated code of decoder.py and encoder.py handles all other types itself, and varints of one
-byte, too. Source: Kafka 4.3's protocol guide, "Protocol Primitive Types"; KIP-482 (compact lengths,
-tagged fields).
+The generated code of decoder.py and encoder.py handles all other types, and also one-byte varints.
+Source: Kafka 4.3's protocol guide, "Protocol Primitive Types"; KIP-482 (compact lengths, tagged
+fields).
 """
 
 from __future__ import annotations

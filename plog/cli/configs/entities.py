@@ -58,7 +58,7 @@ class Entity(NamedTuple):
 
 
 class _AppendEntity(argparse.Action):
-    """Appends names and types to one list in the order of the command line, which pairs them."""
+    """Collects types and names in the order of the command line, which determines the pairs."""
 
     def __call__(
         self,

@@ -145,7 +145,7 @@ async def alter_quotas(
     """Change quotas or a user's credentials. Raises UsageError and the broker's errors."""
     names = {*added, *deleted}
     credentials = names & set(_MECHANISMS)
-    # Different requests change quotas and credentials, and one of the requests could fail.
+    # Two requests would be necessary. If the second failed, only half of the change would be made.
     if credentials and credentials != names:
         raise UsageError("cannot change quotas and SCRAM credentials together: use two commands")
     kind, user = entities[0]

@@ -1,8 +1,8 @@
 """``plog console-consumer``: print the records of topics as they arrive.
 
-Names, flags and output are those of Kafka's kafka-console-consumer.sh. Kafka's tool joins a group
-with a random name if ``--group`` is not given. This tool then joins no group, so it starts
-immediately and leaves no state on the broker.
+Names, flags and output are those of Kafka's kafka-console-consumer.sh. Without ``--group``, this
+tool does not join a group, so it starts immediately and leaves no state on the broker. Kafka's tool
+then joins a group with a random name.
 """
 
 from __future__ import annotations

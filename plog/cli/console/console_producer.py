@@ -163,7 +163,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the lines; return 1 if one of them could not be parsed or delivered."""
+    """Send the lines; return 1 if a line was not delivered."""
     reader = arguments.line_reader.removeprefix("org.apache.kafka.tools.").removeprefix(
         "kafka.tools."
     )
@@ -210,6 +210,7 @@ class Tally:
         """Print the number of suppressed errors and, on a terminal, the number of records."""
         if self.failed > _MAX_PRINTED_ERRORS:
             fail(f"{self.failed - _MAX_PRINTED_ERRORS} more lines were not delivered")
+        # Kafka's tool prints no total, so scripts do not expect it.
         if sys.stderr.isatty():
             print(f"{self.sent} records sent to {self.topic}", file=sys.stderr)
 

@@ -24,7 +24,7 @@ class _Kind(NamedTuple):
 
 
 class CoordinatorFormatter:
-    """Formats records of some types; the number at the start of a key is the record's type."""
+    """Formats records of the types in `kinds`; a record's type is the first number in its key."""
 
     def __init__(self, kinds: Mapping[int, _Kind]) -> None:
         self._kinds = kinds

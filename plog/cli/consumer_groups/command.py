@@ -210,8 +210,8 @@ async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--list``."""
     states, types = states_of(arguments.state or ""), types_of(arguments.type or "")
     listed = await GroupAdmin(cluster).list_groups(states=states, types=types)
-    # Other protocol types, such as that of Kafka Connect's workers, have no offsets. The protocol
-    # type of a group that has committed offsets but never had members is empty.
+    # Groups with other protocol types, such as the workers of Kafka Connect, do not commit offsets.
+    # The protocol type of a group that has committed offsets but never had members is empty.
     groups = [group for group in listed.values() if group.protocol_type in ("", CONSUMER)]
     columns = ["GROUP"]
     if arguments.type is not None:

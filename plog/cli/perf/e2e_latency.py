@@ -139,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
     from plog.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 
     producer_config = known_to(ProducerSettings, config)
-    # No other record is sent until this one has arrived, so waiting for a batch would be useless.
+    # The next record is sent only after this record has arrived, so a batch has only one record.
     producer_config |= {"linger.ms": 0, "acks": arguments.producer_acks}
     consumer_config = known_to(ConsumerSettings, config) | {"auto.offset.reset": "latest"}
     _ensure_topic(known_to(AdminSettings, config), arguments.topic)

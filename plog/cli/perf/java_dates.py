@@ -1,4 +1,4 @@
-"""Formatting of times with patterns of Java's SimpleDateFormat, for ``--date-format``.
+"""Time formatting with the patterns of Java's SimpleDateFormat, for ``--date-format``.
 
 Supported are numbers, English names of days and months, AM and PM, and time zones. Other letters
 are rejected.

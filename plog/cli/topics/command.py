@@ -221,6 +221,7 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
             file=sys.stderr if arguments.json else sys.stdout,
         )
     assignments = arguments.replica_assignment
+    # Without counts, the broker uses its defaults (KIP-464).
     topic = NewTopic(
         name=name,
         partitions=arguments.partitions,

@@ -68,7 +68,7 @@ class Session:
         return f"[zk: {self._host}({state}) {len(self._history)}] "
 
     def connect(self, host: str) -> None:
-        """Replace the connection with one to `host`. Raises PlogError."""
+        """Close the current connection and connect to `host`. Raises PlogError."""
         self.close()
         self._host = host
         self._client = self._connect(host, self._on_event)

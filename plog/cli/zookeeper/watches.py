@@ -1,8 +1,7 @@
 """Watches of a session, which a client must track to remove them or restore them.
 
-Pure. Paths include the chroot. client.py calls the one `Watches` of a session from two threads. It
-reports events without a lookup in `Watches`, because a server only sends events for which a watch
-is set.
+Pure. Paths include the chroot. client.py calls a session's `Watches` from two threads. It reports
+events without a lookup in `Watches`, because a server only sends events for which a watch is set.
 
 Source: ZooKeeper 3.8 ZKWatchManager, ClientCnxn.SendThread.primeConnection.
 """
