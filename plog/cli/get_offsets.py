@@ -20,7 +20,7 @@ from plog.client.network.cluster import Cluster
 from plog.types import TopicPartition
 
 _TIMES = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
-# TOPIC, TOPIC:NUMBER or TOPIC:FIRST-END, as in Kafka's TopicPartitionFilter; parts can be empty.
+# TOPIC, TOPIC:NUMBER or TOPIC:FIRST-END, as in Kafka's GetOffsetShell; all parts can be empty.
 _PATTERN = re.compile(r"([^:,]*)(?::(?:(\d*)-(\d*)|(\d*)))?", re.ASCII)
 _NO_OFFSET = -1
 

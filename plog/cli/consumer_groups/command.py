@@ -187,7 +187,7 @@ def check(arguments: argparse.Namespace, action: str) -> None:
 
 
 def validate_regex(pattern: str) -> int:
-    """Print whether brokers accept a pattern. As in Kafka's tool, the exit code is always 0."""
+    """Print whether brokers accept a pattern; the exit code is always 0."""
     problem = None
     try:
         re.compile(pattern)

@@ -114,7 +114,7 @@ class Sample(NamedTuple):
 
 
 def make_sample(arguments: argparse.Namespace, chance: random.Random) -> Sample:
-    """Return the next record; each field repeats a random letter."""
+    """Return the next record; as in Kafka's tool, each field repeats a random letter."""
 
     def letters(size: int) -> bytes:
         return bytes([chance.randrange(26) + ord("A")]) * size
