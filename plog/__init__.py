@@ -1,15 +1,16 @@
 """Client library of plog, a durable publish-subscribe log that speaks Kafka's protocol.
 
 `Producer`, `Consumer` and `Admin` are the blocking API; plog.aio and plog.twisted are the APIs for
-asyncio and Twisted. All names are defined in other modules and imported on first use, so ``import
-plog`` is cheap and does not import a reactor.
+asyncio and Twisted. This module only re-exports names that other modules define.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # Type checkers do not see the names that `__getattr__` returns.
+# Type checkers do not see the names that `__getattr__` returns. They treat an import as a public
+# name of this module only if it has the form `X as X`.
+if TYPE_CHECKING:
     from plog import aio as aio
     from plog import twisted as twisted
     from plog.client.assignors.assignor import Assignment as Assignment
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # Type checkers do not see the names that `__getattr__` retur
     from plog.types import TopicPartition as TopicPartition
     from plog.version import VERSION as __version__  # noqa: F401
 
+# Names are imported on first use, so that `import plog` is cheap and does not import a reactor.
 _MODULE_OF = {
     "Admin": "plog.client.faces.blocking",
     "Consumer": "plog.client.faces.blocking",
@@ -123,6 +125,7 @@ __all__ = sorted(_MODULE_OF)  # Derived, so that the names are listed only once.
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
+    # Importing a submodule also stores it as an attribute of this package.
     if name in _FACES:
         return import_module(f"{__name__}.{name}")
     if name == "__version__":

@@ -1,8 +1,7 @@
-"""Translate the standard names of cipher suites, which Kafka uses, to OpenSSL's names.
+"""Translation of standard cipher suite names, which Kafka's settings contain, to OpenSSL's names.
 
-Pure. The names of TLS 1.3 suites are the same everywhere. Of the older suites, only those with
-forward secrecy are translated, because the others are insecure. Source: RFC 8446, RFC 5289, RFC
-7905, openssl-ciphers(1).
+Pure. Names that OpenSSL already understands are passed through unchanged. Source: RFC 8446, RFC
+5289, RFC 7905, openssl-ciphers(1).
 """
 
 from __future__ import annotations
@@ -10,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+# OpenSSL uses the standard names for the suites of TLS 1.3.
 _TLS_1_3 = re.compile(r"TLS_(AES_(128|256)_(GCM|CCM)(_8)?|CHACHA20_POLY1305)_SHA(256|384)")
+# Only key exchanges with forward secrecy: with the others (TLS_RSA_…), an attacker that obtains the
+# server's key can decrypt recorded connections.
 _TLS_1_2 = re.compile(
     r"TLS_(?P<exchange>ECDHE_RSA|ECDHE_ECDSA|DHE_RSA)_WITH_"
     r"(?:AES_(?P<bits>128|256)_(?P<mode>GCM|CBC)_(?P<hash>SHA(?:256|384)?)"
@@ -20,9 +22,10 @@ _OPENSSL = re.compile(r"(ECDHE-RSA|ECDHE-ECDSA|DHE-RSA)-[A-Z0-9-]+")
 
 
 def openssl_cipher_lists(suites: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return OpenSSL's names for `suites`: those of TLS 1.2, then those of TLS 1.3.
+    """Return OpenSSL's names for `suites`: a list for TLS 1.2 and a list for TLS 1.3.
 
-    Raises ValueError for an unknown suite.
+    OpenSSL configures the two versions with separate functions. Raises ValueError for an unknown
+    suite.
 
     >>> openssl_cipher_lists(["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"])
     (['ECDHE-RSA-AES256-GCM-SHA384'], ['TLS_AES_128_GCM_SHA256'])
@@ -46,6 +49,7 @@ def _translated(suite: str) -> str:
             f"{suite} is not supported; use TLS_AES_128_GCM_SHA256,"
             " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 or another suite with ECDHE or DHE"
         )
+    # OpenSSL's names omit CBC mode, and the hash of ChaCha20 suites.
     exchange = match["exchange"].replace("_", "-")
     if match["chacha"]:
         return f"{exchange}-CHACHA20-POLY1305"

@@ -1,9 +1,9 @@
-"""Choice between the source form of a module and the form compiled by Cython.
+"""Selection of modules compiled by Cython, if they exist and match their sources.
 
-setup.py compiles some modules (decision 0011) into a folder next to their sources. The name of the
-folder contains a checksum of the sources, so compiled modules are found only while they match; a
-changed source runs interpreted. Other versions of Python cannot load the compiled modules, so they
-use the sources, too.
+setup.py compiles some modules (decision 0011) into a folder next to their sources. The folder name
+contains a checksum of the sources. After a change to a source, Python therefore does not find the
+compiled modules and runs the sources instead. Other Python versions also run the sources, because
+they cannot load the compiled modules.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ def folder_name(package_folder: str, modules: Sequence[str]) -> str:
     """Return the name of the folder for the compiled `modules` of a package. Raises OSError."""
     check = 0
     for module in modules:
+        # The .pxd file declares the C types, so it affects the compiled module, too.
         for suffix in (".py", ".pxd"):
             with open(os.path.join(package_folder, module + suffix), "rb") as file:
                 check = crc32(b"%d:%b" % (check, file.read()))
@@ -29,7 +30,7 @@ def folder_name(package_folder: str, modules: Sequence[str]) -> str:
 
 
 def compiled_folders(package_folder: str, modules: Sequence[str]) -> list[str]:
-    """Return the folder of compiled modules to prepend to a package's `__path__`, if there is one.
+    """Return a list to prepend to a package's `__path__`: the folder of compiled modules, or empty.
 
     The call takes 0.1 ms.
     """

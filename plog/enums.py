@@ -1,7 +1,7 @@
-"""Enums of the protocol that both the client and the broker use.
+"""Protocol enums that both the client and the broker use.
 
-An enum that only one side uses belongs to the modules of that side. Enums with behavior have their
-own modules (plog/scram.py, plog/error_codes.py).
+An enum that only one side uses belongs in that side's modules. Enums with behavior have their own
+modules (plog/scram.py, plog/error_codes.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Self
 
 
 class WireEnum(IntEnum):
-    """A number in the protocol; a number that is not defined here becomes UNKNOWN."""
+    """Base class of enums whose members are protocol numbers; undefined numbers become UNKNOWN."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -20,7 +20,7 @@ class WireEnum(IntEnum):
 
     @property
     def is_known(self) -> bool:
-        """Whether the number is known.
+        """Whether this version of plog defines the number.
 
         >>> AclPermission(3).is_known, AclPermission(99).is_known
         (True, False)
@@ -66,9 +66,9 @@ class AclResourceType(WireEnum):
 
 
 class AclPatternType(WireEnum):
-    """How an ACL matches names. Only filters use ANY and MATCH.
+    """How an ACL matches resource names. ANY and MATCH are only used in filters.
 
-    MATCH selects every ACL that applies to a name.
+    MATCH selects all ACLs that apply to a name: literal, prefixed and wildcard ACLs.
     """
 
     UNKNOWN = 0
@@ -91,7 +91,7 @@ class AclPermission(WireEnum):
 
 
 class ConfigResourceType(WireEnum):
-    """The type of a resource with settings."""
+    """The type of a resource that has settings."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -116,7 +116,7 @@ class ConfigSource(WireEnum):
 
 
 class AlterOperation(WireEnum):
-    """How a setting is changed; APPEND and SUBTRACT apply to lists."""
+    """How a setting is changed; APPEND and SUBTRACT change single entries of a list."""
 
     UNKNOWN = -1
     SET = 0
@@ -129,7 +129,7 @@ class AlterOperation(WireEnum):
 
 
 class ElectionType(WireEnum):
-    """Whether the preferred leader is elected, or any available replica, which may lose records."""
+    """The replica to elect: the preferred leader, or any available replica (may lose records)."""
 
     UNKNOWN = -1
     PREFERRED = 0
@@ -137,7 +137,7 @@ class ElectionType(WireEnum):
 
 
 class UpgradeType(WireEnum):
-    """Whether an update may downgrade a feature, and whether the downgrade may lose metadata."""
+    """Whether an update can downgrade a feature, and whether the downgrade can lose metadata."""
 
     UNKNOWN = 0
     UPGRADE = 1

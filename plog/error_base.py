@@ -6,9 +6,10 @@ from typing import ClassVar, Self
 
 from plog.error_codes import RETRIABLE, ErrorCode
 
+# A protocol string has at most 32,767 bytes, and a character takes up to four. A response with a
+# longer message could not be encoded, which would fail the request for its other resources, too.
 MESSAGE_MAX_CHARACTERS = 8_000
-"""Maximum length of a message: a string in the protocol holds at most 32,767 bytes, and a character
-takes up to four."""
+"""Maximum length of an error message."""
 
 
 class PlogError(Exception):
@@ -16,7 +17,7 @@ class PlogError(Exception):
 
 
 def reason_of(error: OSError) -> str:
-    """Return the reason for a system error as text.
+    """Return the reason for a system error, without its number and file name.
 
     >>> reason_of(FileNotFoundError(2, "No such file or directory", "orders.txt"))
     'not found'
@@ -25,6 +26,7 @@ def reason_of(error: OSError) -> str:
     """
     if isinstance(error, FileNotFoundError):
         return "not found"
+    # An error that was created from text instead of an errno has no strerror.
     return error.strerror or type(error).__name__
 
 
@@ -40,20 +42,16 @@ class KafkaError(PlogError):
 
     @property
     def message(self) -> str:
-        """The message for users: the argument of the error, or the description of its class.
-
-        A message that repeats a client's input may be of any length, so it is truncated.
-        """
+        """The message for users: the error's argument or, without one, its class docstring."""
         text = str(self) or (type(self).__doc__ or "").strip()
+        # A message that repeats a client's input can have any length.
         if len(text) > MESSAGE_MAX_CHARACTERS:
             return f"{text[: MESSAGE_MAX_CHARACTERS - 3]}..."
         return text
 
     def bare(self) -> Self:
-        """Return this error without its traceback and causes.
-
-        The frames of the traceback refer to the request and to this error. Such a cycle would keep
-        a megabyte of records in memory until the garbage collector runs.
-        """
+        """Remove the traceback and causes of this error, and return it."""
+        # The frames of the traceback refer to the request and to this error. This reference cycle
+        # would keep a megabyte of records in memory until the garbage collector runs.
         self.__cause__ = self.__context__ = self.__traceback__ = None
         return self

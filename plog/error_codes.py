@@ -1,6 +1,6 @@
-"""Kafka's error codes, and the set of retriable ones, after which the same request may succeed.
+"""Kafka's error codes, and the set of retriable codes.
 
-Plain data; errors.py defines the errors that plog raises. Source: Kafka 4.3 Errors.
+This module is plain data; errors.py defines the errors that plog raises. Source: Kafka 4.3 Errors.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes; -1 is an unknown error, 0 is success."""
+    """Kafka's error codes: -1 is an unexpected error, 0 is success."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -148,6 +148,7 @@ class ErrorCode(IntEnum):
     SHARE_SESSION_LIMIT_REACHED = 133
 
 
+# Kafka's subclasses of RetriableException: the same request may succeed later.
 RETRIABLE = frozenset(
     {
         ErrorCode.CORRUPT_MESSAGE,

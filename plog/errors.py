@@ -1,9 +1,9 @@
-"""All errors that plog raises.
+"""The errors that brokers return to clients, one class for each error code.
 
-Code anywhere in the pure packages raises a subclass of `KafkaError` if a client breaks a rule; only
-apis/dispatch.py converts it to the code on the wire. The message is for users; responses contain it
-if the protocol has a field for it. It defaults to the docstring of the class. The base classes are
-in error_base.py, the codes in error_codes.py.
+If a client breaks a rule, code in the pure packages raises a subclass of `KafkaError`; only
+plogd/apis/dispatch.py converts errors to codes. A response contains the error's message if the
+protocol has a field for it. The default message is the docstring of the class, so these docstrings
+are written for users. The base classes are in error_base.py, the codes in error_codes.py.
 """
 
 from __future__ import annotations
@@ -499,7 +499,7 @@ _CLASS_BY_CODE: dict[int, type[KafkaError]] = {x.code: x for x in KafkaError.__s
 
 
 def error_from_code(code: int, message: str = "") -> KafkaError:
-    """Return the error for a code from a peer; create a class for a code that plog never raises.
+    """Return the error for a code received from a peer.
 
     >>> error_from_code(3)
     UnknownTopicOrPartition()
@@ -515,6 +515,7 @@ def error_from_code(code: int, message: str = "") -> KafkaError:
     return _class_of(ErrorCode(code))(f"{name}: {message}" if message else name)
 
 
+# Creates a class for a code that plog never raises. Cached, so that a code has only one class.
 @cache
 def _class_of(code: ErrorCode) -> type[KafkaError]:
     words = code.name.split("_")

@@ -1,9 +1,9 @@
-"""Hash functions that are part of the protocol, because peers and other clients compute them, too.
+"""Hash functions that must return the same values as those of Kafka's brokers and clients.
 
-Kafka's clients choose the partition of a key with murmur2: if two clients hashed differently, the
-records of one key would be in two partitions. Source: Kafka 4.3 Utils.murmur2, which is Austin
-Appleby's MurmurHash2 with Kafka's seed. Kafka chooses the partition of a group with Java's hash of
-a string.
+Producers hash keys with murmur2 to choose partitions. If two clients computed different hashes, the
+records with one key would be in two partitions. Kafka's brokers assign groups to the partitions of
+``__consumer_offsets`` with Java's string hash. Source: Kafka 4.3 Utils.murmur2, which is Austin
+Appleby's MurmurHash2 with Kafka's seed; java.lang.String.hashCode.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from struct import Struct, unpack_from
 _MASK = 0xFFFFFFFF
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
+# Limits the table of powers, because a group id can have 32,767 characters.
 _JAVA_BLOCK = 512
 _JAVA_POWERS = [pow(31, exponent, 1 << 32) for exponent in range(_JAVA_BLOCK - 1, -1, -1)]
 # Created once for the usual lengths of keys, because `murmur2` is called for each record.
@@ -21,9 +22,9 @@ _UNPACK_BY_WORDS = tuple(Struct(f"<{words}I").unpack_from for words in range(33)
 
 
 def murmur2(data: bytes) -> int:
-    """Return the hash of `data` as an unsigned 32-bit integer; in Java, the same bits are signed.
+    """Return the hash of `data` as an unsigned 32-bit integer; Java treats the bits as signed.
 
-    Takes about 0.2 us per four bytes.
+    The call takes about 0.2 us per four bytes.
 
     >>> murmur2(b"21") - 2**32
     -973932308
@@ -64,7 +65,7 @@ def java_hash(text: str) -> int:
     value = 0
     for start in range(0, len(units), 2 * _JAVA_BLOCK):
         block = unpack_from(f">{min(_JAVA_BLOCK, (len(units) - start) // 2)}H", units, start)
-        # The sum over a block runs in C: a client may send thousands of group ids of 32 KB.
+        # The sum over a block runs in C, because a client can send thousands of 32 KB group ids.
         powers = _JAVA_POWERS[-len(block) :]
         value = (value * powers[0] * 31 + sum(map(mul, block, powers))) & _MASK
     return value - (1 << 32) if value >> 31 else value

@@ -1,8 +1,8 @@
-"""Configuration of a pyOpenSSL context, for both ends of a TLS connection.
+"""Configuration of pyOpenSSL contexts, for both ends of a TLS connection.
 
-plogd/net/tls/tls_context.py creates the context of the server, network/twisted_tls.py that of the
-client. Values that OpenSSL rejects raise a ValueError with the remedy; the callers add the name of
-the setting.
+plogd/net/tls/tls_context.py creates the server's contexts, plog/client/network/twisted_tls.py the
+client's. If OpenSSL rejects a value, a ValueError states the remedy, and the caller adds the
+setting's name.
 
 Source: OpenSSL's SSL_CTX_set_min_proto_version(3), X509_VERIFY_PARAM_set_flags(3).
 """
@@ -23,9 +23,9 @@ _VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
 
 
 def limit(context: SSL.Context, versions: Collection[str], suites: Sequence[str]) -> None:
-    """Limit a context to these TLS versions and, if any are given, to these cipher suites."""
+    """Limit a context to these TLS versions and, unless `suites` is empty, these cipher suites."""
     allowed = set(versions)
-    # In a TLS version without any of these suites, OpenSSL would offer its default ones.
+    # If no suite belongs to a TLS version, OpenSSL would use its default suites for that version.
     if suites:
         allowed &= _limit_suites(context, suites)
     if not allowed:
@@ -46,6 +46,7 @@ def _limit_suites(context: SSL.Context, suites: Sequence[str]) -> set[str]:
             context.set_cipher_list(":".join(tls_1_2).encode())
             versions.add("TLSv1.2")
         if tls_1_3:
+            # Debian 12 has pyOpenSSL 23.0, which lacks the method.
             if not hasattr(context, "set_tls13_ciphersuites"):
                 raise ValueError(
                     "this version of pyOpenSSL cannot select the suites of TLSv1.3; leave the"
@@ -60,9 +61,9 @@ def _limit_suites(context: SSL.Context, suites: Sequence[str]) -> set[str]:
 
 
 def show(context: SSL.Context, key: Any, chain: Sequence[x509.Certificate]) -> None:
-    """Use the first certificate of `chain`, with its key and the rest of the chain.
+    """Make a context present the first certificate of `chain`, whose private key is `key`.
 
-    Raises SSL.Error.
+    The context also sends the rest of the chain. Raises SSL.Error.
     """
     der = key.private_bytes(
         serialization.Encoding.DER,
@@ -71,8 +72,8 @@ def show(context: SSL.Context, key: Any, chain: Sequence[x509.Certificate]) -> N
     )
     own, *others = for_openssl(chain)
     with warnings.catch_warnings():
-        # Newer versions of pyOpenSSL prefer the types of `cryptography`, but the oldest supported
-        # one accepts only its own.
+        # Newer versions of pyOpenSSL deprecate its own types, but the oldest supported version does
+        # not accept those of `cryptography`.
         warnings.simplefilter("ignore", DeprecationWarning)
         context.use_certificate(own)
         for certificate in others:
@@ -82,12 +83,11 @@ def show(context: SSL.Context, key: Any, chain: Sequence[x509.Certificate]) -> N
 
 
 def trust(context: SSL.Context, trusted: Sequence[x509.Certificate]) -> None:
-    """Trust certificates signed by one of `trusted`. Raises SSL.Error.
-
-    As in Java, each of them is a trust anchor, even if it is not self-signed.
-    """
+    """Trust certificates that are signed by one of `trusted`. Raises SSL.Error."""
     store = context.get_cert_store()
     assert store is not None, "a context always has a certificate store"
+    # As in Java, each trusted certificate is a trust anchor, even if it is not self-signed. By
+    # default, OpenSSL requires the root certificate.
     store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -102,7 +102,7 @@ def for_openssl(certificates: Sequence[x509.Certificate]) -> Iterator[crypto.X50
 
 
 def reason_of(error: SSL.Error) -> str:
-    """Return OpenSSL's reason for an error: the last one in its error queue, if there is one.
+    """Return OpenSSL's reason for an error: the last entry of its error queue, if it has entries.
 
     >>> reason_of(SSL.Error([("SSL routines", "", "unknown protocol")]))
     'unknown protocol'

@@ -1,8 +1,8 @@
-"""Checks of the settings ``ssl.keystore.…`` and ``ssl.truststore.…`` of clients and the broker.
+"""Checks of the ``ssl.keystore.…`` and ``ssl.truststore.…`` settings of clients and the broker.
 
-Keys and certificates are in PEM format, in a file or in the setting itself. Further checks are in
-settings/security.py for clients and plogd/config/tls_settings.py for the broker. Source: Kafka 4.3
-DefaultSslEngineFactory; KIP-651.
+Keys and certificates are in PEM format, in a file or in the setting itself. Other TLS settings are
+checked in plog/client/settings/security.py for clients and in plogd/config/tls_settings.py for the
+broker. Source: Kafka 4.3 DefaultSslEngineFactory; KIP-651.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class PemSettings(Protocol):
 
 
 def check_keystore(settings: PemSettings, *, convert: str) -> Iterator[tuple[str, str]]:
-    """Yield problems with the keystore settings as (setting, problem); a keystore is optional."""
+    """Yield problems with the keystore settings as (setting, problem) pairs.
+
+    All of the settings are optional. `convert` explains how to convert a Java keystore.
+    """
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if settings.ssl_keystore_type.upper() != "PEM":
         yield "ssl.keystore.type", f"only PEM is supported; {convert}"
@@ -59,7 +62,7 @@ def check_keystore(settings: PemSettings, *, convert: str) -> Iterator[tuple[str
 
 
 def check_truststore(settings: PemSettings) -> Iterator[tuple[str, str]]:
-    """Yield problems with the truststore settings as (setting, problem)."""
+    """Yield problems with the truststore settings as (setting, problem) pairs."""
     if settings.ssl_truststore_type.upper() != "PEM":
         yield "ssl.truststore.type", f"only PEM is supported; {CONVERT_TRUSTSTORE}"
     elif settings.ssl_truststore_location and settings.ssl_truststore_certificates:

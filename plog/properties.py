@@ -1,9 +1,9 @@
 r"""Parser for Java's .properties format, which Kafka uses for its settings.
 
-Pure: it turns text into assignments with line numbers; the callers find and read the files. The
-format is that of java.util.Properties: comments start with ``#`` or ``!``; a key ends at ``=``,
-``:`` or white space; a line continues if it ends with an odd number of backslashes; escapes are
-``\t \n \r \f \uXXXX``, and any other escaped character stands for itself.
+Pure: the callers find and read the files. The format is that of java.util.Properties. Comments
+start with ``#`` or ``!``. A key ends at ``=``, ``:`` or white space. A line that ends with an odd
+number of backslashes continues on the next line. Escapes are ``\t \n \r \f \uXXXX``; any other
+escaped character stands for itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 
 
 class PropertiesError(ValueError):
-    """The text is not in the .properties format; `line` is the line number, counted from 1."""
+    """The text is not in the .properties format; `line` is the line number, starting at 1."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(f"line {line}: {problem}")
@@ -31,7 +31,7 @@ class PropertiesError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A ``key=value``; `line` is the number of its first line, counted from 1."""
+    """A ``key=value`` assignment; `line` is the number of its first line, starting at 1."""
 
     line: int
     key: str
@@ -41,6 +41,7 @@ class Assignment:
 def decode_properties(data: bytes) -> str:
     """Decode a file as UTF-8 or, if that fails, as Latin-1, which Java originally used."""
     try:
+        # Editors on Windows write a byte order mark, which would become part of the first key.
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("latin-1")
@@ -77,6 +78,7 @@ def escape_value(value: str) -> str:
     escaped = value.replace("\\", "\\\\")
     for letter, character in _ESCAPES.items():
         escaped = escaped.replace(character, "\\" + letter)
+    # The parser only strips white space before the value.
     return "\\" + escaped if escaped.startswith(" ") else escaped
 
 
@@ -87,6 +89,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         content = raw.lstrip(_SPACE)
         if not content or content[0] in "#!":
             continue
+        # As in Java, a continuation line is never a comment, even if it starts with `#`.
         while _is_continued(content):
             # A backslash at the end of the file continues with an empty line.
             _, following = next(natural, (0, ""))
@@ -95,6 +98,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_continued(line: str) -> bool:
+    # In an even number of backslashes, each pair is an escaped backslash.
     backslashes = len(line) - len(line.rstrip("\\"))
     return backslashes % 2 == 1
 

@@ -1,8 +1,8 @@
-"""The feature levels of Apache Kafka's releases, and the dependencies of each level.
+"""Feature levels of Apache Kafka's releases, and the dependencies of each level.
 
-`version-mapping` and `feature-dependencies` print them, and `features upgrade --release-version`
-uses them. They describe Kafka; plogd/features.py defines the features of a plog broker.
-Source: Kafka 4.3 Feature, MetadataVersion and the versions of each feature; KIP-1022.
+The commands `version-mapping` and `feature-dependencies` print the tables, and `features upgrade
+--release-version` uses them. The tables describe Kafka; plogd/features.py defines the features of a
+plog broker. Source: Kafka 4.3 Feature, MetadataVersion and the versions of each feature; KIP-1022.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ METADATA_VERSION: Final = "metadata.version"
 FIRST_RELEASE: Final = 7
 """The oldest level of metadata.version that Kafka 4 supports: 3.3-IV3."""
 LAST_RELEASE: Final = 30
+"""The newest level of metadata.version in Kafka 4.3: 4.3-IV0."""
 
 
 class FeatureLevel(NamedTuple):
@@ -26,7 +27,7 @@ class FeatureLevel(NamedTuple):
     release: int
     """The first level of metadata.version for which this level is the default."""
     needs: Mapping[str, int] = {}
-    """The required levels of other features."""
+    """The levels of other features that this level requires."""
 
 
 FEATURES: Final[Mapping[str, tuple[FeatureLevel, ...]]] = {
@@ -52,16 +53,16 @@ class UnknownFeature(PlogError):
 
 
 def release_level(release: str) -> int:
-    """Return the level of metadata.version of a release. Raises UnknownFeature.
+    """Return the metadata.version level of a release. Raises UnknownFeature.
 
-    A release name without an internal version stands for the last one of that release.
+    Without an internal version ("-IV1"), the name stands for the release's last internal version.
 
     >>> release_level("3.9-IV0"), release_level("4.0"), release_level("4.0.1")
     (21, 25, 25)
     """
     # Patch releases have no levels of their own.
     short = ".".join(release.split(".")[:2])
-    # Searched from the newest level, so that the last internal version of a release is found first.
+    # The search starts at the newest level, to find a release's last internal version first.
     for level in range(LAST_RELEASE, FIRST_RELEASE - 1, -1):
         name = METADATA_VERSIONS[level]
         if short in (name, name.partition("-")[0]):
@@ -73,7 +74,10 @@ def release_level(release: str) -> int:
 
 
 def default_levels(release: int) -> dict[str, int]:
-    """Return the default levels of all features for a metadata.version level, which comes first."""
+    """Return the default level of every feature in a release, metadata.version first.
+
+    `release` is a metadata.version level.
+    """
     levels = {METADATA_VERSION: release}
     for name, known in FEATURES.items():
         levels[name] = max(each.level for each in known if each.release <= release)

@@ -1,7 +1,8 @@
-"""Computations of SCRAM: the keys derived from a password, and the proofs of both sides.
+"""SCRAM computations: the keys derived from a password, and the proofs of client and server.
 
-Pure. network/sasl.py implements the client's exchange, plogd/security/scram.py stored credentials.
-Source: RFC 5802, RFC 7677; Kafka 4.3 ScramFormatter, ScramMechanism.
+Pure. plog/client/network/sasl.py implements the client's side of the exchange;
+plogd/security/scram.py stores the credentials of users. Source: RFC 5802, RFC 7677; Kafka 4.3
+ScramFormatter, ScramMechanism.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class ScramMechanism(IntEnum):
 def salted_password(
     mechanism: ScramMechanism, password: bytes, *, salt: bytes, iterations: int
 ) -> bytes:
-    """Return the salted password; deliberately slow, about 1 ms for 4096 iterations."""
+    """Return the salted password; this takes about 1 ms for 4096 iterations, deliberately."""
+    # The function Hi() of RFC 5802 is PBKDF2 with HMAC.
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
 
 
@@ -54,9 +56,11 @@ def client_proof(mechanism: ScramMechanism, salted: bytes, exchange: bytes) -> b
     """Return the client's proof for `exchange`, the messages so far, joined by commas."""
     key = client_key(mechanism, salted)
     signature = hmac.digest(stored_key(mechanism, salted), exchange, mechanism.hash_name)
+    # The server computes the same signature, recovers the key with it, and hashes the key to
+    # compare it with the stored key.
     return bytes(a ^ b for a, b in zip(key, signature, strict=True))
 
 
 def server_signature(mechanism: ScramMechanism, salted: bytes, exchange: bytes) -> bytes:
-    """Return the server's proof for `exchange`, as in `client_proof`."""
+    """Return the server's proof for `exchange`, which has the same form as in `client_proof`."""
     return hmac.digest(server_key(mechanism, salted), exchange, mechanism.hash_name)

@@ -1,12 +1,12 @@
-"""Definitions of settings: name, type, default, bounds and description of a dataclass field.
+"""Declaration of settings as dataclass fields, with type, default, bounds and description.
 
-The broker's `BrokerConfig` and `TopicConfig` and the clients' `ClientSettings` are tables of such
-fields. Parsing, validation, DescribeConfigs, and the pages and example files in docs/ and etc/ are
-all derived from them. This module does not define any setting itself.
+The broker's `BrokerConfig` and `TopicConfig` and the clients' `ClientSettings` declare their
+settings in this way. Parsing, validation, DescribeConfigs responses, the pages in docs/ and the
+example files in etc/ are all derived from the declarations. This module does not declare any
+setting itself.
 
-Type numbers are those of DescribeConfigs. Values are parsed as in Kafka's ConfigDef: they are
-trimmed, integers are decimal, booleans are case-insensitive, and commas separate the entries of
-lists.
+Values are parsed as in Kafka's ConfigDef: they are trimmed, integers are decimal, booleans are
+case-insensitive, and commas separate list entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
 UpdateMode: TypeAlias = Literal["read-only", "reload", "per-broker", "cluster-wide"]
 """When a new value takes effect: after a restart (read-only); after the files are reloaded
 (reload); or immediately when a client sets it, for one broker only (per-broker) or for one or all
-brokers (cluster-wide). The last two kinds can also be reloaded."""
+brokers (cluster-wide). Values of the last two kinds can also be reloaded from the files."""
 Importance: TypeAlias = Literal["high", "medium", "low"]
 
 INT_MAX = 2**31 - 1
@@ -43,8 +43,8 @@ GIB = 1024 * MIB
 class ConfigError(PlogError):
     """The settings are invalid; `problems` contains one line for each error.
 
-    `warnings` contains the warnings about the same settings, because a misspelled name is often the
-    reason for an invalid value.
+    `warnings` contains the warnings about the same settings. They often explain the error, such as
+    a misspelled name.
     """
 
     def __init__(self, problems: Sequence[str], warnings: Sequence[str] = ()) -> None:
@@ -53,7 +53,8 @@ class ConfigError(PlogError):
         self.warnings = tuple(warnings)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.problems, self.warnings)  # Unpickling passes these arguments.
+        # By default, an exception is unpickled from its message, which `__init__` does not accept.
+        return type(self), (self.problems, self.warnings)
 
 
 class SettingType(IntEnum):
@@ -70,6 +71,7 @@ class SettingType(IntEnum):
     PASSWORD = 9
 
 
+# int() and float() alone would also accept underscores, `nan` and `inf`.
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _WHOLE_NUMBER_LIMIT = {
@@ -81,10 +83,10 @@ _WHOLE_NUMBER_LIMIT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The definition of a setting. `also` lists valid values outside the bounds, such as -1.
+    """The definition of a setting.
 
-    `spellings` are other texts for the values of `one_of`, as (text, value) pairs; with `any_case`,
-    both are case-insensitive.
+    `also` lists valid values outside the bounds, such as -1. `spellings` lists other texts for the
+    values of `one_of`, as (text, value) pairs; if `any_case` is set, both are case-insensitive.
     """
 
     name: str
@@ -102,7 +104,8 @@ class Setting:
     update: UpdateMode = "read-only"
     group: str = ""
     aliases: tuple[str, ...] = ()
-    # Broker settings that a topic setting falls back to, in order, with the factor to its unit.
+    # Broker settings whose values are the default of this topic setting, by precedence. The factor
+    # converts a value to the unit of this setting.
     synonyms: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -117,12 +120,12 @@ class Setting:
 
     @property
     def sensitive(self) -> bool:
-        """Whether the value must never be shown."""
+        """Whether the value is secret and must never be shown."""
         return self.type is SettingType.PASSWORD
 
     @property
     def allowed(self) -> str:
-        """The allowed values as text for error messages and docs; empty if all are allowed."""
+        """The allowed values as text for error messages and docs; empty if all values are."""
         if self.type is SettingType.BOOLEAN:
             return "true, false"
         if self.one_of:
@@ -139,7 +142,7 @@ class Setting:
         return f"{extra}, or {bounds}" if extra and bounds else bounds
 
     def parse(self, text: str) -> Value:
-        """Parse a value. Raises ValueError with the problem and the allowed values.
+        """Parse a value. Raises ValueError, which states the problem and the allowed values.
 
         >>> Setting(name="a.ms", type=SettingType.INT, default=1, doc="", at_least=1).parse(" 7 ")
         7
@@ -150,7 +153,7 @@ class Setting:
             raise self._refusal(error) from None
 
     def take(self, given: object) -> Value:
-        """Convert a value given by a program: text for `parse`, or a value of the setting's type.
+        """Convert a value from a program: text, as for `parse`, or a value of the setting's type.
 
         >>> Setting(name="a", type=SettingType.LIST, default=(), doc="").take(["x", "y"])
         ('x', 'y')
@@ -193,11 +196,13 @@ class Setting:
         if isinstance(given, bool):
             return self._read("true" if given else "false")
         if isinstance(given, float) and self.type is not SettingType.DOUBLE:
+            # Computations such as 0.5 * 1000 result in floats, even if the number is whole.
             if not given.is_integer():
                 raise ValueError("not a whole number")
             given = int(given)
         if isinstance(given, int | float):
             return self._read(str(given))
+        # For a setting that holds a file name, programs can pass a pathlib.Path.
         as_path = getattr(given, "__fspath__", None)
         path = as_path() if callable(as_path) else None
         if isinstance(path, str):
@@ -205,7 +210,7 @@ class Setting:
         raise ValueError(f"a {type(given).__name__} is not valid for this setting")
 
     def _spelt(self, text: str) -> str:
-        """Return the value of which `text` is another spelling, or `text` itself."""
+        """Return the value that `text` is another spelling of, or `text` itself."""
         if self.any_case:
             known = (*self.one_of, *(other for other, _ in self.spellings))
             text = next((each for each in known if each.lower() == text.lower()), text)
@@ -217,6 +222,7 @@ class Setting:
         elif isinstance(value, str):
             if self.one_of and value not in self.one_of:
                 raise ValueError("not one of the allowed values")
+        # A bool is also an int, but has no bounds.
         elif not isinstance(value, bool) and isinstance(value, int | float):
             self._check_number(value)
         return value
@@ -236,12 +242,13 @@ class Setting:
             raise ValueError("too small")
         if self.at_most is not None and value > self.at_most:
             raise ValueError("too large")
+        # Python's integers are unlimited, but Kafka's have the size of a Java type.
         limit = _WHOLE_NUMBER_LIMIT.get(self.type)
         if limit is not None and not -limit - 1 <= value <= limit:
             raise ValueError(f"does not fit the type {self.type.name}")
 
     def format(self, value: Value) -> str | None:
-        """Return a value as text, as Kafka prints it; None for null.
+        """Return a value as text, in Kafka's format, or None for null.
 
         >>> Setting(name="a", type=SettingType.LIST, default=(), doc="").format(("x", "y"))
         'x,y'
@@ -255,12 +262,12 @@ class Setting:
         return str(value)
 
     def shown(self, value: Value) -> str | None:
-        """Return a value as `format` does, but None if the setting is sensitive."""
+        """Return the result of `format`, or None if the setting is sensitive."""
         return None if self.sensitive else self.format(value)
 
 
 def _number_text(number: float | None) -> str:
-    """Return a bound as text, which is empty for the maximum of the type."""
+    """Return a bound as text, or an empty text for no bound or the maximum of the type."""
     return "" if number is None or number in (INT_MAX, LONG_MAX) else f"{number}"
 
 
@@ -297,7 +304,7 @@ def setting(
     aliases: tuple[str, ...] = (),
     synonyms: tuple[tuple[str, int], ...] = (),
 ) -> T:
-    """Declare a setting as a dataclass field. `group` starts a new section of the docs."""
+    """Declare a setting as a dataclass field. A `group` starts a new section in the docs."""
     row = Setting(
         name=name,
         type=_type_of(default) if type is None else type,
@@ -316,8 +323,8 @@ def setting(
         aliases=aliases,
         synonyms=synonyms,
     )
-    # For type checkers, the field has the type of the default; at run time, it is a dataclass
-    # field. The repr omits sensitive values, because it may appear in logs and tracebacks.
+    # This function is declared to return a T, so that type checkers give the field the type of its
+    # default. The repr omits sensitive values, because it may appear in logs and tracebacks.
     return field(default=default, repr=not row.sensitive, metadata={"setting": row})
 
 

@@ -1,7 +1,7 @@
-"""Format settings as rows of a Markdown table and as entries of an example file.
+"""Documentation of settings: rows of Markdown tables and entries of example files.
 
-Pure: it turns settings into text. The owners of the settings define the pages and files:
-plogd/config/docs.py for the broker, settings/docs.py for clients.
+Pure. The pages and files themselves are defined in plogd/config/docs.py for the broker and in
+plog/client/settings/docs.py for clients.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Columns: TypeAlias = Mapping[str, Callable[[Setting], str]]
 def print_one(
     printers: Mapping[str, Callable[[], str]], arguments: Sequence[str], *, program: str
 ) -> int:
-    """Print the text that the command line of `program` selects; return the exit code."""
+    """Print the text that the command-line argument selects; return the exit code."""
     if len(arguments) != 1 or arguments[0] not in printers:
         sys.stderr.write(f"usage: python -m {program} {'|'.join(printers)}\n")
         return 2
@@ -51,12 +51,12 @@ def table(columns: Columns, rows: Iterable[Setting]) -> str:
 
 
 def name_cell(row: Setting) -> str:
-    """Return the setting's name and aliases."""
+    """Return the setting's name and, on separate lines, its aliases."""
     return "<br>".join([f"`{row.name}`", *(f"or `{name}`" for name in row.aliases)])
 
 
 def default_cell(row: Setting) -> str:
-    """Return the default with its unit, and a large number also in a larger unit."""
+    """Return the default with its unit and, for a large number, the value in a larger unit."""
     text = row.format(row.default)
     if text is None:
         return "not set"
@@ -66,7 +66,7 @@ def default_cell(row: Setting) -> str:
 
 
 def allowed_cell(row: Setting) -> str:
-    """Return the type and, if limited, the allowed values."""
+    """Return the type and, unless all values are allowed, the allowed values."""
     return row.type.name.lower() + (f": {row.allowed}" if row.allowed else "")
 
 
@@ -78,6 +78,7 @@ def meaning_cell(row: Setting) -> str:
 def _readable(row: Setting) -> str:
     """Return the unit and, for a large number, its value in a larger unit: ``ms (7 days)``."""
     value = row.default
+    # A bool is also an int.
     if isinstance(value, bool) or not isinstance(value, int):
         return ""
     if value in (INT_MAX, LONG_MAX):
@@ -94,8 +95,8 @@ def _readable(row: Setting) -> str:
 
 
 def commented(row: Setting, fact: str = "") -> str:
-    """Return an entry of an example file: description and default of a setting, commented out."""
-    # 100 characters, less the two that start the comment.
+    """Return an example file entry: a setting's description and default, commented out."""
+    # Lines of 100 characters, of which two start the comment.
     text = textwrap.wrap(row.doc.replace("`", ""), 98, break_on_hyphens=False)
     facts = [f"Allowed: {row.allowed}" if row.allowed else "", row.unit and f"Unit: {row.unit}"]
     facts.append(fact)

@@ -1,7 +1,7 @@
-"""A broker for the tests of an application.
+"""A broker for application tests.
 
 With pytest, no import is necessary: installing plog makes its fixtures available
-(docs/testing.md). In other test frameworks::
+(docs/testing.md). With other test frameworks::
 
     with plog.testing.broker(directory) as broker:
         client = connect(broker.bootstrap_servers)
@@ -10,7 +10,7 @@ The other names are types for annotations. `RunningBroker` is the type of the br
 the subclasses `BrokerProcess` and `BrokerThread`; `BrokerFactory` is the type of
 ``plog_broker_factory``; `Hooks` and `Hook` are the types of a broker's ``hooks``.
 
-This module imports `plogd.testing` on first use. The rest of the client library works without the
+`plogd.testing` is imported on first use, because the client library also works without the
 broker's package.
 """
 
@@ -68,13 +68,14 @@ def broker(
     *,
     kind: Literal["thread", "process"] = "thread",
 ) -> RunningBroker:
-    """Return a broker with its data below `directory`; ``with`` starts and stops it.
+    """Return a broker that stores its data in `directory`; ``with`` starts and stops the broker.
 
-    The broker runs in a thread of this process, or in a separate process.
+    The broker runs in a thread of this process or in a separate process, depending on `kind`.
     """
     if kind == "process":
         from plogd.testing.broker_process import BrokerProcess
 
+        # With controls, a test can use hooks and advance the time, as with a thread.
         return BrokerProcess(directory, settings, controls=True)
     from plogd.testing.broker_thread import BrokerThread
 

@@ -1,4 +1,4 @@
-"""Common value types: topic partitions, and ids with their text form."""
+"""Common value types: topic partitions, and UUIDs with their text form."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TopicPartition(NamedTuple):
 
 
 def uuid_to_text(uuid: Uuid) -> str:
-    """Return an id as Kafka prints it: URL-safe base64 without padding, 22 characters.
+    """Return an id in Kafka's text form: URL-safe base64 without padding, 22 characters.
 
     >>> uuid_to_text(ZERO_UUID)
     'AAAAAAAAAAAAAAAAAAAAAA'
@@ -43,6 +43,7 @@ def uuid_from_text(text: str) -> Uuid:
     """
     # Kafka omits the padding, but the decoder requires it.
     uuid = base64.urlsafe_b64decode(text + "==")
+    # The decoder skips characters outside its alphabet, so only the length reveals them.
     if len(uuid) != 16:
         raise ValueError(f"{text!r} is not an id of 22 characters")
     return uuid

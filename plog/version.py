@@ -1,3 +1,3 @@
-"""The version of plog, which setup.cfg reads."""
+"""The version number of plog; setup.cfg reads it from this module."""
 
 VERSION = "0.1.0"

@@ -1,4 +1,4 @@
-"""``python -m plog.cli``: run the `plog` command when its console script is not on the path."""
+"""``python -m plog.cli``: the `plog` command, for environments without its console script."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Run admin requests from a tool, sequentially and over blocking sockets.
+"""Helpers that run a tool's admin requests, sequentially and over blocking sockets.
 
-A tool passes `run_admin` a coroutine function that takes a `Cluster`. The tool itself imports the
-admin clients that it needs (`plog.client.admin`'s TopicAdmin, ConfigAdmin, ...) and no others,
-because each import delays the user's command.
+A tool passes `run_admin` a coroutine function that takes a `Cluster`. The tool only imports the
+admin clients that it needs (TopicAdmin, ConfigAdmin and others in `plog.client.admin`), because
+each import delays the command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def run_admin(
 ) -> T:
     """Connect according to the options, run `work`, and disconnect.
 
-    Raises ConfigError for wrong settings, and any error that `work` raises.
+    Raises ConfigError for invalid settings, and any error that `work` raises.
     """
     settings = admin_settings(arguments)
     return run_blocking(_with_cluster(SocketNetwork(client_id=settings.client_id), settings, work))
@@ -50,7 +50,8 @@ def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
         given["bootstrap.controllers"] = controllers or ""
     timeout_ms = getattr(arguments, "timeout_ms", None)
     if timeout_ms is not None:
-        # A call may consist of a single request, which then may use all of its time.
+        # A call can consist of a single request, which can then use the entire time. The default
+        # request.timeout.ms would end it earlier.
         given["default.api.timeout.ms"] = timeout_ms
         given["request.timeout.ms"] = timeout_ms
     return AdminSettings.from_file(arguments.command_config, given)
@@ -65,6 +66,7 @@ async def _with_cluster(
     except UnsupportedVersion as error:
         if not settings.uses_controllers:
             raise
+        # Kafka's controllers serve fewer APIs than its brokers.
         raise UnsupportedVersion(
             f"{error.message}. Controllers support only some requests; use --bootstrap-server"
         ) from None

@@ -1,7 +1,7 @@
 """``plog broker-api-versions``: print the request versions that each broker serves.
 
-"Usable" is the version that this library would choose; Kafka's tool prints the choice of its own
-client. Source: Kafka 4.3 BrokerApiVersionsCommand, NodeApiVersions.
+"Usable" is the version that plog's client would choose, as Kafka's tool prints the version that
+Kafka's client would choose. Source: Kafka 4.3 BrokerApiVersionsCommand, NodeApiVersions.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
     admin = BrokerAdmin(cluster)
     responses = await admin.api_versions()
     brokers = (await admin.describe_cluster()).brokers
+    # A broker can stop between the two requests. Then only its id is known.
     shown = [
         (node_text(brokers[number]) if number in brokers else str(number), response)
         for number, response in responses.items()
@@ -49,7 +50,7 @@ async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 def node_text(broker: BrokerDescription) -> str:
-    """Return the description of a broker as Kafka's tools print it."""
+    """Return the description of a broker in the format of Kafka's tools."""
     rack = "null" if broker.rack is None else broker.rack
     fenced = str(broker.is_fenced).lower()
     return f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: {fenced})"
@@ -67,8 +68,8 @@ def lines(name: str, response: BrokerApiVersions | KafkaError) -> Iterator[str]:
 
 
 def _texts(apis: Mapping[int, VersionRange]) -> dict[int, str]:
-    """Return the printed text of each API by its key."""
-    # Like Kafka's tool, list the client's own APIs as well, even if the broker does not serve them.
+    """Return the text to print for each API, by the API's key."""
+    # As in Kafka's tool, the APIs that the client knows but the broker does not serve are listed.
     return {
         key: version_text(key, apis[key]) if key in apis else "UNSUPPORTED"
         for key in sorted({*apis, *API_BY_KEY})
@@ -76,7 +77,7 @@ def _texts(apis: Mapping[int, VersionRange]) -> dict[int, str]:
 
 
 def version_text(key: int, served: VersionRange) -> str:
-    """Return the served versions of an API, and the one that this library would use.
+    """Return the served versions of an API, and the version that plog's client would choose.
 
     >>> version_text(3, VersionRange(0, 99)), version_text(999, VersionRange(2, 2))
     ('0 to 99 [usable: 13]', '2')

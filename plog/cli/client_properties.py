@@ -1,8 +1,6 @@
-"""Build a client's settings from a file, properties on the command line, and flags.
+"""Client settings from a file, from properties on the command line, and from flags.
 
-Later sources override earlier ones, as in Kafka's tools. A flag that is not given keeps the
-client's own default: the old defaults of the scripts (three retries, a request timeout of 1.5 s)
-lose records when a broker restarts.
+As in Kafka's tools, properties override the file, and flags override both.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ SERVERS: Final = "bootstrap.servers"
 
 
 def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
-    """Add ``--command-config`` and ``--command-property``, with the older names for a `role`."""
+    """Add ``--command-config`` and ``--command-property``, and their older names for a `role`."""
     add_client_config_option(parser, role)
     add_property_option(
         parser,
@@ -39,14 +37,14 @@ def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
 
 
 def add_client_config_option(parser: argparse._ActionsContainer, role: str) -> None:
-    """Add ``--command-config`` alone."""
+    """Add ``--command-config``, and its older name for a `role`."""
     add_command_config_option(parser, f"--{role}.config", role=role)
 
 
 def add_client_property_list(
     parser: argparse._ActionsContainer, *older: str, description: str = "client settings"
 ) -> None:
-    """Add ``--command-property`` as the perf tests define it: several values after one flag."""
+    """Add ``--command-property`` with several values after one flag, as in Kafka's perf tests."""
     parser.add_argument(
         "--command-property",
         *older,
@@ -61,7 +59,7 @@ def add_client_property_list(
 
 
 def topic_pattern(text: str) -> str:
-    """Return `text` if it is a regular expression, which must match whole topic names."""
+    """Return `text` if it is a valid regular expression, for use as the type of an option."""
     try:
         re.compile(text)
     except re.error as error:
@@ -80,9 +78,11 @@ def client_config(
     *,
     defaults: Mapping[str, object] = {},
 ) -> dict[str, object]:
-    """Merge settings: `flags` that are not None win, and `defaults` have the lowest precedence."""
+    """Merge all settings: `flags` override file and properties, which override `defaults`."""
     config: dict[str, object] = dict(defaults)
     config |= merged(arguments.command_config, getattr(arguments, "command_properties", ()))
+    # A flag that is not given keeps the client's own default. The defaults of Kafka's old scripts
+    # (three retries, a request timeout of 1.5 s) lose records when a broker restarts.
     config |= {name: value for name, value in flags.items() if value is not None}
     if arguments.bootstrap_servers is not None:
         config[SERVERS] = arguments.bootstrap_servers
@@ -95,6 +95,6 @@ def known_to(table: type[ClientSettings], config: Mapping[str, object]) -> dict[
     """Return the settings in `config` that `table` defines, for tools with several clients."""
     from plog.settings import settings_of
 
-    # A client does not accept settings that only another client has.
+    # A client rejects settings that only another client has.
     names = {x for row in settings_of(table).values() for x in (row.name, *row.aliases)}
     return {name: value for name, value in config.items() if name in names}

@@ -1,7 +1,7 @@
-"""``plog cluster``: print the cluster id, list its endpoints, and unregister a broker.
+"""``plog cluster``: print the cluster id, list endpoints, and unregister a broker.
 
-Only Apache Kafka has separate controllers and brokers that can be unregistered: a plog broker is
-its own controller. Source: Kafka 4.3 ClusterTool.
+Controller endpoints and unregistration only apply to Apache Kafka, because a plog broker is its own
+controller. Source: Kafka 4.3 ClusterTool.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plog.errors import UnsupportedVersion
 _COLUMNS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 _STATE: Final = _COLUMNS.index("STATE")
 _MIN_WIDTHS: Final = (10, 0, 10, 10, 10, 15)
-"""Kafka's minimum column widths; the column of hosts is as wide as the longest host."""
+"""Kafka's minimum column widths; the host column is as wide as the longest host name."""
 
 _Tool = Callable[[Cluster, argparse.Namespace], Coroutine[Any, Any, int]]
 
@@ -78,6 +78,7 @@ def _set_run(parser: argparse.ArgumentParser, tool: _Tool) -> None:
 
 
 def _add_connection(parser: argparse.ArgumentParser) -> None:
+    # Not `add_admin_options`: unlike Kafka's other tools, ClusterTool has --config and short names.
     parser.add_argument(
         "--bootstrap-server",
         "-b",
@@ -111,7 +112,8 @@ async def print_cluster_id(cluster: Cluster, arguments: argparse.Namespace) -> i
 
 
 async def unregister(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Unregister a broker; fail if the cluster does not support it (Kafka's tool exits with 0)."""
+    """Unregister a broker. Raises UnsupportedVersion if the cluster does not support this."""
+    # Kafka's tool prints the same message and exits with 0.
     try:
         await BrokerAdmin(cluster).unregister_broker(arguments.id)
     except UnsupportedVersion:
@@ -145,7 +147,7 @@ async def list_endpoints(cluster: Cluster, arguments: argparse.Namespace) -> int
 def endpoint_table(
     nodes: Sequence[BrokerDescription], *, of_controllers: bool
 ) -> list[tuple[str, ...]]:
-    """Return the header and a row for each node; controllers have no state."""
+    """Return the header and a row for each node; controllers have no state column."""
     kind = "controller" if of_controllers else "broker"
     rows = [_COLUMNS, *(_row(node, kind) for node in nodes)]
     if of_controllers:
@@ -154,7 +156,7 @@ def endpoint_table(
 
 
 def endpoint_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Return the rows padded to Kafka's columns."""
+    """Return the rows as lines, with Kafka's column widths."""
     min_widths = list(_MIN_WIDTHS)
     if len(rows[0]) < len(_COLUMNS):
         del min_widths[_STATE]
@@ -168,13 +170,13 @@ def endpoint_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _row(node: BrokerDescription, kind: str) -> tuple[str, ...]:
-    rack = "null" if node.rack is None else node.rack
+    rack = "null" if node.rack is None else node.rack  # As Java prints it.
     state = "fenced" if node.is_fenced else "unfenced"
     return (str(node.id), node.host, str(node.port), rack, state, kind)
 
 
 def _as_data(node: BrokerDescription, *, of_controllers: bool) -> dict[str, object]:
     data = {"id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
-    if not of_controllers:
+    if not of_controllers:  # Only brokers can be fenced.
         data["fenced"] = node.is_fenced
     return data

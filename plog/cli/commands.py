@@ -1,9 +1,9 @@
-"""The table of plog's own tools, which lets ``plog --help`` list them without importing them.
+"""Table of plog's own tools, from which ``plog --help`` lists the tools without importing them.
 
-Scanning every installed distribution for entry points takes longer than the rest of the command
-(docs/decisions/0012). The table therefore repeats the declarations of setup.cfg under
-``plog.commands``; tests/unit/cli/test_commands.py checks that the two are equal, and that each
-summary equals the first line of the tool's docstring.
+The table repeats the entry points that setup.cfg declares under ``plog.commands``, because scanning
+all installed distributions for entry points takes longer than the rest of the command
+(docs/decisions/0012). tests/unit/cli/test_commands.py checks that table and entry points are equal,
+and that each summary is the first line of the tool's docstring.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Command(NamedTuple):
 
     @property
     def is_installed(self) -> bool:
-        """Return whether the tool's package is installed; the broker's package may be missing."""
+        """Return whether the tool's package is installed; `plogd` can be missing."""
         return importlib.util.find_spec(self.target.partition(".")[0]) is not None
 
     def load(self) -> Configure:

@@ -1,8 +1,8 @@
-"""``plog completion``: print shell code, and serve the shell's requests for completions.
+"""``plog completion``: print shell code that completes command lines, and serve its requests.
 
-argcomplete does the work (docs/decisions/0012): the shell runs ``plog`` itself with the request in
-the environment, so the completions always match the parsers. argcomplete is imported only for such
-requests.
+For each completion, the shell code runs ``plog`` with the request in environment variables, and the
+package argcomplete computes the completions from the parsers (docs/decisions/0012). Completions
+therefore always match the installed tools.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def shell_code(shell: str) -> str:
-    """Return the code that the shell sources."""
+    """Return the code that the user's shell sources. Raises PlogError."""
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError:
@@ -51,7 +51,7 @@ def shell_code(shell: str) -> str:
 
 
 def complete(environment: Mapping[str, str]) -> None:
-    """Print completions and exit the process; return if argcomplete is not installed."""
+    """Print completions and exit the process, or return if argcomplete is not installed."""
     try:
         import argcomplete
     except ImportError:
@@ -73,7 +73,7 @@ def completion_parser(line: str) -> Parser:
     for row in COMMANDS:
         for name in (row.name, *row.short_names):
             tool = tools.add_parser(name, help=row.summary)
-            # Only the named tool is imported: each press of Tab runs this code.
+            # Only the named tool is imported, because this code runs whenever the user presses Tab.
             if row is named and row.is_installed:
                 row.load()(tool)
                 _offer_one_spelling(tool)
@@ -81,23 +81,20 @@ def completion_parser(line: str) -> Parser:
 
 
 def _offer_one_spelling(parser: argparse.ArgumentParser) -> None:
-    """Offer only the current spelling of each option.
-
-    If both ``--bootstrap-server`` and ``--bootstrap-servers`` were offered, a shell could not
-    complete ``--boo`` to the end.
-    """
+    """Offer only the current spelling of each option for completion."""
+    # With both --bootstrap-server and --bootstrap-servers, a shell could not complete --boo fully.
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for tool in action.choices.values():
                 _offer_one_spelling(tool)
         long = [spelling for spelling in action.option_strings if spelling.startswith("--")]
         short = [spelling for spelling in action.option_strings if spelling not in long]
-        # argparse parses with another table; this list is only for display.
+        # argparse does not use this list to parse, so older spellings are still accepted.
         action.option_strings = [*short, *long[:1]]
 
 
 def _words(line: str) -> list[str]:
     try:
         return shlex.split(line)
-    except ValueError:  # A quote is still open.
+    except ValueError:  # The user has not closed a quote yet.
         return line.split()

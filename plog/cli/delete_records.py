@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Return the offsets in the file's text. Raises UsageError.
+    """Return the start offsets in `text`, the contents of the file. Raises UsageError.
 
     >>> parse_offsets(_EXAMPLE)
     {TopicPartition(topic='orders', partition=0): 100}
@@ -57,7 +57,8 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
         document: Any = json.loads(text)
         if not isinstance(document, dict):
             raise TypeError("not a JSON object")
-        version = document.get("version", 1)  # Kafka's tool also accepts files without a version.
+        # Kafka's tool also accepts files without a version.
+        version = document.get("version", 1)
         rows = [
             (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
             for row in document["partitions"]
@@ -72,6 +73,7 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
             f"cannot read --offset-json-file: version {version} is not supported; use version 1"
         )
     offsets = dict(rows)
+    # As in Kafka's tool, duplicate partitions are an error.
     if len(offsets) < len(rows):
         seen = [partition for partition, _ in rows]
         duplicates = sorted({str(each) for each in seen if seen.count(each) > 1})
@@ -84,7 +86,8 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
 async def delete_records(
     cluster: Cluster, offsets: dict[TopicPartition, int], arguments: argparse.Namespace
 ) -> int:
-    """Delete the records through the partitions' leaders and print the new start offsets."""
+    """Delete records and print the new start offset of each partition."""
+    # With --json, standard output contains only the document.
     plain = not arguments.json
     if plain:
         print("Executing records delete operation")

@@ -1,7 +1,6 @@
-"""Generate docs/cli.md from the parsers: ``python -m plog.cli.docs > docs/cli.md``.
+"""Generator of docs/cli.md from the parsers: ``python -m plog.cli.docs > docs/cli.md``.
 
-tests/unit/cli/test_docs.py checks that the file is up to date, so that it never documents an option
-that does not exist.
+tests/unit/cli/test_docs.py checks that the file is up to date.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ To complete commands and options in bash, run `source <(plog completion bash)`.
 
 
 def markdown() -> str:
-    """Return the whole page."""
+    """Return the complete page."""
     parts = [_HEAD, "| command | description |\n|---|---|"]
     for row in COMMANDS:
         short = "".join(f", `plog {name}`" for name in row.short_names)
@@ -58,7 +57,7 @@ def markdown() -> str:
 
 
 def _sections(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
-    """Yield a tool's section, and one for each of its subcommands."""
+    """Yield a tool's section and the sections of its subcommands."""
     for each in parsers_below(parser):
         depth = each.prog.count(" ") - parser.prog.count(" ")
         yield f"{'#' * (level + depth)} {each.prog}"
@@ -73,9 +72,9 @@ def _sections(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
 
 
 def parsers_below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield a tool's parser, and those of its subcommands."""
+    """Yield a tool's parser and the parsers of its subcommands."""
     yield parser
-    # argparse has no public way to list a parser's arguments.
+    # argparse has no public attribute that lists a parser's arguments.
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             # A subcommand with aliases is listed once for each of its names.
@@ -84,7 +83,7 @@ def parsers_below(parser: argparse.ArgumentParser) -> Iterator[argparse.Argument
 
 
 def documented_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield the options and arguments of one parser, without ``--help`` and ``--version``."""
+    """Yield a parser's options and arguments, without ``--help`` and ``--version``."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
             continue
@@ -94,7 +93,7 @@ def documented_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Act
 
 
 def value_of(action: argparse.Action) -> str:
-    """Return the placeholder for the value of an option or argument; empty for a flag."""
+    """Return the placeholder for an argument's or option's value; empty for a flag."""
     if not action.option_strings:
         return str(action.metavar or action.dest.upper())
     value = "" if action.nargs == 0 else str(action.metavar or action.dest.upper())
@@ -104,7 +103,7 @@ def value_of(action: argparse.Action) -> str:
 
 
 def help_of(action: argparse.Action) -> str:
-    """Return the help text of an option, which says whether the option is required."""
+    """Return an option's help text, which states whether the option is required."""
     text = (action.help or "") % {"default": action.default}
     return f"{text} (required)" if action.required and action.option_strings else text
 
@@ -124,6 +123,7 @@ def _names(action: argparse.Action) -> str:
 
 
 def _escaped(text: str) -> str:
+    # In Markdown, a vertical bar separates the columns of a table.
     return text.replace("|", "\\|")
 
 

@@ -1,6 +1,7 @@
-"""Facts about Kafka's features that ``plog features`` and ``plog storage`` print offline.
+"""The subcommands ``version-mapping`` and ``feature-dependencies``, which need no cluster.
 
-Source: Kafka 4.3 FeatureCommand, StorageTool.
+They belong to both ``plog features`` and ``plog storage``. Source: Kafka 4.3 FeatureCommand,
+StorageTool.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def configure_feature_dependencies(parser: argparse.ArgumentParser) -> None:
 
 
 def run_version_mapping(arguments: argparse.Namespace) -> int:
-    """Print the levels. Raises UnknownFeature."""
+    """Print the feature levels of a release. Raises UnknownFeature."""
     release = arguments.release_version
     levels = default_levels(release_level(release))
     show(
@@ -58,6 +59,7 @@ def run_version_mapping(arguments: argparse.Namespace) -> int:
         ),
         lambda: [Table(("FEATURE", "LEVEL"), [(n, str(level)) for n, level in levels.items()])],
         lambda: {"release_version": release, "levels": levels},
+        # `plog storage` does not have this option.
         as_json=getattr(arguments, "json", False),
     )
     return 0
@@ -97,7 +99,7 @@ def _lines(name: str, level: int, needed: dict[str, int]) -> list[str]:
 
 
 def named_level(feature: str, level: int) -> str:
-    """Return a feature with its level, and with the level's name if it has one.
+    """Return text with a feature, its level and, if it exists, the level's name.
 
     >>> named_level("metadata.version", 21), named_level("group.version", 1)
     ('metadata.version=21 (3.9-IV0)', 'group.version=1')

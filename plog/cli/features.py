@@ -1,7 +1,7 @@
 """``plog features``: describe and change the feature levels of a cluster.
 
-Levels of ``metadata.version`` have names, which are printed as in Kafka's tool.
-Source: Kafka 4.3 FeatureCommand, MetadataVersion.
+As in Kafka's tool, levels of ``metadata.version`` are printed by name. Source: Kafka 4.3
+FeatureCommand, MetadataVersion.
 """
 
 from __future__ import annotations
@@ -130,19 +130,19 @@ def _add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 
 def level_text(feature: str, level: int) -> str:
-    """Return the name of a level, or its number if it has none.
+    """Return the name of a level, or the number of a level without a name.
 
     >>> level_text("metadata.version", 11), level_text("group.version", 1)
     ('3.5-IV2', '1')
     """
     if feature != METADATA_VERSION:
         return str(level)
-    # Level 0 means that the feature is disabled, and has no name.
+    # Level 0, which has no name, means that the feature is disabled.
     return METADATA_VERSIONS.get(level, f"UNKNOWN [{level}]") if level else "0"
 
 
 async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print the levels."""
+    """Print the supported and finalized levels of each feature."""
     features = await BrokerAdmin(cluster).describe_features(arguments.node_id)
     epoch = "-" if features.finalized_epoch is None else features.finalized_epoch
     rows = _rows(features)
@@ -183,12 +183,13 @@ def _rows(features: FeatureMetadata) -> list[tuple[str, str, str, str]]:
 
 
 def _finalized(features: FeatureMetadata, name: str) -> int:
+    # A feature without a finalized level is disabled, which is level 0.
     level = features.finalized.get(name)
     return level.highest if level else 0
 
 
 def run_update(verb: str, arguments: argparse.Namespace) -> int:
-    """Change levels, or validate the change if it is a dry run."""
+    """Change levels; with ``--dry-run``, only validate the change."""
     levels = requested_levels(verb, arguments)
     if verb == "upgrade":
         kind = UpgradeType.UPGRADE
@@ -201,7 +202,8 @@ def run_update(verb: str, arguments: argparse.Namespace) -> int:
 def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
     """Return the levels that the options request. Raises UsageError."""
     if verb == "disable":
-        given = [(name, "0") for name in arguments.feature]  # The protocol has no other request.
+        # The protocol has no separate request: a feature is disabled at level 0.
+        given = [(name, "0") for name in arguments.feature]
     elif arguments.release_version is not None:
         if arguments.metadata is not None or arguments.feature:
             raise UsageError("--release-version sets all features: omit --feature and --metadata")
@@ -221,15 +223,14 @@ def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]
 
 
 def _levels_of_release(verb: str, release: str) -> dict[str, int]:
-    """Return a release's levels; an upgrade omits features at level 0.
-
-    A broker that does not know such a feature would reject the upgrade.
-    """
+    """Return a release's levels; an upgrade omits features at level 0."""
     levels = default_levels(release_level(release))
+    # A broker that does not know a feature rejects the request, even if the level is 0.
     return {name: level for name, level in levels.items() if level or verb != "upgrade"}
 
 
 def _metadata_level(version: str) -> int:
+    # The text is a level, such as 3.5-IV1, or a release, such as 3.5, which means its last level.
     by_name = {name: level for level, name in METADATA_VERSIONS.items()}
     if version in by_name:
         return by_name[version]
@@ -245,7 +246,7 @@ def _metadata_level(version: str) -> int:
 async def update(
     cluster: Cluster, verb: str, updates: Mapping[str, FeatureUpdate], arguments: argparse.Namespace
 ) -> int:
-    """Change levels, print each feature's result, and fail if one could not be changed."""
+    """Change levels and print each feature's result. Raises PlogError if a change failed."""
     dry_run = arguments.dry_run
     done = await BrokerAdmin(cluster).update_features(updates, validate_only=dry_run)
     if arguments.json:

@@ -20,6 +20,7 @@ from plog.client.network.cluster import Cluster
 from plog.types import TopicPartition
 
 _TIMES = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
+# TOPIC, TOPIC:NUMBER or TOPIC:FIRST-END, as in Kafka's GetOffsetShell; all parts can be empty.
 _PATTERN = re.compile(r"([^:,]*)(?::(?:(\d*)-(\d*)|(\d*)))?", re.ASCII)
 _NO_OFFSET = -1
 
@@ -75,7 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def offset_time(text: str) -> OffsetSpec | int:
-    """Parse the name or the number of an offset specification, or a timestamp.
+    """Parse the name or number of an offset specification, or a timestamp.
 
     >>> offset_time("earliest"), offset_time("-1"), offset_time("1700000000000")
     (<OffsetSpec.EARLIEST: -2>, <OffsetSpec.LATEST: -1>, 1700000000000)
@@ -92,7 +93,7 @@ def offset_time(text: str) -> OffsetSpec | int:
 
 
 def partition_filter(text: str) -> Filter:
-    """Return a predicate for the partitions that a list of patterns matches.
+    """Return a predicate that is true for partitions that match any pattern in a list.
 
     >>> wanted = partition_filter("orders:1-3,clicks")
     >>> [wanted(TopicPartition(*x)) for x in (("orders", 2), ("orders", 3), ("clicks", 9))]
@@ -124,7 +125,7 @@ def _rule(text: str) -> Filter:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the offsets."""
+    """Check the combination of options and print the offsets. Raises UsageError."""
     if arguments.topic_partitions:
         for name in ("--topic", "--partitions"):
             if is_given(arguments, name):
@@ -133,17 +134,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Look up the offsets of all matching partitions and print them in Kafka's order."""
+    """Print the offsets of all matching partitions in Kafka's order."""
     partitions = await _matching(cluster, arguments)
     if not partitions:
         raise UsageError(
             "no partition matches --topic, --partitions and --topic-partitions: change a pattern"
         )
     found = await RecordAdmin(cluster).list_offsets(dict.fromkeys(partitions, arguments.time))
+    # As in Kafka's tool, the other offsets are printed, and the exit code stays 0.
     for partition, error in found.errors.items():
         fail(f"Skip getting offsets for topic-partition {partition} due to error: {error.message}")
-    # As in Kafka's tool, partitions are sorted as text (t-10 before t-2), and a partition without a
-    # record at or after the timestamp is omitted.
+    # As in Kafka's tool, partitions are sorted as text (t-10 before t-2), and partitions without a
+    # record at or after the timestamp are omitted.
     rows = [
         (partition, offset.offset)
         for partition, offset in sorted(found.values_by_key.items(), key=lambda row: str(row[0]))
@@ -154,6 +156,7 @@ async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
         lambda: [
             Table(
                 ("TOPIC", "PARTITION", "OFFSET"),
+                # For people, partitions are sorted by number.
                 [(topic, number, offset) for (topic, number), offset in sorted(rows)],
             )
         ],

@@ -51,8 +51,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Query the brokers' log directories and print them."""
-    # As in Kafka's tool, an unknown broker is an error before the other brokers are queried.
+    """Query the brokers' log directories and print the results. Raises UsageError."""
+    # As in Kafka's tool, an unknown broker is an error, and no broker is queried.
     known = sorted((await BrokerAdmin(cluster).describe_cluster()).brokers)
     unknown = sorted(set(arguments.broker_list) - set(known))
     if unknown:
@@ -67,6 +67,7 @@ async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
         lambda: (
             "Querying brokers for log directories information",
             f"Received log directory information from brokers {_joined(brokers)}",
+            # Kafka's tool prints its JSON document without spaces.
             json.dumps(data, separators=(",", ":")),
         ),
         lambda: tables(described, arguments.topic_list),
@@ -115,7 +116,7 @@ def as_data(
 def tables(
     described: Mapping[int, Mapping[str, LogDirDescription]], topics: Collection[str]
 ) -> list[Table]:
-    """Return a table of the directories and a table of the partitions in them."""
+    """Return a table of log directories and a table of the partitions in them."""
     rows = [(broker, path, x) for broker, dirs in described.items() for path, x in dirs.items()]
     return [
         Table(

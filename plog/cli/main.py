@@ -1,7 +1,7 @@
-"""The entry point of `plog`: parse the command line and run the requested tool.
+"""Entry point of the `plog` command, which imports and runs the requested tool.
 
-Only that tool is imported. An expected error is printed as one line on standard error, with exit
-code 1; any other exception is a bug, and its traceback is printed.
+An expected error is printed as one line on standard error, with exit code 1. Any other exception is
+a bug, and its traceback is printed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ commands, which are not listed here."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line `argv`, by default that of the process, and return the exit code."""
-    # First, because the next file or socket would get the descriptor of a closed stream.
+    """Run the command line `argv`, or by default the process's own, and return the exit code."""
+    # First, because otherwise the next file or socket would get a closed stream's descriptor.
     open_closed_streams()
     arguments = sys.argv[1:] if argv is None else list(argv)
     if "_ARGCOMPLETE" in os.environ:  # A shell requests completions.
@@ -37,19 +37,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return run(arguments)
         finally:
-            # Otherwise, a broken pipe would raise at exit, where it can no longer be handled.
+            # Python would otherwise flush at exit, where a BrokenPipeError cannot be handled.
             sys.stdout.flush()
     except BrokenPipeError:
-        # The reader has closed the pipe. Python flushes stdout again at exit: discard that output.
+        # The reader has closed the pipe, as `head` does. Python flushes stdout again at exit, so
+        # the rest of the output is redirected to the null device.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
 def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> int:
     """Run a command line and return its exit code."""
-    if arguments[:1] == ["help"]:  # As in other programs with commands: 'help topics'.
+    # Users of git and other programs with commands first try 'plog help topics'.
+    if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
-    # Subparsers of argparse would need the options of all tools, and therefore import all tools.
+    # Not with argparse's subparsers, which need the options of all tools and would import them.
     if arguments and not arguments[0].startswith("-"):
         name = arguments[0]
         return run_tool(name, load_tool(name, commands), arguments[1:])
@@ -71,13 +73,13 @@ def main_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
     for row in commands:
         if row.is_installed:
             names = ", ".join((row.name, *row.short_names))
-            # For the listing only: `run` finds the command by the first argument.
+            # Only for the list in the help: `run` finds the command by the first argument.
             group.add_argument(names, nargs="?", metavar=names, help=row.summary)
     return parser
 
 
 def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
-    """Return the configure function of a tool, from plog or from another distribution."""
+    """Return a tool's configure function, from plog or from another distribution."""
     row = find_command(name, commands)
     if row is not None and row.is_installed:
         return row.load()
@@ -85,7 +87,7 @@ def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
     import importlib.metadata
 
     for entry in importlib.metadata.entry_points(group=GROUP):
-        # setup.cfg also declares plog's own tools; one whose package is missing cannot be loaded.
+        # setup.cfg also declares plog's own tools, which cannot be loaded if `plogd` is missing.
         if entry.name == name and row is None:
             configure: Configure = entry.load()
             return configure
@@ -96,7 +98,7 @@ def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
 
 
 def _nearest(name: str, commands: tuple[Command, ...]) -> str:
-    import difflib
+    import difflib  # Only needed for a misspelled command.
 
     near = difflib.get_close_matches(name, [row.name for row in commands], n=1)
     return f"; did you mean '{near[0]}'?" if near else ""
@@ -111,7 +113,8 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
     show_warnings()
     try:
         code: int = parsed.run(parsed)
-    except BrokenPipeError:  # An OSError, but not a failure of the tool; `main` handles it.
+    # An OSError, but not a failure of the tool; `main` handles it.
+    except BrokenPipeError:
         raise
     except (PlogError, OSError) as error:
         for line in describe(error).splitlines():
@@ -133,6 +136,6 @@ def describe(error: Exception) -> str:
         from plog.error_base import reason_of
 
         return f"{os.fsdecode(error.filename)}: {reason_of(error)}"
-    # A KafkaError without an argument has no text; its `message` is the description of its class.
+    # A KafkaError without an argument has no text, but its `message` is the class docstring.
     text: object = getattr(error, "message", None) or error
     return str(text) or type(error).__name__

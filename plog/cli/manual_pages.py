@@ -1,8 +1,8 @@
-"""Generate the manual pages from the parsers: ``python -m plog.cli.manual_pages FOLDER``.
+"""Generator of manual pages from the parsers: ``python -m plog.cli.manual_pages FOLDER``.
 
-Writes plog.1, a page for each command, such as plog-topics.1, and a page for each short name that
-refers to the command's page. The Debian package plog-tools installs them. docs.py generates
-docs/cli.md from the same parsers.
+The program writes plog.1, a page for each command, such as plog-topics.1, and a page for each short
+name, which refers to the command's page. The Debian package plog-tools installs the pages. docs.py
+generates docs/cli.md from the same parsers.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def pages() -> dict[str, str]:
     for row in COMMANDS:
         result[f"plog-{row.name}.1"] = _command_page(row)
         for short in row.short_names:
+            # man then shows the other page.
             result[f"plog-{short}.1"] = f".so man1/plog-{row.name}.1\n"
     return result
 
@@ -98,6 +99,7 @@ def _command_page(row: Command) -> str:
     if examples_of(main):
         lines += [".SH EXAMPLES", *_examples(main)]
     lines += [_EXIT_STATUS, ".SH SEE ALSO", ".BR plog (1),", r".BR plog\-broker (8)"]
+    # roff would print an empty line as vertical space.
     return "\n".join(line for line in lines if line) + "\n"
 
 
@@ -152,12 +154,13 @@ def _examples(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    r"""Return `text` for roff: literal hyphens and backslashes, and no accidental requests.
+    r"""Return `text` for roff, with literal hyphens and backslashes, and without requests.
 
     >>> print(_escaped(".a -b \\c"))
     \&.a \-b \ec
     """
     text = " ".join(text.split()).replace("\\", r"\e").replace("-", r"\-")
+    # roff reads a line that starts with a period or an apostrophe as a request.
     return rf"\&{text}" if text.startswith((".", "'")) else text
 
 

@@ -1,8 +1,7 @@
-"""Options that several tools share, with the spellings of all generations of Kafka's tools.
+"""Options that several tools share, in current and older spellings of Kafka's tools.
 
-An older spelling is an alias of the current one: ``--property`` and ``--formatter-property`` fill
-the same list. Invalid values are rejected while the line is parsed, so that the error identifies
-the option.
+An older spelling is an alias of the current spelling: ``--property`` and ``--formatter-property``
+append to the same list. The parser rejects invalid values, so that the error identifies the option.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ T = TypeVar("T")
 
 
 class UsageError(PlogError):
-    """Options that are missing or cannot be combined; the message contains a remedy."""
+    """Options are missing or cannot be combined; the message contains a remedy."""
 
 
 def raw_key_value(text: str) -> tuple[str, str]:
-    """Parse ``name=value``; the value may be whitespace, be empty, or contain further ``=``.
+    """Parse ``name=value``; the value can be empty, be white space, or contain ``=`` itself.
 
     >>> raw_key_value("key.separator= "), raw_key_value("a.b=c=d")
     (('key.separator', ' '), ('a.b', 'c=d'))
@@ -34,7 +33,7 @@ def raw_key_value(text: str) -> tuple[str, str]:
 
 
 def key_value(text: str) -> tuple[str, str]:
-    """Parse ``name=value`` and strip the whitespace around the value.
+    """Parse ``name=value`` and strip white space around the value.
 
     >>> key_value("a.b = c=d "), key_value("a=")
     (('a.b', 'c=d'), ('a', ''))
@@ -46,7 +45,7 @@ def key_value(text: str) -> tuple[str, str]:
 def add_bootstrap_option(
     parser: argparse._ActionsContainer, *older: str, required: bool = True
 ) -> None:
-    """Add ``--bootstrap-server``, with the `older` names that the tool used for it."""
+    """Add ``--bootstrap-server``; `older` are the option's older names in the tool."""
     parser.add_argument(
         "--bootstrap-server",
         "--bootstrap-servers",
@@ -56,6 +55,7 @@ def add_bootstrap_option(
         metavar="HOST:PORT[,HOST:PORT]",
         help="brokers for the initial connection; the client discovers the others",
     )
+    # Hidden options, for an error message that helps users of old documentation.
     parser.add_argument(
         "--zookeeper",
         "--zk-tls-config-file",
@@ -66,7 +66,7 @@ def add_bootstrap_option(
 
 
 class _RemovedOption(argparse.Action):
-    """A removed option that identified the cluster; older documentation still uses it."""
+    """An option that identified the cluster, and that Kafka has removed."""
 
     def __call__(
         self,
@@ -95,7 +95,7 @@ def add_bootstrap_controller_option(parser: argparse._ActionsContainer, *short: 
 def add_command_config_option(
     parser: argparse._ActionsContainer, *older: str, role: str = "client"
 ) -> None:
-    """Add ``--command-config``, with the `older` names that the tool used for it."""
+    """Add ``--command-config``; `older` are the option's older names in the tool."""
     parser.add_argument(
         "--command-config",
         *older,
@@ -113,9 +113,9 @@ def add_property_option(
     description: str,
     read: Callable[[str], tuple[str, str]] = key_value,
 ) -> None:
-    """Add an option that accepts one ``name=value`` and may be repeated.
+    """Add an option that accepts one ``name=value`` and can be repeated.
 
-    `read` may be `raw_key_value`.
+    For values in which white space matters, `read` is `raw_key_value`.
     """
     parser.add_argument(
         name,
@@ -130,12 +130,12 @@ def add_property_option(
 
 
 def add_json_option(parser: argparse._ActionsContainer) -> None:
-    """Add ``--json``, which prints the result for programs."""
+    """Add ``--json``, which selects output for programs."""
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_admin_options(parser: argparse.ArgumentParser, *older: str, required: bool = True) -> None:
-    """Add the options of all admin tools; `older` are old names of ``--bootstrap-server``."""
+    """Add the options of all admin tools; `older` are older names of ``--bootstrap-server``."""
     add_bootstrap_option(parser, *older, required=required)
     add_command_config_option(parser)
     add_json_option(parser)
@@ -162,7 +162,7 @@ def _number(text: str, at_least: int) -> int:
 
 
 def comma_list(text: str) -> list[str]:
-    """Return the parts of a comma-separated list, without the whitespace around them.
+    """Return the non-empty parts of a comma-separated list, without white space around them.
 
     >>> comma_list("a, b,,c")
     ['a', 'b', 'c']
@@ -176,7 +176,8 @@ def number_list(text: str) -> list[int]:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Return the settings in a properties file. Raises OSError, and UsageError with the line."""
+    """Return the settings in a properties file. Raises OSError, or UsageError for invalid lines."""
+    # As bytes, because the encoding can be UTF-8 or Latin-1.
     with open(path, "rb") as file:
         text = decode_properties(file.read())
     try:
@@ -186,9 +187,9 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
-    """Return the only one of these options that is given. Raises UsageError for none or several.
+    """Return the option that is given, such as ``--list``.
 
-    `names` are written as on the command line, such as ``--list``.
+    Raises UsageError unless exactly one of the options `names` is given.
     """
     given = [name for name in names if is_given(arguments, name)]
     if len(given) != 1:
@@ -210,5 +211,5 @@ def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str
 def is_given(arguments: argparse.Namespace, name: str) -> bool:
     """Return whether an option, such as ``--list``, is given."""
     value = getattr(arguments, name.lstrip("-").replace("-", "_"))
-    # A test of truth would be wrong: 0 is a valid value, for example of --to-offset.
+    # Not a truth test, because 0 is a valid value, for example for --to-offset.
     return value is not None and value is not False and value != []

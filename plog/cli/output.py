@@ -1,8 +1,8 @@
-"""Print results: Kafka's plain columns for scripts, tables for people, JSON for programs.
+"""Output of results: Kafka's plain columns for scripts, tables for people, JSON for programs.
 
-On a terminal, a result is a table that fits the width, with a bold header unless ``NO_COLOR`` is
-set. In a pipe or a file it is exactly the output of Kafka's tool, because scripts parse that. With
-``--json`` it is one JSON document, whatever the destination.
+On a terminal, a result is printed as a table that fits the width, with a bold header unless
+``NO_COLOR`` is set. In a pipe or a file, the output is exactly that of Kafka's tool, because
+scripts parse it. With ``--json``, the output is always one JSON document.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import IO, Final, NamedTuple
 _GAP: Final = "  "
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 _MIN_WIDTH: Final = 4
-"""Columns are never cut below this width, in characters."""
+"""Minimum width of a column that is cut, in characters."""
 
 
 class Table(NamedTuple):
-    """A result as rows; a cell of None has no value."""
+    """A result as rows; None is a cell without a value."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -61,13 +61,13 @@ def print_outcome(text: str, data: object, *, as_json: bool) -> None:
 
 def print_json(data: object, stream: IO[str] | None = None) -> None:
     """Print one JSON document."""
-    import json
+    import json  # Few commands print JSON, and each import delays the others.
 
     print(json.dumps(data, indent=2, ensure_ascii=False), file=stream or sys.stdout)
 
 
 def print_table(table: Table, stream: IO[str]) -> None:
-    """Print a table for a terminal."""
+    """Print a table on a terminal."""
     head, *lines = table_lines(table, terminal_width())
     if "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
         head = f"{_BOLD}{head}{_PLAIN}"
@@ -112,7 +112,7 @@ def fitted(natural: Sequence[int], width: int) -> list[int]:
     """
     widths = list(natural)
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-    # One character at a time, so that several wide columns end up with the same width.
+    # By one character at a time, so that several wide columns end up with the same width.
     while excess > 0:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] <= _MIN_WIDTH:
@@ -123,12 +123,13 @@ def fitted(natural: Sequence[int], width: int) -> list[int]:
 
 
 def kafka_columns(rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Yield rows, header included, in columns as wide as their widest cell, as in Kafka's tools.
+    """Yield rows, including the header, in columns as wide as their widest cell.
 
     >>> list(kafka_columns([("GROUP", "LAG"), ("analytics", 7)]))
     ['GROUP     LAG', 'analytics 7']
     """
     cells = [[str(cell) for cell in row] for row in rows]
+    # As in Kafka's tools, one space separates the columns.
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for row in cells:
         yield " ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
@@ -136,7 +137,7 @@ def kafka_columns(rows: Sequence[Sequence[object]]) -> Iterator[str]:
 
 @contextmanager
 def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar on standard error if that is a terminal; yield its update function."""
+    """Show a progress bar if standard error is a terminal; yield the bar's update function."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,8 +1,7 @@
-"""The argparse parser of all tools: one-line errors, and help that ends with examples.
+"""The argparse parser of all tools, with one-line errors, and help that ends with examples.
 
-An error is a single line on standard error with exit code 1, as in Kafka's tools, and points to the
-help instead of printing it. Options cannot be abbreviated: a script that uses a prefix would break
-when another option with the same prefix is added, and Kafka's tools do not accept prefixes either.
+An error is a single line on standard error, which refers to the help instead of printing it. As in
+Kafka's tools, the exit code is 1.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from typing import Any, Final, NoReturn
 
 from plog.version import VERSION
 
-USAGE_ERROR: Final = 1
+USAGE_ERROR: Final = 1  # argparse would exit with 2.
 _MANY_OPTIONS: Final = 6
+"""Maximum number of options that the usage line lists."""
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Formats options in a column as wide as the terminal allows; does not reflow examples."""
+    """Formats help with a wide column of options; does not reflow examples."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=32, **options)
@@ -30,17 +30,19 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", HelpFormatter)
+        # A script that uses the prefix of an option would break when another option with the same
+        # prefix is added. Kafka's tools do not accept prefixes either.
         super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and a pointer to the help in one line, and exit with code 1."""
-        text = " ".join(message.split())  # A message may repeat a value with line breaks.
+        """Print the error and a reference to the help in one line, and exit with code 1."""
+        text = " ".join(message.split())  # A message can repeat a value with line breaks.
         self.exit(USAGE_ERROR, f"plog: {text}; see '{self.prog} --help'\n")
 
     def format_help(self) -> str:
-        """Return the help; the usage line of a tool with many options does not list them."""
+        """Return the help text."""
         if self.usage is None and self._too_many_for_usage():
-            # The list of options below the usage line contains the same names with their meaning.
+            # A long usage line would only repeat the names in the list of options that follows.
             self.usage = " ".join(["%(prog)s [OPTION]...", *self._positional_names()])
         return super().format_help()
 
@@ -48,13 +50,13 @@ class Parser(argparse.ArgumentParser):
         return sum(bool(action.option_strings) for action in self._actions) > _MANY_OPTIONS
 
     def _positional_names(self) -> list[str]:
-        # argparse has no public way to list a parser's arguments.
+        # argparse has no public attribute that lists a parser's arguments.
         actions = [action for action in self._actions if not action.option_strings]
         return [str(action.metavar or action.dest) for action in actions]
 
 
 def tool_parser(name: str, configure: Callable[[argparse.ArgumentParser], None]) -> Parser:
-    """Return the parser of the tool `name`, with all its options."""
+    """Return the parser of the tool `name`, including all options."""
     parser = Parser(prog=f"plog {name}", description=first_line(configure.__doc__))
     configure(parser)
     add_version_option(parser)
@@ -69,23 +71,24 @@ def add_version_option(parser: argparse.ArgumentParser) -> None:
 
 
 def version_line() -> str:
-    """Return the text of ``--version``, which says whether the record codec is compiled (fast)."""
-    # Imported here because it takes longer than the rest of the command.
+    """Return the text of ``--version``, including whether the record codec is compiled."""
+    # Imported here because the import takes longer than the rest of the command.
     from plog.records import codec_is_compiled
 
     return f"plog {VERSION} ({'compiled' if codec_is_compiled() else 'interpreted'} codec)"
 
 
 class _ShowVersion(argparse.Action):
-    """Prints the version and exits; argparse's own action needs the text in advance."""
+    """Prints the version and exits."""
 
+    # argparse's own action needs the text in advance, which would slow down every command.
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         print(version_line())
         parser.exit()
 
 
 def add_examples(parser: argparse.ArgumentParser, *examples: tuple[str, str]) -> None:
-    """Append examples to the help: pairs of a description and a complete command line."""
+    """Append examples to the help; each is a description and a complete command line."""
     lines = ["examples:"]
     for description, command_line in examples:
         lines += [f"  {description}:", f"    {command_line}"]

@@ -1,8 +1,8 @@
-"""Report the results of sent records with one callback per batch.
+"""Send results, reported with one callback per batch instead of one per record.
 
-Consecutive records usually share a batch and complete together. Only the first record's handle is
-watched, and no objects are kept for the others. A callback and a handle for each record would take
-a third of the producer's time.
+Consecutive records usually share a batch and complete together. Therefore `SendResults` only
+watches the handle of a batch's first record, and keeps no objects for the others. A callback and a
+handle for each record would take a third of the producer's time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ T = TypeVar("T")
 
 
 class _Run(Generic[T]):
-    """Consecutive records of one batch: the first one's handle, tags, and the number reported."""
+    """Consecutive records of one batch.
+
+    `first` is the first record's handle, `tags` are the tags of all records, and `reported` is the
+    number of records whose results have been reported.
+    """
 
     __slots__ = ("first", "is_done", "reported", "tags")
 
@@ -31,11 +35,11 @@ class _Run(Generic[T]):
 
 
 class SendResults(Generic[T]):
-    """Reports the results of records by the tags they were given, under `lock`.
+    """Reports the results of records, which are identified by tags.
 
-    `written` receives several tags per call, `failed` one tag with its error. Only the sending
-    thread calls `watch`; that thread or the engine's calls `written` and `failed`, never both at
-    the same time.
+    `written` receives several tags per call, `failed` one tag and its error. Only the sending
+    thread calls `watch`. The sending thread and the engine's thread call `written` and `failed`;
+    they hold `lock` during these calls.
     """
 
     def __init__(
@@ -59,12 +63,13 @@ class SendResults(Generic[T]):
             self._handles.call_when_done(handle, partial(self._done, run))
             return
         run.tags.append(tag)
-        if _is_done(run):  # The batch completed after the check above: no callback will follow.
+        # If the batch has completed since the check above, no callback will report this tag.
+        if _is_done(run):
             self._done(run)
 
     def _done(self, run: _Run[T], _: Any = None) -> None:
-        # Set before the tags are copied: `watch` checks it after it has added a tag, so a tag that
-        # is added now is either copied here or reported by a second call.
+        # Set before the tags are copied. `watch` checks `is_done` after it has added a tag, so a
+        # tag that is added concurrently is either copied here or reported by a second call.
         run.is_done = True
         late: list[tuple[T, RecordHandle]] = []
         with self.lock:
@@ -78,9 +83,12 @@ class SendResults(Generic[T]):
                 handle = self._handles.handle_behind(run.first, index)
                 if handle.done():
                     self._report(tag, handle)
-                else:  # The batch was split, and this record's part is still in flight.
+                # The producer has split a batch that was too large for the broker, and this
+                # record's part is still in flight.
+                else:
                     late.append((tag, handle))
-        # Without the lock: if a handle is done by now, its callback runs here and takes the lock.
+        # Without the lock, because the callback of a handle that is done by now runs immediately,
+        # and acquires the lock.
         for tag, handle in late:
             self._handles.call_when_done(handle, partial(self._done_late, tag))
 
@@ -97,5 +105,6 @@ class SendResults(Generic[T]):
 
 
 def _is_done(run: _Run[T]) -> bool:
-    """Return `is_done`; a function, because mypy assumes that no other thread sets it."""
+    """Return `is_done`, which the engine's thread can set at any time."""
+    # A function, because mypy assumes that no other thread sets the attribute.
     return run.is_done

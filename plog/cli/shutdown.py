@@ -1,8 +1,7 @@
 """Graceful shutdown of tools that run until they are interrupted.
 
-The first SIGINT or SIGTERM requests the end: the tool completes work in progress, commits offsets
-and prints its last line. A later signal interrupts this. A second signal within half a second is
-treated as the same request, because a terminal may signal both the process and its group.
+After the first SIGINT or SIGTERM, the tool completes work in progress, commits offsets and prints
+its last line. Another signal interrupts the shutdown.
 """
 
 from __future__ import annotations
@@ -17,11 +16,16 @@ from typing import Final, Self
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SIGNALLED: Final = 128
 """Shells add this to the number of the signal that terminated a process."""
+# A second signal within this time belongs to the same request, because a terminal can signal both
+# the process and its process group.
 _SAME_REQUEST_S: Final = 0.5
 
 
 class Shutdown:
-    """A context in which signals request the end of the tool; only for the main thread."""
+    """A context in which signals request a shutdown; only for the main thread.
+
+    The signal handler calls `wake`, which must interrupt a blocking call of the tool.
+    """
 
     def __init__(self, wake: Callable[[], object] | None = None) -> None:
         self._wake = wake
@@ -32,16 +36,16 @@ class Shutdown:
 
     @property
     def requested(self) -> bool:
-        """Return whether a signal has requested the end."""
+        """Return whether a signal has requested a shutdown."""
         return self._event.is_set()
 
     @property
     def exit_code(self) -> int:
-        """Return 0, or the exit code that shells report for a process terminated by the signal."""
+        """Return 0, or a shell's exit code for a process that the signal has terminated."""
         return 0 if self._signal is None else _SIGNALLED + self._signal
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until the end is requested, at most `seconds`; return whether it was."""
+        """Sleep at most `seconds`, and return whether a shutdown has been requested."""
         return self._event.wait(seconds)
 
     def __enter__(self) -> Self:

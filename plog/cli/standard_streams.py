@@ -1,8 +1,6 @@
-"""Repair the standard streams that the tool was started with.
+"""Standard streams of the tools: replacement of closed streams, and warnings of the client library.
 
-The calling process may have closed some of them (``plog topics --list >&-``). Python then sets the
-stream to None, and the next socket would get the stream's descriptor. Warnings of the client
-library go to standard error in the same format as the tools' errors.
+Warnings are printed on standard error in the same format as the tools' errors.
 """
 
 from __future__ import annotations
@@ -15,8 +13,11 @@ _STREAMS: Final = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def open_closed_streams() -> None:
-    """Open the null device in place of each closed stream; call it once, at process start."""
-    for name, mode in _STREAMS:  # In descriptor order, because open takes the lowest free one.
+    """Open the null device in place of each closed stream; call this once, at process startup."""
+    # The calling process can close streams (`plog topics --list >&-`). Python then sets the stream
+    # to None, and the next socket would get the stream's descriptor. `open` uses the lowest free
+    # descriptor, so the streams must be opened in the order of their descriptors.
+    for name, mode in _STREAMS:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
 
@@ -27,7 +28,7 @@ def show_warnings() -> None:
 
     shown = logging.StreamHandler()
     shown.setFormatter(logging.Formatter("plog: %(message)s"))
-    # Replaces the handlers, because a process such as a test may run several commands.
+    # The handlers are replaced, because a process, such as a test, can run several commands.
     logging.getLogger("plog.client").handlers = [shown]
 
 

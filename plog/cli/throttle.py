@@ -1,17 +1,17 @@
-"""Limit the rate of a loop."""
+"""Rate limit for loops, such as the send loop of the producer performance test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 _MIN_WAIT_S = 0.002
-"""Shorter waits are postponed until they add up to this, as in Kafka's ThroughputThrottler."""
+"""Minimum wait: shorter waits add up until they reach it, as in Kafka's ThroughputThrottler."""
 
 
 class Throttle:
     """Limits a loop to `rate` iterations per second; a negative rate means no limit.
 
-    `wait` sleeps for a number of seconds and may return early.
+    `wait` sleeps for a number of seconds, but can return earlier.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Throttle:
         if self._rate == 0:  # As in Kafka's tools, the loop then waits until it is interrupted.
             self._wait(float("inf"))
             return
-        # Computed from the start of the loop, so that the errors of waits do not accumulate.
+        # Relative to the start of the loop, so that inaccurate waits do not accumulate.
         ahead_s = done / self._rate - (self._now_s() - self._begin_s)
         if ahead_s >= _MIN_WAIT_S:
             self._wait(ahead_s)

@@ -1,9 +1,8 @@
-"""Read, check and patch the header of a record batch without touching its records.
+"""Record batch headers: parsing, validation and patching, without access to the records.
 
 Produce and fetch need nothing else from a batch; reader.py reads the records. Positions are byte
-positions in the caller's buffer; offsets are log offsets. The checksum does not cover base offset
-and leader epoch, so a broker assigns them without computing it again.
-Source: KIP-98; Kafka 3.9 DefaultRecordBatch.
+positions in the caller's buffer; offsets are log offsets. Source: KIP-98; Kafka 3.9
+DefaultRecordBatch.
 
 == ======== ===================== =======================================================
 at type     field
@@ -12,7 +11,7 @@ at type     field
  8 int32    batch length          bytes after this field
 12 int32    partition leader epoch
 16 int8     magic                 2
-17 uint32   crc                   CRC-32C of all that follows
+17 uint32   crc                   CRC-32C of everything after this field
 21 int16    attributes            0-2 compression, 3 log append time, 4 transactional,
                                   5 control, 6 base timestamp is a delete horizon (KIP-534)
 23 int32    last offset delta
@@ -63,11 +62,11 @@ DELETE_HORIZON_BIT = 0x40
 
 NO_PRODUCER_ID = -1
 MAX_SEQUENCE = 0x7FFFFFFF
-"""The sequence after this one is 0."""
+"""The largest sequence number; the next sequence number is 0."""
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_HEAD, HEADER_TAIL = Struct(">qiibI"), Struct(">hiqqqhii")
-"""The header in two parts: the checksum covers the second one."""
+"""The header in two parts: the checksum only covers the second part."""
 _INT16, _INT32, _UINT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">I"), Struct(">q")
 _MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
@@ -79,6 +78,7 @@ class CorruptBatch(CorruptMessage):
 class CorruptRecords(CorruptBatch):
     """The records in a batch violate the format. Sending them again will not help."""
 
+    # Not retriable, unlike CORRUPT_MESSAGE: the batch matches its checksum, so it arrived intact.
     code = ErrorCode.INVALID_RECORD
 
 
@@ -93,14 +93,14 @@ class Compression(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """The source of the timestamps: the producer, or the broker when it appended the batch."""
+    """The source of a batch's timestamps: the producer, or the broker that appended the batch."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class BatchHeader(NamedTuple):
-    """The fields of the 61 bytes before the records, in order."""
+    """The fields of a batch header, the 61 bytes before the records, in order."""
 
     base_offset: int
     batch_length: int
@@ -162,14 +162,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record, or -1 if it has none; 0 follows 2147483647.
+        """The sequence number of the last record, or -1 without an idempotent producer.
 
         >>> _example(base_sequence=2147483647, last_offset_delta=1).last_sequence
         0
         """
         if self.base_sequence < 0:
             return self.base_sequence
-        # The mask wraps the sum, as Kafka's DefaultRecordBatch.incrementSequence does.
+        # 0 follows 2147483647, as in Kafka's DefaultRecordBatch.incrementSequence.
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
 
@@ -178,14 +178,14 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
     Raises CorruptBatch if fewer than 61 bytes follow.
     """
-    # struct counts a negative position from the end of the data.
+    # struct would count a negative position from the end of the data.
     if not 0 <= position <= len(data) - HEADER_SIZE:
         raise CorruptBatch(f"no complete batch header at byte {position} of {len(data)}")
     return BatchHeader._make(HEADER.unpack_from(data, position))
 
 
 def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
-    """Return the size in bytes and the magic of the batch at `position`, which may have any magic.
+    """Return the size in bytes and the magic of the batch at `position`, which can be of any magic.
 
     The size is not validated. Raises CorruptBatch if fewer than 17 bytes follow.
     """
@@ -197,21 +197,22 @@ def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
 
 
 def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the position and header of each complete batch; a fetch may end with a partial one.
+    """Yield the position and header of each complete batch.
 
-    Checks only what is necessary to find the next batch, not the checksum. Raises CorruptBatch for
+    Checks what is necessary to find the next batch, but not the checksum. Raises CorruptBatch for
     an invalid size or magic, UnsupportedForMessageFormat for a batch of magic 0 or 1.
     """
     position, end = 0, len(data)
     while end - position > MAGIC_POSITION:
         size, magic = read_size_and_magic(data, position)
-        # Before the size, because messages of magic 0 and 1 may be smaller than a header.
+        # Before the size, because messages of magic 0 and 1 can be smaller than a header.
         if magic in (0, 1):
             raise UnsupportedForMessageFormat(
                 f"the batch at byte {position} has magic {magic}; only magic {MAGIC} is supported"
             )
         if magic != MAGIC or size < HEADER_SIZE:
             raise CorruptBatch(f"no record batch at byte {position}: magic {magic}, {size} bytes")
+        # Brokers cut a fetch response at the maximum size, so the last batch can be incomplete.
         if size > end - position:
             return
         yield position, parse_header(data, position)
@@ -221,7 +222,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 def crc_is_valid(data: Buffer, position: int, header: BatchHeader) -> bool:
     """Return whether the batch at `position`, which has `header`, matches its checksum."""
     end = position + header.size_bytes
-    # The length itself is not covered by the checksum, and would select the wrong bytes.
+    # The checksum does not cover the length, so a corrupt length would select the wrong bytes.
     if header.batch_length < _MIN_LENGTH or end > len(data):
         return False
     return crc32c(memoryview(data)[position + ATTRIBUTES_POSITION : end]) == header.crc
@@ -231,6 +232,8 @@ def set_base_offset_and_epoch(
     data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
     """Assign an offset and an epoch to the batch at `position`; the checksum stays valid."""
+    # Both fields precede the checksum, which does not cover them, so that a broker can set them
+    # cheaply.
     _INT64.pack_into(data, position, base_offset)
     _INT32.pack_into(data, position + LEADER_EPOCH_POSITION, leader_epoch)
 
@@ -240,9 +243,9 @@ def set_append_time(
 ) -> BatchHeader:
     """Set the broker's time for all records of a batch (message.timestamp.type=LogAppendTime).
 
-    Returns the new header. Computes the checksum of the whole batch.
+    Returns the new header. The call computes the checksum of the entire batch.
     """
-    # The records keep their own timestamps: with this bit, readers use the largest one for all.
+    # The records keep their timestamps: with this bit, readers use the largest timestamp instead.
     attributes = header.attributes | LOG_APPEND_TIME_BIT
     _INT16.pack_into(data, position + ATTRIBUTES_POSITION, attributes)
     _INT64.pack_into(data, position + MAX_TIMESTAMP_POSITION, now_ms)

@@ -1,19 +1,20 @@
-"""Encode and decode the uncompressed records of a batch.
+"""Codec for the uncompressed records of a batch.
 
-The codec does not handle checksums or compression (reader.py and builder.py do). It does not trust
-its input: any bytes decode to records or raise `CorruptRecords`, and no list becomes larger than
-the bytes could fill.
+reader.py and builder.py handle checksums and compression. The codec does not trust its input: any
+bytes decode to records or raise `CorruptRecords`, and no list has more elements than the bytes can
+contain.
 
 The module runs interpreted, or compiled by Cython with the types in codec.pxd (decision 0011);
-tests check that both forms have the same results. In both, the loops inline the most common forms
-of an integer, because a call costs more than the work. For C, `data` is read byte by byte, which
-checks the position, and sliced only after `_span` has checked both ends; integers are compared
-before they are added, so that none exceeds 64 bits.
+tests check that both forms return the same results. The loops inline the most common forms of an
+integer, because a function call costs more than decoding them. In C, nothing checks a slice or an
+overflow. Therefore `data` is read byte by byte, which checks the position, and sliced only after
+`_span` has checked both ends. Integers are compared before they are added, so that no sum exceeds
+64 bits.
 
-A record: length, attributes (one byte, unused), timestamp delta, offset delta, key length, key,
-value length, value, number of headers, and for each its key length, key, value length, value. All
-integers are zigzag varints; a length of -1 means null, which a header's key cannot be.
-Source: KIP-98; Kafka 3.9 DefaultRecord.
+A record consists of: length, attributes (one byte, unused), timestamp delta, offset delta, key
+length, key, value length, value, number of headers. Each header follows with key length, key, value
+length and value. All integers are zigzag varints. A length of -1 means null, which is not valid for
+a header's key. Source: KIP-98; Kafka 3.9 DefaultRecord.
 """
 
 # No `from __future__ import annotations`: Debian 12's Cython 0.29 does not support it.
@@ -44,7 +45,7 @@ T = TypeVar("T", bound="tuple[Any, ...]")
 _MIN_RECORD_BYTES = 7  # One for each field, if key and value are null and there are no headers.
 _MAX_INT32, _MAX_UINT64 = (1 << 31) - 1, (1 << 64) - 1
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
-_WALKED_AT_ONCE = 100  # The loop is not a generator, because that would be slow when compiled.
+_WALKED_AT_ONCE = 100  # Records in a call to `_walk`, because compiled generators are slow.
 
 _LAST_BYTES = tuple(bytes((low,)) for low in range(0x80))
 _FIRST_BYTES = tuple(bytes((low | 0x80,)) for low in range(0x80))
@@ -64,7 +65,7 @@ def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
 def decode_consumer_records(
     payload: Buffer, header: BatchHeader, record_type: type[T], topic: str, partition: int
 ) -> list[T]:
-    """Return the records in `payload` as the consumer returns them, created in one step.
+    """Return the records in `payload` in the consumer's type, without intermediate objects.
 
     `record_type` is a named tuple of topic, partition, offset, timestamp, timestamp type, key,
     value, headers and leader epoch. Raises CorruptRecords as `decode_records` does.
@@ -75,7 +76,7 @@ def decode_consumer_records(
 def walk_records(
     payload: Buffer, header: BatchHeader, *, max_headers: int | None = None
 ) -> Iterator[RecordHead]:
-    """Yield the head of each record in `payload`, using little memory.
+    """Yield the head of each record in `payload`, without an object for each key and value.
 
     Raises CorruptRecords as `decode_records` does, and for more than `max_headers` headers.
     """
@@ -97,7 +98,7 @@ def walk_records(
             error = _incomplete(header)
         except CorruptRecords as reason:
             error = reason
-        yield from heads  # Also the records before the damage.
+        yield from heads  # If the batch is corrupt, the records before the error.
         if error is not None:
             raise error
         records_left -= count
@@ -132,7 +133,7 @@ def _timestamp_deltas(base_timestamp: int) -> tuple[int, int]:
 def _decode(
     payload: Buffer, header: BatchHeader, record_type: type[T], topic: str | None, partition: int
 ) -> list[T]:
-    """Return `Record` values if `topic` is None, otherwise the records of a consumer."""
+    """Return `Record` values if `topic` is None, otherwise values of the consumer's type."""
     data = payload if type(payload) is bytes else bytes(payload)
     _check_header(data, header)
     records: list[T] = []
@@ -161,8 +162,8 @@ def _decode_into(
     last_delta, delta = header.last_offset_delta, -1
     kind, epoch = header.timestamp_type, header.partition_leader_epoch
     append_time = header.max_timestamp if kind is TimestampType.LOG_APPEND_TIME else None
-    # `tuple.__new__` is faster than the named tuple's own, which is written in Python. In C, `cut`
-    # is the address of the bytes (codec.pxd).
+    # `tuple.__new__` is faster than a named tuple's own `__new__`, which is written in Python. In
+    # C, `cut` is the address of the bytes (codec.pxd).
     new, cut, position = tuple.__new__, data, 0
     headers: Sequence[Header]
     fields: tuple[Any, ...]
@@ -194,11 +195,11 @@ def _decode_into(
 def decode_into_columns(
     data: bytes, header: BatchHeader, columns: RecordColumns, row: int, from_offset: int
 ) -> tuple[int, int, int]:
-    """Fill the rows of `columns`, starting at `row`, with the records from `from_offset`.
+    """Fill rows of `columns`, starting at `row`, with the records at and after `from_offset`.
 
-    column_decoder.py calls it. Returns the row after the last filled one, the position where
-    decoding stopped, and the offset delta of the record there, or -1 at the end. Raises
-    CorruptRecords, and IndexError for missing bytes.
+    Only column_decoder.py calls this function. Returns the row after the last filled row, the
+    position where decoding stopped, and the offset delta of the next record, or -1 at the end.
+    Raises CorruptRecords, and IndexError for missing bytes.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)
@@ -258,7 +259,7 @@ def _walk(
 ) -> tuple[int, int, int]:
     """Append the heads of the next `count` records; return new values of the last three parameters.
 
-    Raises the errors of `_decode_into`, after appending the records before the damage.
+    Raises the errors of `_decode_into`, after appending the records before the error.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)
@@ -288,6 +289,7 @@ def _head(
     data: bytes, position: int, previous_delta: int, last_delta: int
 ) -> tuple[int, int, int, int]:
     """Return a record's end, the position of its key, and its offset and timestamp deltas."""
+    # Negative numbers are odd in zigzag encoding, so `& 1` below rejects them.
     size, position = _varint(data, position, 32)
     end = position + (size >> 1)
     if size & 1 or end > len(data):
@@ -316,7 +318,7 @@ def _wrong_end(position: int, end: int) -> CorruptRecords:
 def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
     """Return the varint at `position`, without decoding zigzag, and the position after it.
 
-    Raises CorruptRecords if it has more than `bits`, 32 or 64.
+    Raises CorruptRecords if the varint has more than `bits` bits (32 or 64).
 
     >>> _varint(bytes.fromhex("ac02"), 0, 32)
     (300, 2)
@@ -331,7 +333,7 @@ def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
 
 
 def _long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
-    """Return what `_varint` does, for a varint of any length."""
+    """Decode a varint of any length; otherwise like `_varint`."""
     value = 0
     for shift in range(0, bits, 7):
         byte = data[position]
@@ -346,9 +348,9 @@ def _long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
 
 
 def _span(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return start and end of the bytes after the length at `position`; null starts at 0.
+    """Return the start and end of the bytes after the length at `position`; null starts at 0.
 
-    Raises CorruptRecords if they exceed `end`, the end of their record.
+    Raises CorruptRecords if the bytes exceed `end`, the end of the record.
     """
     byte = data[position]
     if byte <= 0x7F:
@@ -366,9 +368,10 @@ def _span(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def _header_count(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return the number of headers of a record, and the position of the first one."""
+    """Return the number of headers in a record, and the position of the first header."""
     count, position = _varint(data, position, 32)
-    if count & 1 or count > end - position:  # A header has at least two bytes; `count` is doubled.
+    # `count` is twice the number (zigzag), and a header has at least two bytes.
+    if count & 1 or count > end - position:
         raise CorruptRecords(f"the header count before byte {position} exceeds its record")
     return count >> 1, position
 
@@ -391,7 +394,7 @@ def _headers(data: bytes, position: int, end: int) -> Sequence[Header]:
 
 
 def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> int:
-    """Skip the headers of a record, which must end at `end`; return the number still allowed."""
+    """Skip the headers of a record, which must end at `end`; return the remaining limit."""
     count, position = _header_count(data, position, end)
     if count > headers_left:
         raise CorruptRecords(f"the records before byte {position} have too many headers")
@@ -408,8 +411,8 @@ def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> in
 def encode_records(records: Iterable[RecordFields], base_offset: int, base_timestamp: int) -> bytes:
     """Return the encoded records of a batch, uncompressed.
 
-    A record with offset -1 gets the offset after its predecessor's. Raises ValueError for an offset
-    that is not above the one before it, or is 2^31 or more above the first; InvalidTimestamp for
+    A record with offset -1 gets the next offset. Raises ValueError for an offset that does not
+    exceed the previous offset, or exceeds the first offset by 2^31 or more; InvalidTimestamp for
     two timestamps that are 2^63 ms or more apart.
     """
     try:
@@ -439,14 +442,14 @@ def _encode(records: Iterable[RecordFields], base_offset: int, base_timestamp: i
         )
         parts.append(_encode_varint(len(body) << 1))
         parts.append(body)
-    # Checked once, because deltas only rise; `_offset_delta` has checked the explicit ones.
+    # One check is enough for implicit offsets, because deltas only increase.
     if delta > _MAX_INT32:
         raise ValueError(f"record offset {base_offset + delta} is too far above {base_offset}")
     return parts
 
 
 def _offset_delta(offset: int, base_offset: int, previous_delta: int) -> int:
-    """Return the delta of an explicit offset from `base_offset`."""
+    """Return the difference between an explicit offset and `base_offset`."""
     delta = index(offset) - base_offset
     if delta <= previous_delta:
         least = base_offset + previous_delta + 1
@@ -461,7 +464,7 @@ def _too_far_apart() -> InvalidTimestamp:
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:
-    """Return the encoded headers of a record, starting with their number."""
+    """Return the encoded headers of a record, starting with the number of headers."""
     parts = [_encode_varint(len(headers) << 1)]
     for name, value in headers:
         key = name.encode("utf-8", "surrogateescape")
@@ -478,7 +481,7 @@ def _encode_varint(value: int) -> bytes:
     """
     if value <= 0x3FFF:
         return _VARINTS[value]
-    if value > _MAX_UINT64:  # Only a timestamp delta can be that large.
+    if value > _MAX_UINT64:  # Only a timestamp delta can be this large.
         raise _too_far_apart()
     encoded = bytearray()
     while value > 0x7F:

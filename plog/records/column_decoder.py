@@ -1,6 +1,6 @@
-"""Decode the records of a batch into `RecordColumns`, without an object for each record.
+"""Decoder of batches into `RecordColumns`, without an object for each record.
 
-The loop over the records is in codec.py, because it is compiled with the other loops.
+The loop over the records is in codec.py, which is compiled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def decode_columns(
 ) -> int:
     """Append up to `max_rows` (at least one) records, starting at `from_offset`, to `columns`.
 
-    Returns the offset to continue from: the one after the batch if it has no more records. Raises
+    Returns the offset of the first remaining record, or the offset after the batch. Raises
     CorruptRecords without changing `columns`; ValueError if the columns are too full.
     """
     data = payload if type(payload) is bytes else bytes(payload)
@@ -30,10 +30,11 @@ def decode_columns(
     if max(len(columns.keys), len(columns.values)) + len(data) > _MAX_END:
         raise ValueError("cannot append to full columns; start new ones")
     rows_before = len(columns)
+    # In advance, because the compiled loop uses views of the arrays, which prevent resizing.
     columns.extend(min(max_rows, header.records_count))
     try:
         rows, end, next_delta = decode_into_columns(data, header, columns, rows_before, from_offset)
-        # If records remain, the end is checked by the call that decodes the last one.
+        # If records remain, the call that decodes the last of them checks the end.
         if next_delta < 0:
             _check_end(data, end, header)
     except IndexError:

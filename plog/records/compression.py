@@ -1,14 +1,13 @@
 """Compression codecs for the records of a batch.
 
-The output is readable by every client: Java's reader only accepts LZ4 frames of independent blocks,
-and expects snappy in the framing of snappy-java. The input may come from any client: snappy with or
-without that framing, LZ4 and zstd frames with or without their content size. The decompressed size
-is limited before memory is allocated, because a producer may send 1 MB that decompresses to a
-terabyte. The output is assembled without a second copy, so a call uses little more memory than the
-limit. The libraries have the versions of Debian bookworm, or newer ones. Each call creates its own
-context, so all functions may be called from any thread.
+Every client can read the output of `compress`, and `decompress` accepts the data of every client:
+snappy with or without the framing of snappy-java, LZ4 and zstd frames with or without their content
+size. The decompressed size is limited before memory is allocated, because a producer could send
+1 MB that decompresses to a terabyte. The output is assembled without a second copy, so a call uses
+little more memory than the limit. The code supports the libraries of Debian 12 and newer versions.
+Each call creates its own context, so all functions can be called from any thread.
 
-Source: KIP-390 (levels); the formats: RFC 1952, RFC 8878, LZ4 frame format 1.6, snappy-java.
+Source: KIP-390 (levels); RFC 1952, RFC 8878, LZ4 frame format 1.6, snappy-java (formats).
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ import zstandard
 from plog.records.batch import Buffer, Compression, CorruptRecords
 
 _MAX_FRAMES = 100
-"""Limit on the members of a gzip stream and the frames of a zstd stream; producers write one.
+"""Maximum number of members in a gzip stream or frames in a zstd stream; producers write one.
 
-A few bytes suffice for an empty one, but each needs a new decompressor.
+An empty member or frame takes only a few bytes, but each needs a new decompressor.
 """
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16 adds gzip's header and trailer.
 
@@ -37,22 +36,22 @@ _XERIAL_BLOCK_BYTES = 32 * 1024  # The default of snappy-java.
 _INT32 = Struct(">i")
 
 _LZ4_FAST_LEVEL = 9
-"""Kafka's default level, which selects the fast algorithm; all others mean high compression."""
+"""Kafka's default level, which selects the fast algorithm; all other levels compress more."""
 _LZ4_LOWEST_HIGH_LEVEL, _LZ4_HIGHEST_LEVEL = 3, 12
 
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_RLE, _ZSTD_COMPRESSED = 1, 2
 _ZSTD_MAX_BLOCK_BYTES = 128 * 1024
 _ZSTD_MAX_WINDOW_LOG = 21
-"""Maximum window. The tables of level 22 would need 500 MB for an input of 64 MiB."""
+"""Maximum window. Without it, level 22 would allocate tables of 500 MB for an input of 64 MiB."""
 
 _STEP_BYTES = 64 * 1024
-"""Input between two calls of `on_step`; it takes less than half a second at the slowest level."""
+"""Input between two calls of `on_step`: less than half a second at the slowest level."""
 _PIECE_BYTES = 1 << 20
-"""Maximum output per call of a library, because libraries allocate the maximum in advance."""
+"""Maximum output per call to a library, because the libraries allocate the maximum in advance."""
 
 OnStep = Callable[[int], None]
-"""Called with the number of bytes written so far; it may raise to cancel the compression."""
+"""A function that receives the number of bytes written so far; it can raise to cancel."""
 
 
 class DecompressionTooLarge(CorruptRecords):
@@ -64,8 +63,8 @@ def compress(
 ) -> bytes:
     """Compress `data`; `level` is Kafka's compression.*.level, or None for the default.
 
-    Snappy has no levels. With `on_step`, large data is compressed in steps, between which a caller
-    can cancel. Raises ValueError for a level that the codec does not have.
+    Large data is compressed in steps, and `on_step` is called after each step. Raises ValueError
+    for a level that the codec does not have.
     """
     if codec is Compression.NONE:
         return bytes(data)
@@ -80,7 +79,7 @@ def compress(
 
 
 def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
-    """Return the decompressed data, at most `max_bytes`.
+    """Return the decompressed data, which can have at most `max_bytes`.
 
     Raises CorruptRecords if `data` is invalid for `codec` or incomplete, and its subclass
     DecompressionTooLarge if the result would exceed the limit.
@@ -112,11 +111,12 @@ def _joined(pieces: Iterable[bytes]) -> bytes:
     iterator = iter(pieces)
     first = next(iterator, b"")
     second = next(iterator, None)
+    # Most batches are small and decompress to a single piece, which need not be copied.
     if second is None:
         return first
     buffer = BytesIO()
     buffer.write(first)
-    del first
+    del first  # The buffer has a copy.
     while second is not None:
         buffer.write(second)
         second = next(iterator, None)
@@ -140,15 +140,16 @@ def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
 def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
     members, position, allowed = 0, 0, max_bytes
     view = memoryview(data)
-    while position < len(data) or not members:  # No data at all is an error, too.
+    while position < len(data) or not members:  # Empty data is an error, too.
         if members >= _MAX_FRAMES:
             raise _too_many_frames("gzip")
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
         while not decompressor.eof:
-            # In steps, because each call copies the input that it does not use.
+            # In steps, because each call copies the input that it does not consume.
             step = view[position : position + _STEP_BYTES]
             try:
-                # One byte more than allowed shows that there is more; 0 would mean no limit.
+                # The limit is one byte above the maximum, to detect output that exceeds the
+                # maximum, and because a limit of 0 would mean no limit.
                 piece = decompressor.decompress(step, min(allowed + 1, _PIECE_BYTES))
             except zlib.error as error:
                 raise CorruptRecords(f"gzip: {error}") from None
@@ -166,6 +167,7 @@ def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
 def _compress_snappy(data: bytes, level: int | None) -> Iterator[bytes]:
     if level is not None:
         raise ValueError("snappy has no levels")
+    # Java's reader requires the framing of snappy-java.
     yield _XERIAL_HEADER
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = snappy.compress(data[start : start + _XERIAL_BLOCK_BYTES])
@@ -173,6 +175,7 @@ def _compress_snappy(data: bytes, level: int | None) -> Iterator[bytes]:
 
 
 def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
+    # Clients based on libsnappy send a raw block, without framing.
     if not data.startswith(_XERIAL_MAGIC):
         return _uncompress_snappy_block(data, max_bytes, max_bytes)
     if len(data) < len(_XERIAL_HEADER):
@@ -197,10 +200,8 @@ def _snappy_blocks(data: bytes, max_bytes: int) -> Iterator[bytes]:
 
 
 def _uncompress_snappy_block(block: bytes, allowed: int, max_bytes: int) -> bytes:
-    """Decompress a raw snappy block, which starts with its uncompressed size as a varint.
-
-    Both libraries allocate that size before they check anything, so it is checked here.
-    """
+    """Decompress a raw snappy block, which starts with its uncompressed size as a varint."""
+    # The library, in all supported versions, allocates this size before it validates the block.
     size = 0
     for index, byte in enumerate(block[:5]):  # 32 bits, 7 in each byte.
         size |= (byte & 0x7F) << 7 * index
@@ -222,7 +223,8 @@ def _compress_lz4(data: bytes, level: int | None) -> Iterator[bytes]:
     elif level < 1:
         raise ValueError(f"lz4 has no level {level}")
     else:
-        # Kafka's levels are 1 to 17 (KIP-390). In liblz4, 1 and 2 would select the fast algorithm.
+        # Kafka's levels are 1 to 17 (KIP-390). liblz4 has at most 12, and would use the fast
+        # algorithm for 1 and 2.
         level = min(max(level, _LZ4_LOWEST_HIGH_LEVEL), _LZ4_HIGHEST_LEVEL)
     compressor = lz4.frame.LZ4FrameCompressor(
         compression_level=level,
@@ -243,7 +245,7 @@ def _decompress_lz4(data: bytes, max_bytes: int) -> bytes:
 def _lz4_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
     decompressor = lz4.frame.LZ4FrameDecompressor()
     allowed = max_bytes + 1
-    # The library allocates the maximum output in advance: start with a small one.
+    # The library allocates the maximum output in advance, so the first maximum is small.
     piece_bytes = min(max(1 << 16, 4 * len(data)), _PIECE_BYTES)
     try:
         while not decompressor.eof and allowed > 0:
@@ -252,7 +254,7 @@ def _lz4_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
                 raise CorruptRecords("lz4: the data is truncated")
             yield piece
             allowed -= len(piece)
-            data = b""
+            data = b""  # The decompressor keeps the rest of the input.
             piece_bytes = min(2 * piece_bytes, _PIECE_BYTES)
     except RuntimeError as error:
         raise CorruptRecords(f"lz4: {error}") from None
@@ -267,7 +269,7 @@ def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
     if len(data) <= _STEP_BYTES:
         yield compressor.compress(data)
         return
-    # With the size, the frame contains it, as it does after a single call.
+    # The size is stored in the frame, so that readers know it, as after a single call.
     stream = compressor.compressobj(size=len(data))
     for step in _steps(data):
         yield stream.compress(step)
@@ -277,7 +279,7 @@ def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
 def _zstd_compressor(level: int, nbytes: int) -> zstandard.ZstdCompressor:
     if level > zstandard.MAX_COMPRESSION_LEVEL:
         raise ValueError(f"zstd has no level {level}")
-    # The window of a smaller input is never larger than the input.
+    # The window is never larger than the input, so a small input needs no limit.
     if nbytes <= 1 << _ZSTD_MAX_WINDOW_LOG:
         return zstandard.ZstdCompressor(level=level)
     chosen = zstandard.ZstdCompressionParameters.from_level(level, source_size=nbytes)
@@ -314,23 +316,21 @@ def _zstd_frames(data: bytes, max_bytes: int) -> Iterator[bytes]:
 
 
 def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
-    """Return the contents of the first frame in `data`, and the position after the frame.
-
-    Java's producer omits the content size, and the library would then allocate the maximum output;
-    the blocks of the frame imply a lower limit. They also show whether the frame is complete, which
-    the library does not check.
-    """
+    """Return the contents of the first frame in `data`, and the position after the frame."""
+    # The loop over the block headers has two purposes. It determines an upper bound of the content
+    # size, which Java's producer omits: the library would then allocate the maximum output. And it
+    # detects an incomplete frame, which the library does not.
     frame = zstandard.get_frame_parameters(data)
     position = zstandard.frame_header_size(data)
     bound, is_last = 0, False
     while not is_last:
         if position + 3 > len(data):
             raise CorruptRecords("zstd: the data is truncated")
-        # One bit for the last block, two for the type, and the size.
+        # A header has a bit that marks the last block, two bits for the type, and the size.
         block = int.from_bytes(data[position : position + 3], "little")
         is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
-        # The size of a compressed block is that of its compressed form. An RLE block consists of
-        # one byte, and its size says how often the content repeats this byte.
+        # The header of a compressed block contains its compressed size. An RLE block consists of
+        # one byte, and its header contains the number of repetitions.
         bound += _ZSTD_MAX_BLOCK_BYTES if kind == _ZSTD_COMPRESSED else size
         position += 3 + (1 if kind == _ZSTD_RLE else size)
     position += 4 if frame.has_checksum else 0
@@ -341,7 +341,7 @@ def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
         if bound > allowed:
             raise _too_large(allowed)
     try:
-        # A maximum of 0 would mean that none is given.
+        # A maximum of 0 would mean no maximum.
         content = zstandard.ZstdDecompressor().decompress(
             data[:position], max_output_size=max(1, min(bound, allowed))
         )

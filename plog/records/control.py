@@ -1,8 +1,8 @@
-"""Control records, which brokers write for each other and for consumers.
+"""Control records: the transaction markers that brokers write, and the types used by KRaft.
 
 A control batch (see `BatchHeader.is_control`) contains one record. Its key is the control type; the
-value of a transaction marker contains the coordinator epoch. Consumers skip control records. Of the
-types that Kafka's controllers use among themselves, only the numbers are defined here. Source:
+value of a transaction marker contains the coordinator epoch. Consumers do not return control
+records to the application. plog/wire/internal/raft_records.py decodes the records of KRaft. Source:
 KIP-98; Kafka 3.9 ControlRecordType, EndTransactionMarker.
 """
 
@@ -14,7 +14,7 @@ from struct import Struct
 
 from plog.records.batch import CorruptRecords
 
-_KEY = Struct(">hh")  # Version, type. A later version may append fields.
+_KEY = Struct(">hh")  # Version, type. A later version can append fields.
 _END_TXN = Struct(">hi")  # Version, coordinator epoch.
 _VERSION = 0
 
@@ -44,7 +44,7 @@ def encode_control_key(control_type: ControlType) -> bytes:
 def decode_control_key(key: bytes | None) -> ControlType:
     """Return the control type in a key. Raises CorruptRecords."""
     version, number = _unpack(_KEY, key)
-    # Higher versions are accepted, because they may only append fields.
+    # Higher versions are accepted, because they can only append fields.
     if version < 0:
         raise CorruptRecords(f"the key of a control record has version {version}")
     known = number in ControlType.__members__.values()
@@ -61,7 +61,7 @@ def encode_end_txn_value(coordinator_epoch: int) -> bytes:
 
 
 def decode_end_txn_value(value: bytes | None) -> int:
-    """Return the coordinator epoch in the value of an ABORT or COMMIT. Raises CorruptRecords."""
+    """Return the coordinator epoch in an ABORT or COMMIT record's value. Raises CorruptRecords."""
     version, coordinator_epoch = _unpack(_END_TXN, value)
     if version < 0:
         raise CorruptRecords(f"the value of a transaction marker has version {version}")

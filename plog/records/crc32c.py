@@ -1,9 +1,8 @@
 """CRC-32C (Castagnoli), the checksum of record batches and of producer snapshots.
 
-On import, the module chooses the first of three implementations that works and passes a self-test:
-the PyPI package crc32c if it uses the processor's instruction, Intel's libisal2 through ctypes
-(Debian's python3-crc32c is software only, and libisal2 is 15 to 40 times faster), then crc32c in
-software. All accept any buffer without copying it, and may be called from any thread.
+On import, the module chooses the fastest of three implementations that works and passes a
+self-test. All implementations accept any buffer without copying it, and can be called from any
+thread.
 
 Source: RFC 3720, appendix B.4 (the polynomial and its test vectors).
 """
@@ -20,7 +19,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Crc32c(Protocol):
-    """Computes the checksum of `data`; `value` is that of the preceding bytes, for chaining."""
+    """A function that returns the checksum of `data`, which follows bytes with checksum `value`."""
 
     def __call__(self, data: Buffer, value: int = 0, /) -> int: ...
 
@@ -48,7 +47,8 @@ class _PyBuffer(ctypes.Structure):
 
 def _isal() -> Crc32c:
     """Return libisal2's function. Raises OSError or AttributeError if it is not installed."""
-    # CDLL releases the interpreter lock during a call; pythonapi, used below, keeps it.
+    # CDLL releases the interpreter lock during a call. pythonapi (below) keeps it, which functions
+    # of CPython's API require.
     function = ctypes.CDLL("libisal.so.2").crc32_iscsi
     function.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint)
     function.restype = ctypes.c_uint
@@ -77,7 +77,7 @@ def _isal() -> Crc32c:
 
 
 def passes_self_test(function: Crc32c) -> bool:
-    """Return whether `function` computes the published values: whole, chained and from a view."""
+    """Return whether `function` returns the published values, for whole data, chained and views."""
     check = b"123456789"
     return (
         function(check) == 0xE3069283
@@ -90,8 +90,10 @@ def passes_self_test(function: Crc32c) -> bool:
 
 def _candidates() -> Iterator[tuple[str, Callable[[], Crc32c]]]:
     """Yield the name and factory of each implementation, fastest first."""
+    # The PyPI package uses the processor's instruction if there is one.
     if getattr(_package, "hardware_based", False):
         yield "crc32c (hardware)", lambda: _package.crc32c
+    # Debian's python3-crc32c is software only; Intel's libisal2 is 15 to 40 times faster.
     yield "libisal2", _isal
     yield "crc32c (software)", lambda: _package.crc32c
 
@@ -103,7 +105,7 @@ def choose() -> tuple[Crc32c, str]:
             function = make()
         except (OSError, AttributeError):  # The library, or its function, is missing.
             continue
-        # A library may load but compute another polynomial, or not accept views.
+        # A library could load, but compute another polynomial or not accept views.
         if passes_self_test(function):
             return function, name
     raise ImportError("cannot compute CRC-32C: no implementation passes the self-test")

@@ -1,18 +1,19 @@
-"""Read messages of magic 0 and 1, which Kafka wrote before 0.11, and convert them to magic 2.
+"""Reader for messages of magic 0 and 1, which Kafka wrote before 0.11; it converts them to magic 2.
 
-This is only for logs imported from Kafka; the broker neither accepts nor stores these formats. A
-compressed message is a wrapper: its value is a message set. The offsets of the inner messages are
-absolute in magic 0; in magic 1 they are relative, and the wrapper's offset is that of the last one
-(KIP-31). Magic 1 added timestamps (KIP-32): a wrapper with log append time sets the timestamp of
-all its messages. Producers of magic 0 computed a wrong header checksum for LZ4 frames (KIP-57), so
-the checksum is corrected before the library reads the frame.
+The broker neither accepts nor stores these formats. They only occur in logs imported from Kafka and
+in fetch responses of Kafka brokers.
+
+A compressed message is a wrapper: its value is a message set. In magic 0, the offsets of the inner
+messages are absolute. In magic 1, they are relative, and the wrapper's offset is the absolute
+offset of the last inner message (KIP-31). Magic 1 added timestamps (KIP-32): a wrapper with log
+append time sets the timestamp of all its messages.
 
 == ===== ================ =====================================================
 at type  field
 == ===== ================ =====================================================
  0 int64 offset
  8 int32 message size     bytes after this field
-12 uint32 crc             CRC-32 (not CRC-32C) of all that follows
+12 uint32 crc             CRC-32 (not CRC-32C) of everything after this field
 16 int8  magic            0 or 1
 17 int8  attributes       0-2 compression, 3 log append time (magic 1)
 18 int64 timestamp        ms, -1 none; magic 1 only
@@ -52,7 +53,7 @@ _HEAD = Struct(">qiIbb")
 _INT32, _INT64 = Struct(">i"), Struct(">q")
 _CRC_END = 16
 _MIN_SIZE = (26, 34)
-"""Size of the smallest message of each magic, including offset and size fields."""
+"""Minimum size of a message, by magic, including the offset and size fields."""
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE_FLAG = 0x08
@@ -65,7 +66,7 @@ _MAX_OFFSET_DELTA = 0x7FFFFFFF
 
 
 class LegacyBatch(NamedTuple):
-    """An entry of an old log: a message, or a wrapper with its messages."""
+    """An entry of a log in an old format: a single message, or a wrapper with its messages."""
 
     magic: int
     compression: Compression
@@ -77,7 +78,7 @@ class LegacyBatch(NamedTuple):
 def read_legacy_batch(
     data: Buffer, position: int = 0, *, max_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> LegacyBatch:
-    """Return the entry at `position`, checked and decompressed, with absolute offsets.
+    """Return the entry at `position`, verified and decompressed, with absolute offsets.
 
     Raises CorruptRecords if it is not a message of magic 0 or 1, or is corrupt.
     """
@@ -97,9 +98,9 @@ def read_legacy_batch(
 
 
 def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
-    """Yield the same records, with their offsets and timestamps, in batches of magic 2.
+    """Yield the records of `batches`, with the same offsets and timestamps, in batches of magic 2.
 
-    A wrapper becomes one batch with its codec; consecutive single messages share a batch. Raises
+    A wrapper becomes a batch with the same codec; consecutive single messages share a batch. Raises
     CorruptRecords for offsets that do not increase.
     """
     waiting: list[Record] = []
@@ -109,14 +110,14 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
         if batch.records[0].offset <= previous:
             raise CorruptRecords(f"offset {batch.records[0].offset} follows {previous}")
         previous = batch.records[-1].offset
-        # Offset deltas in a batch are int32. Only damaged or hostile wrappers exceed them.
+        # Offset deltas in a batch are an int32. Only corrupt or hostile wrappers exceed the limit.
         if previous - batch.records[0].offset > _MAX_OFFSET_DELTA:
             raise CorruptRecords(
                 f"a wrapper contains offsets {batch.records[0].offset} to {previous}, too many for"
                 " a batch"
             )
         single = batch.compression is Compression.NONE
-        # A wrapper, whose kind is empty, always ends the batch of the messages before it.
+        # The kind of a wrapper is empty, so a wrapper always ends the batch of the messages before.
         next_kind = _kind(batch) if single else ()
         is_full = waiting_bytes >= _BATCH_BYTES
         if waiting and (
@@ -137,7 +138,7 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
 def upgrade_all(data: Buffer) -> Iterator[bytes]:
     """Yield the batches of a fetch response, with magic 0 and 1 converted to magic 2.
 
-    Stops before a partial entry, as `iter_batches` does. Raises CorruptBatch.
+    The function stops before an incomplete entry, as `iter_batches` does. Raises CorruptBatch.
     """
     position = 0
     old: list[LegacyBatch] = []
@@ -158,10 +159,8 @@ def upgrade_all(data: Buffer) -> Iterator[bytes]:
 
 
 def _kind(batch: LegacyBatch) -> tuple[int, ...]:
-    """Return a key that is equal for consecutive single messages that can share a batch.
-
-    A batch with log append time has only one timestamp.
-    """
+    """Return a value that is equal for consecutive single messages that can share a batch."""
+    # A batch with log append time has only one timestamp.
     log_append_time = batch.timestamp_type is TimestampType.LOG_APPEND_TIME
     timestamp = batch.records[0].timestamp if log_append_time else -1
     return (batch.magic, batch.timestamp_type, timestamp)
@@ -188,6 +187,7 @@ class _Message(NamedTuple):
 
 
 def _read_message(view: memoryview, position: int) -> _Message:
+    # The magic is not known yet, so this is the smaller minimum.
     if position + _MIN_SIZE[0] > len(view):
         raise CorruptRecords(f"no complete message at byte {position} of {len(view)}")
     offset, size, crc, magic, attributes = _HEAD.unpack_from(view, position)
@@ -214,8 +214,9 @@ def _read_message(view: memoryview, position: int) -> _Message:
     value, position = _nullable(view, position, end)
     if position != end:
         raise CorruptRecords(f"{end - position} bytes follow the message before byte {end}")
+    # Magic 0 has no timestamps, so the bit has no meaning there.
     log_append_time = magic and attributes & LOG_APPEND_TIME_BIT
-    # A batch of magic 2 accepts no negative timestamp except -1.
+    # In a batch of magic 2, -1 is the only valid negative timestamp.
     return _Message(
         magic=magic,
         compression=Compression(codec),
@@ -242,17 +243,20 @@ def _nullable(view: memoryview, position: int, end: int) -> tuple[bytes | None, 
 
 
 def _unwrap(wrapper: _Message, max_bytes: int) -> Iterator[Record]:
-    """Yield the records of a wrapper. As in Kafka, a truncated last message is ignored."""
+    """Yield a wrapper's records. As in Kafka, a truncated last message is ignored."""
     value = wrapper.record.value
     if value is None:
         raise CorruptRecords("a compressed message has no value")
+    # Producers of magic 0 computed a wrong header checksum, which the library rejects (KIP-57).
     if wrapper.magic == 0 and wrapper.compression is Compression.LZ4:
         value = correct_lz4_header(value)
     inner = _inner_messages(memoryview(decompress(wrapper.compression, value, max_bytes)), wrapper)
     if not inner:
         raise CorruptRecords("a compressed message contains no messages")
+    # In magic 1, the wrapper has the offset of its last message (KIP-31).
     base_offset = 0
-    if wrapper.magic and wrapper.record.offset:  # Some versions of librdkafka sent 0.
+    # Some versions of librdkafka sent wrappers with offset 0.
+    if wrapper.magic and wrapper.record.offset:
         base_offset = wrapper.record.offset - inner[-1].offset
         if base_offset < 0:
             raise CorruptRecords(
@@ -276,7 +280,7 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
     position = 0
     while position + LOG_OVERHEAD <= len(view):
         (size,) = _INT32.unpack_from(view, position + _INT64.size)
-        # A negative size is not a truncated message; `_read_message` reports it.
+        # A negative size does not mean a truncated message; `_read_message` raises an error for it.
         if size >= 0 and position + LOG_OVERHEAD + size > len(view):
             break
         message = _read_message(view, position)
@@ -298,13 +302,13 @@ def correct_lz4_header(data: bytes) -> bytes:
     end = 6 + (8 if data[4] & _LZ4_CONTENT_SIZE_FLAG else 0)
     if len(data) <= end:
         raise CorruptRecords("lz4: the data is truncated")
-    # Not over the magic, which old producers included by mistake (KIP-57).
+    # Old producers included the magic by mistake (KIP-57).
     checksum = xxh32_short(data[4:end]) >> 8 & 0xFF
     return b"".join((data[:end], bytes((checksum,)), data[end + 1 :]))
 
 
 def xxh32_short(data: bytes) -> int:
-    """Return xxHash-32 with seed 0 of fewer than 16 bytes, which suffices for a frame header.
+    """Return the xxHash-32, with seed 0, of fewer than 16 bytes, such as a frame header.
 
     >>> hex(xxh32_short(b"abc"))
     '0x32d153ff'

@@ -1,7 +1,7 @@
-"""Read complete record batches: checksum, decompression and records in one step.
+"""Reader of complete record batches: checksum, decompression and decoding in one step.
 
-Callers need the records themselves: consumers, coordinators that replay their logs, and the broker
-when it looks up a timestamp. Produce and fetch only use batch.py.
+Consumers, coordinators that replay their logs, and the broker's timestamp lookups need the records
+themselves. Produce and fetch only use batch.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plog.records.codec import Record, decode_records
 from plog.records.compression import decompress
 
 MAX_DECOMPRESSED_BYTES = 256 << 20
-"""Default limit for the decompressed records of a batch. Kafka has no limit."""
+"""Default maximum size of a batch's decompressed records. Kafka has no limit."""
 
 
 def read_records(
@@ -60,15 +60,15 @@ def iter_records(
 ) -> Iterator[Record]:
     """Yield the records of the complete batches in a fetch response, starting at `from_offset`.
 
-    A fetch returns complete batches, so the first records may precede the requested offset. Checks
-    the checksums and skips control batches. Raises CorruptBatch.
+    The function verifies checksums and skips control batches. Raises CorruptBatch.
     """
     for position, header in iter_batches(data):
-        # Before the checksum, because nothing of the batch is used.
+        # Before the checksum, because this batch is not used.
         if header.last_offset < from_offset or header.is_control:
             continue
         if not crc_is_valid(data, position, header):
             raise CorruptBatch(f"the batch at offset {header.base_offset} fails its checksum")
         for record in read_records(data, position, header, max_bytes=max_bytes):
+            # A fetch returns complete batches, so the first batch can start before `from_offset`.
             if record.offset >= from_offset:
                 yield record

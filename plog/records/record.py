@@ -1,7 +1,7 @@
-"""`Record` and related types, which the codec decodes from bytes and encodes to bytes.
+"""`Record` and related types, which the codec decodes and encodes.
 
-codec.py re-exports them. They have their own module because codec.py may be compiled, and Cython
-0.29 cannot compile named tuples.
+codec.py re-exports these types. They have their own module because Cython 0.29, which can compile
+codec.py, cannot compile named tuples.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import NamedTuple, TypeAlias
 Header: TypeAlias = tuple[str, bytes | None]
 
 NO_OFFSET = -1
-"""The offset of a record that is to get the offset after its predecessor's."""
+"""The offset of a record that gets the next offset when it is encoded."""
 
 
 class Record(NamedTuple):
-    """A record of a log. `timestamp` is in ms, or -1 if the producer did not set one.
+    """A log record. `timestamp` is in ms, or -1 if the producer did not set a timestamp.
 
     Header keys are text; bytes that are not UTF-8 become surrogates (PEP 383), so that encoding a
-    decoded record restores its bytes.
+    decoded record restores the original bytes.
     """
 
     offset: int = NO_OFFSET
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 
 
 RecordFields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
-"""A `Record`, or a plain tuple of the same fields, which costs half as much to create."""
+"""A `Record`, or a plain tuple of the same fields, which is created in half the time."""
 
 
 class RecordHead(NamedTuple):

@@ -1,6 +1,6 @@
-"""`RecordColumns`: records as columns in Arrow's layout, without an object for each record.
+"""`RecordColumns`: records as columns in Arrow's memory layout, without an object for each record.
 
-column_decoder.py fills the columns, and the client's arrow.py turns them into Arrow arrays.
+column_decoder.py fills the columns, and the client's arrow.py converts them to Arrow arrays.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from plog.records.record import Header
 
 _MAX_BYTES = 1 << 30
-"""Half of the bytes that an int32 can address, so that another batch of up to 1 GiB fits."""
+"""Half of the bytes that Arrow's int32 offsets can address: a batch of up to 1 GiB still fits."""
 
 
 class RecordColumns:
-    """Records as columns in Arrow's layout; see `decode_columns`.
+    """Records as columns in Arrow's memory layout; see `decode_columns`.
 
     `key_ends` and `value_ends` start with 0, followed by the end of each key and value in `keys`
-    and `values`. A null key or value is empty there and has a 0 in `has_key` or `has_value`; all
-    others have a 1. `headers` only contains rows with headers, which are few.
+    and `values`. A null key or value is empty there, with a 0 in `has_key` or `has_value`; all
+    others have a 1. `headers` maps the few rows that have headers to the headers.
     """
 
     __slots__ = (
@@ -50,7 +50,7 @@ class RecordColumns:
 
     @property
     def is_full(self) -> bool:
-        """Whether keys or values could exceed an int32 with another batch."""
+        """Whether another batch could make the ends of keys or values exceed an int32."""
         return len(self.keys) + len(self.values) >= _MAX_BYTES
 
     def extend(self, rows: int) -> None:
@@ -64,7 +64,7 @@ class RecordColumns:
         """Remove all rows except the first `rows`."""
         del self.offsets[rows:], self.timestamps[rows:]
         del self.has_key[rows:], self.has_value[rows:]
-        # The ends come first: the last ones that remain are the new sizes of keys and values.
+        # The ends are truncated first: the last remaining end is the new size of keys or values.
         del self.key_ends[rows + 1 :], self.value_ends[rows + 1 :]
         del self.keys[self.key_ends[-1] :], self.values[self.value_ends[-1] :]
         self.headers = {row: kept for row, kept in self.headers.items() if row < rows}

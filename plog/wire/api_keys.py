@@ -1,7 +1,6 @@
 """The numbers of Kafka's APIs, as of Kafka 4.3.
 
-The enum contains all keys; apis/api_table.py lists the ones that the broker serves. Brokers of
-ZooKeeper clusters used keys 4 to 7 among themselves, up to Kafka 3.9.
+The enum contains all keys; plogd/apis/api_table.py lists the APIs that the broker serves.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    # Keys 4 to 7 were used between brokers in clusters with ZooKeeper, up to Kafka 3.9.
     LEADER_AND_ISR = 4
     STOP_REPLICA = 5
     UPDATE_METADATA = 6

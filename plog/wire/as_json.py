@@ -1,9 +1,9 @@
-"""Convert a message to the JSON that Kafka's tools print.
+"""Conversion of messages to the JSON that Kafka's tools print.
 
-Names are in camelCase, bytes in base64, ids as text. Fields are in the order of the message's
-definition. As on the wire, fields that the version lacks are left out, as are tagged fields with
-their default value. `compact_json` writes numbers and escapes as Java does, so that the text can be
-compared byte for byte.
+Names are in camelCase, bytes in base64, and UUIDs in Kafka's text form. Fields have the order of
+the message's definition. As on the wire, fields that the version lacks are omitted, and so are
+tagged fields with their default value. `compact_json` formats numbers and escapes like Java, so
+that scripts and tests can compare the text byte for byte.
 Source: Kafka 4.3 JsonConverterGenerator; Jackson's JsonNode.toString.
 """
 
@@ -19,13 +19,14 @@ from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
+# The second alternative skips other escapes: the text \\u001f is a backslash and plain characters.
 _ESCAPE = re.compile(r"\\u00([01][0-9a-f])|\\.")
 # Outside this range, Java's Double.toString uses scientific notation.
 _SCIENTIFIC_FROM, _SCIENTIFIC_BELOW = 1e7, 1e-3
 
 
 def as_json(message: Struct, version: int) -> dict[str, Json]:
-    """Return the fields that `message` has in this version."""
+    """Return the fields of `message` that exist in this version, by their names in Kafka."""
     return {
         camel_case(item.name): _value(item.type, getattr(message, item.name), version)
         for item in type(message).fields
@@ -47,6 +48,7 @@ def _value(wire_type: Any, value: Any, version: int) -> Json:
             return [_value(wire_type.element, each, version) for each in value]
         case Blob():
             return base64.b64encode(value).decode()
+        # UUIDs are the only type of constant size whose values are bytes.
         case Fixed() if isinstance(value, bytes):
             return uuid_to_text(value)
     plain: Json = value
@@ -91,7 +93,7 @@ def _quoted(text: str) -> str:
 
 
 def java_double(value: float) -> str:
-    """Return a number as Java writes a double.
+    """Return a number in the format of Java's Double.toString.
 
     >>> java_double(1024.0), java_double(10485760.0), java_double(0.0001), java_double(1e22)
     ('1024.0', '1.048576E7', '1.0E-4', '1.0E22')

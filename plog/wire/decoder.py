@@ -1,17 +1,17 @@
-"""Generate the decoder of a message: a function from bytes to the struct, for one version.
+"""Code generator for decoders: functions that convert bytes to a message of one version.
 
-The generated code does not trust its input: it compares each length with the remaining bytes, and
-each count with the minimum size of its elements, so no allocation is larger than the input.
-Reading past the end raises `struct.error` or `IndexError`; `Message.decode` turns both, and invalid
-UTF-8, into WireError. Records stay a view of the input.
+The generated code does not trust its input. It compares each length with the remaining bytes, and
+each count with the minimum size of its elements, so that no allocation exceeds the input.
+Reading past the end raises `struct.error` or `IndexError`; `Message.decode` converts both, and
+errors from invalid UTF-8, to WireError. Records are not copied; they stay views of the input.
 
-A bounded decoder also limits the number of array elements, at every depth, and tagged fields:
-each costs far more memory than its one byte on the wire. It is used for large requests only; a
-small one cannot contain many elements and is decoded without counting.
+A bounded decoder also limits the total number of array elements, at every depth, and tagged fields.
+An element can take a single byte on the wire but some hundred bytes as an object. Small requests
+cannot contain many elements, so only large requests need a bounded decoder.
 
-A sliced decoder is a bounded decoder in the form of a generator: it yields after a given number of
-elements and continues with the copy of the input that it is sent, because the connection does not
-keep the original bytes.
+A sliced decoder is a bounded decoder in the form of a generator. It yields after a given number of
+elements. Because the connection does not keep the original bytes, the caller then sends a copy of
+the input, with which the decoder continues.
 
 Names in the generated code: ``data`` is the input, ``end`` its length, ``p`` the position, ``n``
 the last length or count, ``e`` the end of the current value, ``left`` the number of elements that
@@ -35,7 +35,7 @@ from plog.wire.primitives import (
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
 Decoder = Callable[[memoryview], tuple[Any, int]]
-"""Returns the decoded struct, and the position after it."""
+"""A function that returns the decoded struct, and the position after it."""
 BoundedDecoder = Callable[[memoryview, int], tuple[Any, int]]
 """A decoder whose second argument is the maximum number of elements."""
 SlicedDecoder = Callable[[memoryview, int, int], Generator[None, memoryview, tuple[Any, int]]]
@@ -46,7 +46,7 @@ _VARINT_START = Fixed("B", 1, 0)
 
 
 def compile_decoder(struct: type[Struct], version: int, *, flexible: bool) -> Decoder:
-    """Return the decoder of one version; flexible ones read compact lengths and tagged fields."""
+    """Return a version's decoder; flexible versions have compact lengths and tagged fields."""
     return _compile(_DecoderWriter(version, flexible, bounded=False), struct, "decoder")
 
 
@@ -60,7 +60,7 @@ def compile_bounded_decoder(
 def compile_sliced_decoder(struct: type[Struct], version: int, *, flexible: bool) -> SlicedDecoder:
     """Return a bounded decoder that is a generator and yields after each slice.
 
-    It must not be used for messages with records, which would stay views of the first input.
+    It must not be used for messages with records, because they would stay views of the first input.
     """
     writer = _DecoderWriter(version, flexible, bounded=True, sliced=True)
     return _compile(writer, struct, "sliced decoder")
@@ -92,10 +92,10 @@ def _too_long(what: str, length: int) -> WireError:
 
 
 class _DecoderWriter:
-    """The source of one decoder, written field by field.
+    """A writer of the source code of one decoder, field by field.
 
-    Values of constant size accumulate in `_run` until a value of another kind follows, so that one
-    unpack reads all of them, including the next length.
+    Values of constant size accumulate in `_run` until a value of another kind follows, so that a
+    single unpack reads all of them, including the next length.
     """
 
     def __init__(
@@ -191,11 +191,13 @@ class _DecoderWriter:
 
     def _write_slice(self, kind: Text | Blob, target: str, what: str) -> None:
         self.source.line("e = p + n")
-        # A slice would silently end at `end`; a negative length would move the position back.
+        # Without the check, Python would silently end the slice at `end`, and a negative length
+        # would move the position back.
         with self.source.block("if not p <= e <= end:"):
             self.source.line(f"raise bad_length({what!r}, n, end - p)")
         if isinstance(kind, Text):
-            if self._flexible:  # A response could not repeat a longer string.
+            # Kafka's limit. A response that repeats a longer string could not be encoded.
+            if self._flexible:
                 with self.source.block(f"if n > {MAX_STRING_BYTES}:"):
                     self.source.line(f"raise too_long({what!r}, n)")
             self.source.line(f"{target} = str(data[p:e], 'utf-8')")
@@ -210,7 +212,7 @@ class _DecoderWriter:
         with self.source.block(f"if not 0 <= n * {self._least_size(element)} <= end - p:"):
             self.source.line(f"raise bad_length({what!r}, n, end - p)")
         self._write_count()
-        # Not for uuids: a count before 16s would become part of the string's length.
+        # Not for UUIDs: struct would read the count before 16s as part of the string's length.
         if isinstance(element, Fixed) and element.size <= 8:
             self.source.line(f"{target} = list(unpack_from(f'>{{n}}{element.code}', data, p))")
             self.source.line(f"p += n * {element.size}")
@@ -251,7 +253,7 @@ class _DecoderWriter:
         self._write_null_or(target, nullable, write)
 
     def _write_tagged_fields(self, struct: type[Struct], fields: list[Field], target: str) -> None:
-        # Nearly all structs have no tagged fields, and a single zero byte says so.
+        # Nearly all structs have no tagged fields, which is encoded as a single zero byte.
         self._run.append(("n", _VARINT_START))
         self._flush()
         with self.source.block("if n:"):
@@ -264,11 +266,13 @@ class _DecoderWriter:
             if not fields and not self.is_sliced:
                 self.source.line("p = skip_counted_fields(data, p, n)")
                 return
-            # A sliced decoder also yields between unknown fields, of which there may be thousands.
+            # A sliced decoder also yields between unknown fields: a request can have thousands.
             with self.source.block("for _ in range(n):"):
                 self._write_pause()
                 self.source.line(f"{tag}, p = decode_varint(data, p)")
                 self.source.line("n, p = decode_varint(data, p)")
+                # The end of an unknown field may exceed the data. Then the next varint raises an
+                # IndexError, or the check after the last field fails.
                 self.source.line(f"{tag_end} = p + n")
                 for field in fields:
                     with self.source.block(f"if {tag} == {field.tag}:"):
@@ -288,7 +292,7 @@ class _DecoderWriter:
             return
         targets = [target for target, _ in self._run]
         codes = "".join(kind.code for _, kind in self._run)
-        if codes == "B":  # Indexing is faster than a call of unpack.
+        if codes == "B":  # Indexing is faster than a call to unpack.
             self.source.line(f"{targets[0]} = data[p]")
         else:
             unpack = self.source.packing(codes, "unpack_from")
@@ -306,7 +310,7 @@ class _DecoderWriter:
             case Blob() | Array():
                 return 1 if self._flexible else 4
             case Nested():
-                # Fields with tags are left out, because a struct need not contain them.
+                # Without tagged fields, because a struct need not contain them.
                 present = (
                     field
                     for field in kind.struct.fields
@@ -316,5 +320,5 @@ class _DecoderWriter:
                     1 if field.is_nullable(self.version) else self._least_size(field.type)
                     for field in present
                 )
-                # If the size were 0, the size of the data would not limit the count.
+                # At least 1, because a size of 0 would allow any count of elements.
                 return max(1, size + self._flexible)

@@ -1,12 +1,13 @@
-"""Generate the encoder of a message: a function from the struct to its parts, for one version.
+"""Code generator for encoders: functions that convert a message to bytes, for one version.
 
-The parts are bytes, in order, except that records remain unchanged objects: the encoder never
-copies a batch. A field that does not exist in the version is skipped if it is ignorable or has its
-default value; otherwise the encoder raises UnsupportedVersion, because information would be lost.
+An encoder returns a list of parts in wire order. The parts are bytes, except for records, which
+stay the objects that they are, so the encoder never copies a batch. A field that does not exist in
+the version is skipped if it is ignorable or has its default value. Otherwise, the encoder raises
+UnsupportedVersion, because information would be lost.
 
 A bounded encoder returns None if the arrays have more elements than allowed. A sliced encoder is a
-generator: it yields the parts after a given number of elements, and its caller removes them from
-the list. An array may be any sized iterable (lazy_array.py).
+generator: it yields the list of parts after a given number of elements, and the caller empties the
+list. An array can be any sized iterable (lazy_array.py).
 
 Names in the generated code: ``message`` is the input, ``parts`` the output, ``x`` the current
 value, ``b`` its bytes, ``n`` its length, ``left`` the number of elements left in the slice.
@@ -37,11 +38,11 @@ SlicedEncoder = Callable[[Any, int], Generator[list[Part], None, list[Part]]]
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
 _NO_TAGGED_FIELDS = Fixed("x", 1, 0)
-"""A pad byte: it packs the zero that ends a flexible struct, and needs no value."""
+"""A pad byte: struct packs it as zero, the number of tagged fields, without a value."""
 
 
 def compile_encoder(struct: type[Struct], version: int, *, flexible: bool) -> Encoder:
-    """Return the encoder of one version; flexible ones write compact lengths and tagged fields."""
+    """Return a version's encoder; flexible versions have compact lengths and tagged fields."""
     return _EncoderWriter(version, flexible).compile(struct, "encoder")
 
 
@@ -62,11 +63,11 @@ def _unsupported(what: str, version: int) -> UnsupportedVersion:
 
 
 class _EncoderWriter:
-    """The source of one encoder, written field by field.
+    """A writer of the source code of one encoder, field by field.
 
-    Values of constant size accumulate in `_run` until a value of another kind follows, so that one
-    pack writes all of them. `_add` names the append method of the current list: tagged fields are
-    encoded into a separate list, because their size precedes them.
+    Values of constant size accumulate in `_run` until a value of another kind follows, so that a
+    single pack writes all of them. `_add` is the name of the current list's append method: each
+    tagged field is encoded into a separate list, because its size precedes it.
     """
 
     def __init__(self, version: int, flexible: bool, after_slice: str | None = None) -> None:
@@ -120,7 +121,7 @@ class _EncoderWriter:
             self.source.line(f"raise unsupported({what!r}, {self._version})")
 
     def _differs(self, field: Field, value: str) -> str:
-        """Return an expression that is true if the field does not have its default value."""
+        """Return an expression that is true if the field's value is not the default."""
         if field.default is None:
             return f"{value} is not None"
         match field.type:
@@ -182,8 +183,9 @@ class _EncoderWriter:
         self._write_length(kind)
         some = f"{items} or ()" if nullable else items
         element = kind.element
-        # Not for uuids: a count before 16s would become part of the string's length.
+        # Not for UUIDs: struct would read the count before 16s as part of the string's length.
         if isinstance(element, Fixed) and element.size <= 8:
+            # Also skips null, for which `n` is -1.
             with self.source.block(f"if {items}:"):
                 self.source.line(f"{self._add}(pack(f'>{{n}}{element.code}', *{items}))")
             return
@@ -218,7 +220,8 @@ class _EncoderWriter:
         self._flush()
         tags = self.source.name("tags")
         self.source.line(f"{tags} = []")
-        for field in sorted(fields, key=lambda item: item.tag or 0):  # KIP-482 requires this order.
+        # KIP-482 requires ascending tags.
+        for field in sorted(fields, key=lambda item: item.tag or 0):
             with self.source.block(f"if {self._differs(field, f'{value}.{field.name}')}:"):
                 self._write_tagged_field(field, f"{value}.{field.name}", tags)
         with self.source.block(f"if {tags}:"):

@@ -1,7 +1,7 @@
-"""Build a response frame: size, header and message, in as few parts as possible.
+"""Construction of response frames: size, header and message, in as few parts as possible.
 
-The transport sends the parts: bytes directly, and slices of files without reading them.
-net/receive_buffer.py extracts frames from received bytes.
+The transport writes parts that are bytes, and sends parts that are slices of files with sendfile.
+plogd/net/receive_buffer.py extracts frames from received bytes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from plog.wire.schema import ApiMessage
 
 _START = struct.Struct(">ii")  # size, correlation id
 _LARGE_PART_BYTES = 4096
-"""A larger first part is not copied to join it with the header, because it may be shared."""
+"""Maximum size of a first part that is copied to join it with the header."""
 
 
 def frame_response(
     api_key: int, version: int, correlation_id: int, message: ApiMessage
 ) -> list[Part]:
-    """Return the parts of a response, in order; the first one is bytes and starts with the size."""
+    """Return the parts of a response; the first part is bytes and starts with the size."""
     header = RequestHeader(api_key, version, correlation_id)
     return frame_parts(header, message.encode_parts(version))
 
@@ -32,16 +32,18 @@ def frame_encoded(request: RequestHeader, body: bytes) -> bytes:
 
 
 def frame_parts(request: RequestHeader, parts: list[Part]) -> list[Part]:
-    """Return the parts of a response whose message is already encoded; `parts` is not changed."""
+    """Return the parts of a response; `parts` is the encoded message, and is not changed."""
     api_key, version, correlation_id, _ = request
     tags = response_tags(api_key, version)
     size = 4 + len(tags)
-    for part in parts:  # A loop is faster than a generator, and every response is framed here.
+    # This function frames every response, and a loop is faster than a sum over a generator.
+    for part in parts:
         size += len(part) if isinstance(part, bytes) else part.nbytes
     start = _START.pack(size, correlation_id) + tags
     first = parts[0] if parts else b""
     assert isinstance(first, bytes), "records always follow their length"
+    # A large part may be shared: the same encoded Metadata response is sent to many clients.
     if len(first) > _LARGE_PART_BYTES:
         return [start, *parts]
-    # A small response then consists of a single part, which the output queue need not join.
+    # A small response becomes a single part, so that the output queue need not join any.
     return [start + first, *parts[1:]]

@@ -1,8 +1,8 @@
-"""Source code of a generated function, written by decoder.py and encoder.py.
+"""Source code of the functions that decoder.py and encoder.py generate.
 
-Each message and version has one function: straight-line code with the names of that version's
-fields, in which one `struct.Struct` reads or writes adjacent fields of constant size. It is three
-to five times faster than interpreting the declarations for each message.
+Each message and version has its own functions: straight-line code with the names of that version's
+fields, in which one `struct.Struct` reads or writes adjacent fields of constant size. Such code is
+three to five times faster than code that interprets the declarations for each message.
 """
 
 from __future__ import annotations
@@ -43,13 +43,15 @@ class Source:
     def constant(self, value: object) -> str:
         """Return an expression for `value`: a literal, or the name of a global variable."""
         if value is None or isinstance(value, bool | int | float | str):
-            return repr(value)  # Faster than a global variable, which is looked up by name.
+            # A literal is faster than a global variable, which Python looks up by name.
+            return repr(value)
         name = self.name("constant")
         self._namespace[name] = value
         return name
 
     def packing(self, codes: str, method: str) -> str:
         """Return the name of a method (pack, unpack_from) of the big-endian Struct of `codes`."""
+        # A question mark, struct's code for a bool, cannot be part of a name.
         name = f"{method}_{codes.replace('?', 'bool')}"
         self._namespace[name] = getattr(struct.Struct(">" + codes), method)
         return name
@@ -58,7 +60,8 @@ class Source:
         """Return the compiled function; tracebacks show `title` and the line."""
         text = "\n".join(self._lines)
         file_name = f"<{title}>"
-        # With a modification time of None, linecache.checkcache keeps the entry, which has no file.
+        # With a modification time of None, linecache.checkcache keeps the entry, although its file
+        # does not exist.
         linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
         exec(compile(text, file_name, "exec"), self._namespace)  # noqa: S102 - our own tables
         function: Callable[..., Any] = self._namespace[self._lines[0][4:].partition("(")[0]]

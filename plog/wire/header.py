@@ -1,12 +1,11 @@
-"""Headers of requests and responses.
+"""Headers of requests and responses, and complete request frames.
 
     request   size int32 | api key int16 | version int16 | correlation id int32 | client id | tags?
     response  size int32 | correlation id int32 | tags?
 
-A header has tags if its message is flexible (KIP-482), with one exception: the response to
-ApiVersions never has them, because its reader does not know the broker's versions yet (KIP-511).
-The client id has a two-byte length in every version. The functions work on frames without their
-size, except `encode_request`, whose result includes it.
+A header has tags if its message is flexible (KIP-482), except in ApiVersions responses. The
+client id has a two-byte length in every version. The functions work on frames without the size
+field, except `encode_request`, whose result includes it.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ _FIXED = struct.Struct(">hhih")  # api key, version, correlation id, length of t
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE = struct.Struct(">i")
 _MAX_TAGGED_FIELDS = 1_000
-"""Limit for a request header. It has no known tagged fields, and clients send few or none."""
+"""Limit for a request header. Kafka defines none, so clients send few or no tagged fields."""
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request. Its version may be unknown: see `decode_request_header`."""
+    """The header of a request; see `decode_request_header` for requests of unknown versions."""
 
     api_key: int
     api_version: int
@@ -44,7 +43,7 @@ class RequestHeader(NamedTuple):
 
 
 class UnknownApiKey(UnsupportedVersion):
-    """A request with an unknown API key; only its header can be decoded."""
+    """A request has an unknown API key; only the fields of `header` could be decoded."""
 
     def __init__(self, header: RequestHeader) -> None:
         super().__init__(f"api key {header.api_key} is unknown")
@@ -54,10 +53,10 @@ class UnknownApiKey(UnsupportedVersion):
 def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
     """Return the header at the start of `data`, and the position of the body.
 
-    For an unknown version, only the header is valid, not the position: the caller compares the
-    version with the served ones, and answers an ApiVersions request of any version.
+    For an unknown version, the header is valid, but the position is not. The caller checks whether
+    the broker serves the version, and responds to ApiVersions requests of all versions.
 
-    Raises WireError, or UnknownApiKey if the form of the header is unknown.
+    Raises WireError, or UnknownApiKey for an unknown API key.
     """
     try:
         api_key, version, correlation_id, length = _FIXED.unpack_from(data)
@@ -65,11 +64,13 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
         if length >= 0:
             position += length
             client_id = str(data[_FIXED.size : position], "utf-8")
-            if position > len(data):  # The slice above ends at the end of the data.
+            # Python ends the slice above at the end of the data, without an error.
+            if position > len(data):
                 raise WireError(f"a client id of {length} bytes exceeds its frame")
         header = RequestHeader(api_key, version, correlation_id, client_id)
         api = API_BY_KEY.get(api_key)
-        if api is None:  # Whether tags follow is known only for a known API.
+        # Only the declaration of an API determines whether tags follow.
+        if api is None:
             raise UnknownApiKey(header)
         if api.request.flexible_from <= version <= api.request.max_version:
             position = _skip_tags(data, position)
@@ -116,10 +117,12 @@ def encode_request(header: RequestHeader, message: ApiMessage) -> bytes:
     return _SIZE.pack(len(frame)) + frame
 
 
-# Cached, because every response needs it, and only a few hundred pairs of arguments exist.
+# Cached, because every response needs the bytes (1 % of the instructions of a small Produce), and
+# only a few hundred pairs of arguments exist.
 @cache
 def response_tags(api_key: int, version: int) -> bytes:
     """Return the bytes after the correlation id of a response: an empty tag section, or nothing."""
+    # A client that reads an ApiVersions response does not know the broker's versions yet (KIP-511).
     if api_key == ApiKey.API_VERSIONS or version < API_BY_KEY[api_key].response.flexible_from:
         return b""
     return b"\0"

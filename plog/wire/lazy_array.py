@@ -1,8 +1,8 @@
-"""Arrays of a response whose elements are created while the response is encoded.
+"""Arrays whose elements are created while a response is encoded.
 
-A response with thousands of elements would otherwise exist twice, as objects and as bytes, and the
-objects take ten times the memory. The encoder creates one element, writes it and drops it; if the
-response is encoded in slices, its elements are created in slices, too.
+A response with thousands of elements would otherwise exist twice, as bytes and as objects, which
+take ten times the memory. With a lazy array, the encoder creates an element, writes it and drops
+it. If the response is encoded in slices, its elements are created in slices, too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ U = TypeVar("U")
 
 
 class _LazyArray(Sequence[T], Generic[T, U]):
-    """A sequence with ``make(source)`` for each of `sources`, computed at each access."""
+    """A sequence of ``make(source)`` for each of `sources`; every access creates new elements."""
 
     __slots__ = ("_make", "_sources")
 
@@ -43,10 +43,10 @@ class _LazyArray(Sequence[T], Generic[T, U]):
 def lazy_array(sources: Sequence[U], make: Callable[[U], T]) -> list[T]:
     """Return a value for an array field, with the element ``make(source)`` for each of `sources`.
 
-    `make` must not raise, and `sources` must not change before the response is encoded. The value
-    is typed as the list that the field declares; the encoder only needs length and iteration.
+    `make` must not raise, and `sources` must not change before the response is encoded.
 
     >>> len(lazy_array([1, 2], str)), *lazy_array([1, 2], str)
     (2, '1', '2')
     """
+    # Array fields are declared as lists, but the encoder only needs a length and an iterator.
     return cast("list[T]", _LazyArray(sources, make))

@@ -1,8 +1,8 @@
 """Primitives of Kafka's encoding: varints, tagged fields, and the representation of records.
 
-The code that decoder.py and encoder.py generate encodes everything else; it calls these functions
-only for varints that do not fit in one byte. Source: the protocol guide of Kafka 4.3, "Protocol
-Primitive Types"; KIP-482 (compact lengths, tagged fields).
+The generated code of decoder.py and encoder.py handles all other types, and also one-byte varints.
+Source: Kafka 4.3's protocol guide, "Protocol Primitive Types"; KIP-482 (compact lengths, tagged
+fields).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plog.errors import PlogError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _MAX_VARINT_BYTES = 5  # Lengths, counts and tags have at most 32 bits, 7 in each byte.
-MAX_STRING_BYTES = 0x7FFF
+MAX_STRING_BYTES = 0x7FFF  # Lengths that are not compact are an int16.
 
 
 class WireError(PlogError):
@@ -31,7 +31,7 @@ class Passthrough(Protocol):
 
 
 Part: TypeAlias = bytes | memoryview | Passthrough
-"""A part of an encoded message. Only records may be of a type other than bytes."""
+"""A part of an encoded message. Only records can have a type other than bytes."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -67,7 +67,7 @@ def decode_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 SHORT_VARINTS = tuple(bytes([value]) for value in range(0x80))
-"""All varints of one byte, precomputed: nearly all lengths and counts are that short."""
+"""All varints of one byte, precomputed because nearly all lengths and counts fit in one byte."""
 
 
 def encode_string_length(length: int) -> bytes:
@@ -94,7 +94,7 @@ def skip_counted_fields(data: Buffer, position: int, count: int) -> int:
         _, position = decode_varint(data, position)
         size, position = decode_varint(data, position)
         position += size
-    # One check is enough: after a size that is too large, the next varint raises IndexError.
+    # One check at the end is enough: the varint after an invalid size raises IndexError.
     if position > len(data):
         raise WireError(
             f"tagged fields end at byte {position}, beyond the {len(data)} bytes of data"

@@ -1,12 +1,12 @@
-"""The base classes of message declarations, and the names that declarations import.
+"""Base classes for message declarations, and all other names that declarations import.
 
     class MetadataRequest(ApiMessage, api_key=ApiKey.METADATA, versions="0-13", flexible="9+"):
         topics: list[MetadataRequestTopic] | None = field(nullable="1+")
 
     MetadataRequest.decode(data, 12).topics
 
-The declarations are in messages/ and internal/; structs.py describes their syntax. The code that
-encodes or decodes a version is generated on first use, which takes about a millisecond.
+The declarations are in messages/ and internal/; structs.py describes their syntax. The functions
+that encode or decode a version are generated on first use, which takes about a millisecond.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Message(Struct):
     min_version: ClassVar[int]
     max_version: ClassVar[int]
     flexible_from: ClassVar[int]
-    """The first version with compact lengths and tagged fields, or one above all versions."""
+    """The first version with compact lengths and tagged fields, or a number above all versions."""
 
     _decoders: ClassVar[dict[int, Decoder]]
     _bounded_decoders: ClassVar[dict[int, BoundedDecoder]]
@@ -88,6 +88,7 @@ class Message(Struct):
 
     def __init_subclass__(cls, *, versions: str = "none", flexible: str = "none") -> None:
         super().__init_subclass__()
+        # Without versions, min_version is above max_version, so every version is unsupported.
         cls.min_version, cls.max_version = Versions.parse(versions)
         cls.flexible_from = Versions.parse(flexible).first
         cls._decoders = {}
@@ -112,7 +113,7 @@ class Message(Struct):
         if decoder is None:
             decoder = cls._compile_decoder(version)
         try:
-            # A view, because slices of it copy nothing.
+            # Slices of a view are not copies, unlike slices of bytes.
             return decoder(memoryview(data))
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise cls._unreadable(version, error) from error
@@ -122,7 +123,7 @@ class Message(Struct):
         """Return the message at the start of `data`, as `decode` does.
 
         Raises TooManyElements if all arrays together have more than `max_elements`. If `data` has
-        fewer bytes than that, `decode` is as safe, and faster.
+        fewer than `max_elements` bytes, `decode` is equally safe, and faster.
         """
         decoder = cls._bounded_decoders.get(version)
         if decoder is None:
@@ -141,7 +142,7 @@ class Message(Struct):
     ) -> Generator[None, Buffer, Self]:
         """Decode as `decode_bounded` does, in a generator that yields after `slice_size` elements.
 
-        `data` need not outlive the first slice: each ``send`` passes a copy of it to continue with.
+        The generator uses `data` until the first yield, and then the copy that ``send`` passes.
         """
         decoder = cls._sliced_decoders.get(version)
         if decoder is None:
@@ -162,9 +163,10 @@ class Message(Struct):
     def encode(self, version: int) -> bytes:
         """Return the message as bytes. Raises WireError, for example if records are a Passthrough.
 
-        Raises UnsupportedVersion if `version` is unknown, or lacks a field that is set and not
-        ignorable.
+        Raises UnsupportedVersion if `version` is unknown, or if it lacks a field that is set and
+        not ignorable.
         """
+        # join accepts memoryviews, but raises TypeError for a Passthrough, which is not in memory.
         try:
             return b"".join(self._encode(version))  # type: ignore[arg-type]  # checked by join
         except TypeError as error:
@@ -172,11 +174,11 @@ class Message(Struct):
             raise WireError(f"cannot encode {name}: not all parts are bytes: {error}") from error
 
     def encode_parts(self, version: int) -> list[Part]:
-        """Return the message in parts: bytes, and records as the views or Passthroughs they are."""
+        """Return the message as a list of bytes and, for records, unchanged objects."""
         return _joined(self._encode(version))
 
     def encode_bounded(self, version: int, max_elements: int) -> list[Part] | None:
-        """Return the message in parts; None if its arrays together exceed `max_elements`."""
+        """Return the message in parts, or None if its arrays together exceed `max_elements`."""
         encoder = self._bounded_encoders.get(version)
         if encoder is None:
             flexible = self._is_flexible(version)
@@ -191,7 +193,8 @@ class Message(Struct):
     def encode_in_slices(self, version: int, slice_size: int) -> Generator[int, None, list[Part]]:
         """Encode as `encode_parts` does, in a generator that yields after `slice_size` elements.
 
-        It yields the size of the parts so far; the caller can stop if the message is too large.
+        The generator yields the size of the parts so far, so that the caller can stop if the
+        message is too large.
         """
         encoder = self._sliced_encoders.get(version)
         if encoder is None:
@@ -208,7 +211,7 @@ class Message(Struct):
                 except StopIteration as end:
                     return finished + _joined(end.value)
                 joined = _joined(parts)
-                parts.clear()  # Not a new list: the encoder continues to append to this one.
+                parts.clear()  # The encoder continues to append to this list.
                 finished += joined
                 # Records do not count towards plog.response.max.bytes (docs/security.md).
                 nbytes += sum(len(part) for part in joined if isinstance(part, bytes))
@@ -222,6 +225,8 @@ class Message(Struct):
             encoder = self._compile_encoder(version)
         try:
             return encoder(self)
+        # The generated code does not check values. Those of a wrong type raise TypeError or
+        # AttributeError, numbers out of range struct.error, and surrogates UnicodeEncodeError.
         except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
             raise self._unwritable(version, error) from error
 
@@ -230,7 +235,7 @@ class Message(Struct):
 
     @classmethod
     def _compile_decoder(cls, version: int) -> Decoder:
-        # Without a lock: at worst, two threads compile equal functions, and one of them is kept.
+        # No lock is needed: at worst, two threads compile equal functions, and one is kept.
         flexible = cls._is_flexible(version)
         decoder = cls._decoders[version] = compile_decoder(cls, version, flexible=flexible)
         return decoder
@@ -266,7 +271,7 @@ def _joined(parts: list[Part]) -> list[Part]:
     for part in parts:
         if isinstance(part, bytes):
             run.append(part)
-        else:  # Records: at least their length precedes them.
+        else:  # Records. `run` is not empty, because their length always precedes them.
             joined += (b"".join(run), part)
             run.clear()
     if run:

@@ -1,11 +1,10 @@
 """Fast path for the Produce request that most clients send: one batch for one partition.
 
-librdkafka sends no other form. The smaller the batch, the larger the cost of decoding and encoding
-a tree of objects, compared with the append itself. messages/produce.py handles requests of other
-forms (several partitions, a transaction, tagged fields) and responses to rejected batches. Both
-encode the same bytes (tests/unit/wire/test_single_produce.py).
-
-The response identifies the partition with the same bytes as the request: `place`.
+librdkafka always sends this form. For a small batch, decoding and encoding trees of objects costs
+more than the append itself, so this module reads the request directly from the frame, and writes
+the response into one buffer. messages/produce.py handles requests of other forms (several
+partitions, a transaction, tagged fields) and responses to rejected batches. Both modules encode the
+same bytes (tests/unit/wire/test_single_produce.py).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, Top
 from plog.wire.primitives import WireError, decode_varint
 
 FIRST_VERSION, LAST_VERSION = 7, 13
-"""Before version 7, zstd must be rejected, which requires parsing the batch."""
+"""Before version 7, the broker must reject zstd, which the general path does."""
 _FIRST_FLEXIBLE = 9
 _FIRST_TOPIC_ID = 13
 
@@ -50,6 +49,7 @@ class SingleProduce(NamedTuple):
     records: memoryview
     """The batch, a view of the request's frame."""
     place: bytes
+    """The bytes that identify the partition, which are the same in request and response."""
 
     def as_message(self) -> ProduceRequest:
         """Return the request as the general decoder would."""
@@ -59,7 +59,7 @@ class SingleProduce(NamedTuple):
 
 
 def decode_single_produce(frame: memoryview) -> SingleProduce | None:
-    """Return the Produce request in `frame`, or None if it has another form or is malformed."""
+    """Return the Produce request in `frame`, or None if it has another form or is invalid."""
     try:
         api_key, version, correlation_id, length = _HEADER.unpack_from(frame)
         client_id, body = None, _HEADER.size
@@ -70,7 +70,8 @@ def decode_single_produce(frame: memoryview) -> SingleProduce | None:
         decode = _decode if version < _FIRST_FLEXIBLE else _decode_flexible
         return decode(frame, body, header)
     except (struct.error, IndexError, UnicodeDecodeError, WireError):
-        return None  # The general decoder reports the error.
+        # The general decoder raises the same error for an invalid frame, and reports it.
+        return None
 
 
 def _decode(frame: memoryview, body: int, header: RequestHeader) -> SingleProduce | None:
@@ -78,6 +79,7 @@ def _decode(frame: memoryview, body: int, header: RequestHeader) -> SingleProduc
     name = body + _BODY.size
     end = name + length
     partitions, index, nbytes = _PARTITION.unpack_from(frame, end)
+    # The records must fill the rest of the frame: a second partition or topic would follow them.
     records = frame[end + _PARTITION.size :]
     if (
         transactional_id != -1
@@ -102,7 +104,8 @@ def _decode_flexible(frame: memoryview, body: int, header: RequestHeader) -> Sin
     if header.api_version < _FIRST_TOPIC_ID:
         length = frame[start] - 1
         end = start + 1 + length
-        if not 0 < length < 0x7F:  # Longer names are rare and have a length of two bytes.
+        # Longer names are rare, and their length takes two bytes.
+        if not 0 < length < 0x7F:
             return None
         topic = str(frame[start + 1 : end], "utf-8")
     else:
@@ -128,7 +131,7 @@ def _decode_flexible(frame: memoryview, body: int, header: RequestHeader) -> Sin
 
 
 def _rest_of_response(version: int) -> bytes:
-    """Return the bytes after the log start offset: no errors and no throttle time."""
+    """Return the end of a response, after the log start offset: no errors and no throttle time."""
     if version < 8:
         return struct.pack(">i", 0)  # throttle time
     if version < _FIRST_FLEXIBLE:
@@ -142,6 +145,6 @@ _REST = {version: _rest_of_response(version) for version in range(FIRST_VERSION,
 def encode_single_response(
     produce: SingleProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
 ) -> bytes:
-    """Return the response for an appended batch, without its header."""
+    """Return the response for an appended batch, without the response header."""
     result = _SUCCESS.pack(0, base_offset, log_append_time_ms, log_start_offset)
     return produce.place + result + _REST[produce.header.api_version]

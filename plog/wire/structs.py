@@ -1,17 +1,17 @@
-"""Declarations of the structs of Kafka's protocol, with the versions of their fields.
+"""Language for declaring the structs of Kafka's protocol and the versions of their fields.
 
-A struct is a class whose attributes are its fields, in wire order. The annotation is the type on
-the wire, `field` sets the versions:
+A struct is a class whose attributes are its fields, in wire order. Annotations determine the types
+on the wire, and `field` sets the versions:
 
     class TopicProduceData(Struct):
         name: str = field("0-12", ignorable=True)
         topic_id: uuid = field("13+", ignorable=True)
         partition_data: list[PartitionProduceData] = field()
 
-``| None`` makes a field nullable, a class is a nested struct, ``list`` is an array. Every field has
-a default, so `TopicProduceData()` is a value; instances have slots, `==` and a repr without default
-values. encoder.py and decoder.py generate code from `Struct.fields`.
-Source: the message definitions of Kafka 4.3, with the semantics of its generator.
+The type of a nested struct is its class. ``list`` is an array, and ``| None`` makes a field
+nullable. Every field has a default, so `TopicProduceData()` is a valid value. Instances have slots,
+`==` and a repr without default values. encoder.py and decoder.py generate code from
+`Struct.fields`. Source: Kafka 4.3's message definitions, with the semantics of its generator.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from plog.types import ZERO_UUID, Uuid
 from plog.wire.primitives import Part
 
 LAST_VERSION = 0x7FFF
-"""Larger than any version of a message."""
+"""The end of an open range, such as "3+"; no message has a version this large."""
 
 
 class Versions(NamedTuple):
-    """A range of versions, both ends inclusive; empty if `first` is above `last`."""
+    """A range of versions, including both ends; empty if `first` is above `last`."""
 
     first: int
     last: int
@@ -65,7 +65,7 @@ class Versions(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A type of constant size, by its code in the struct module."""
+    """A type of constant size; `code` is its code in the struct module."""
 
     code: str
     size: int
@@ -74,26 +74,26 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A UTF-8 string after its length."""
+    """A UTF-8 string, preceded by its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes after their length; with ``is_records``, they are neither copied nor parsed."""
+    """Bytes, preceded by their length. Records are neither copied nor parsed."""
 
     is_records: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Elements of one type after their count."""
+    """Elements of one type, preceded by their count."""
 
     element: WireType
 
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A struct as the value of a field or an element."""
+    """A struct that is the value of a field or an array element."""
 
     struct: type[Struct]
 
@@ -166,16 +166,18 @@ def field(
     default: Any = _UNSET,
     ignorable: bool = False,
 ) -> Any:
-    """Declare a field. It returns Any, so that type checkers see an attribute with a default.
+    """Declare a field.
 
     Args:
         versions: Versions that have the field: "3+", "0-12", "7". As in Kafka's definitions, the
-            range may include versions that the message no longer has.
-        nullable: Versions in which a ``| None`` field may be null, if not all that have it.
+            range can include versions that the message no longer has.
+        nullable: Versions in which a ``| None`` field can be null, if not in all its versions.
         tag: Number of a tagged field (KIP-482).
         default: Value in versions that lack the field; zero or empty if not given.
-        ignorable: Whether versions that lack the field drop its value instead of rejecting it.
+        ignorable: Whether encoding a version that lacks the field drops its value. By default,
+            encoding fails if the value is not the default.
     """
+    # Declared to return Any, so that type checkers accept it as the default of an attribute.
     return _Declaration(versions, nullable, tag, default, ignorable)
 
 
@@ -203,6 +205,7 @@ def _default_of(wire_type: WireType) -> Any:
         case Text():
             return ""
         case Blob():
+            # As in Kafka, records are null by default.
             return None if wire_type.is_records else b""
         case Array():
             return []
@@ -229,9 +232,10 @@ def _resolve(name: str, declaration: _Declaration, hint: Any) -> Field:
 
 
 def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
-    """Return an `__init__` with one keyword per field, five times as fast as a loop over fields."""
+    """Return an `__init__` with a keyword for each field."""
+    # Generated code is five times as fast as a loop over the fields.
     namespace: dict[str, Any] = {"_UNSET": _UNSET}
-    parameters, statements = [], ["pass"]  # The body of an `__init__` without fields.
+    parameters, statements = [], ["pass"]  # In case the struct has no fields.
     for item in fields:
         value = item.name
         if item.has_fresh_default:
@@ -257,11 +261,7 @@ def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
 # default= as a required argument, but in Kafka all fields have a default.
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """The metaclass of structs, which turns declared fields into slots and an `__init__`.
-
-    It resolves fields and compiles the `__init__` at the first use of a struct, because a program
-    imports all messages but uses few.
-    """
+    """The metaclass of structs, which turns declared fields into slots and an `__init__`."""
 
     _declared: dict[str, _Declaration] = {}
     _fields: tuple[Field, ...] | None = ()
@@ -270,8 +270,10 @@ class StructType(type):
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> StructType:
         declared = {key: x for key, x in namespace.items() if isinstance(x, _Declaration)}
-        # A class attribute with the name of a slot is an error, so the declarations are removed.
+        # The declarations are removed, because a class attribute must not have a slot's name.
         rest = {key: x for key, x in namespace.items() if key not in declared}
+        # Fields are resolved, and the `__init__` is compiled, at the first use of a struct: a
+        # broker imports all messages but uses few, and preparing all took a tenth of its startup.
         if declared:
             rest |= {"_declared": declared, "_fields": None, "__init__": _first_init}
         return super().__new__(cls, name, bases, rest | {"__slots__": tuple(declared)}, **options)
@@ -286,7 +288,7 @@ class StructType(type):
 
 
 def _first_init(self: Struct, **values: Any) -> None:
-    """On first use, compile the real `__init__`, replace this one with it, and call it."""
+    """Compile the struct's real `__init__`, which replaces this function, and call it."""
     struct = type(self)
     struct.__init__ = _compile_init(struct.fields)  # type: ignore[method-assign]  # made by exec
     struct.__init__(self, **values)

@@ -1,8 +1,8 @@
-"""The entry of ``plog configs``: describe and alter settings, quotas and SCRAM credentials.
+"""Entry point of ``plog configs``: describe and alter settings, quotas and SCRAM credentials.
 
-entities.py resolves the entity that the options select. Settings are addressed by resource, quotas
-by user, client or IP address, and SCRAM credentials by user: three request types in one tool.
-Source: Kafka 4.3 ConfigCommand.
+entities.py resolves the entity that the options select. The tool combines three APIs: settings
+belong to a resource such as a topic, quotas to a user, client or IP address, and SCRAM credentials
+to a user. Source: Kafka 4.3 ConfigCommand.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ from plog.errors import (
 )
 
 _UNKNOWN = (UnknownTopicOrPartition, BrokerNotAvailable)
-# A comma outside brackets: no closing bracket follows it before the next opening one.
+# A comma outside brackets, as in Kafka's tool: a closing bracket does not follow before the next
+# opening bracket.
 _COMMA = re.compile(r",(?=[^\]]*(?:\[|$))")
 _DYNAMIC_SOURCE = {
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
@@ -121,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def changes_of(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
-    """Return the settings to set and those to delete. Raises UsageError."""
+    """Return the settings to set, and the names of settings to delete. Raises UsageError."""
     if arguments.add_config is not None and arguments.add_config_file is not None:
         raise UsageError("--add-config and --add-config-file cannot be combined")
     added: dict[str, str] = {}
@@ -132,6 +133,7 @@ def changes_of(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]
     deleted = list(arguments.delete_config)
     if not added and not deleted:
         raise UsageError("--alter requires --add-config, --add-config-file or --delete-config")
+    # IncrementalAlterConfigs requests must not contain a setting twice.
     both = sorted(set(added) & set(deleted))
     if both:
         raise UsageError(f"cannot both set and delete {', '.join(both)}")
@@ -145,6 +147,7 @@ async def describe(
     cluster: Cluster, entities: Sequence[Entity], arguments: argparse.Namespace
 ) -> int:
     """Print settings, or quotas and credentials."""
+    # Only quotas can have two entities, a user and a client.
     if entities[0].type in QUOTA_TYPES:
         from plog.cli.configs.quotas import describe_quotas  # Few commands need it.
 
@@ -179,7 +182,8 @@ async def describe(
 
 
 def _print_unknown(entity: Entity, *, as_json: bool) -> int:
-    """Print the message of Kafka's tool and return 1; Kafka's tool exits with 0."""
+    """Print the message of Kafka's tool and return 1."""
+    # Kafka's tool exits with 0, so a script cannot detect a misspelled name.
     text = f"The {entity.type[:-1]} '{entity.name}' doesn't exist and doesn't have dynamic config."
     print_outcome(text, [], as_json=as_json)
     return 1
@@ -188,9 +192,10 @@ def _print_unknown(entity: Entity, *, as_json: bool) -> int:
 async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
     """Return whether `entity` names a group or a metrics subscription that does not exist.
 
-    A group exists if the cluster lists it or if it has settings; return False if the cluster cannot
-    list groups with settings. For other types, DescribeConfigs returns an error.
+    A group exists if the cluster lists the group or if the group has settings. Return False if the
+    cluster cannot list groups with settings.
     """
+    # For other types, DescribeConfigs returns an error if the resource does not exist.
     if entity.name is None or entity.type not in ("groups", "client-metrics"):
         return False
     if entity.type == "client-metrics":
@@ -214,7 +219,7 @@ async def _groups_with_settings(cluster: Cluster) -> set[str] | None:
 
 
 async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
-    """Return the resources of an entity: all of its type if it has no name."""
+    """Return the resource of an entity, or all resources of the type if the entity has no name."""
     kind = RESOURCE_TYPES[entity.type]
     if entity.name is not None:
         return [ConfigResource(kind, entity.name)]
@@ -230,7 +235,7 @@ async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
         brokers = (await BrokerAdmin(cluster).describe_cluster()).brokers
         names = [str(number) for number in sorted(brokers)]
         if kind is ConfigResourceType.BROKER:
-            names.append(DEFAULT)  # Defaults for all brokers exist next to each broker's settings.
+            names.append(DEFAULT)  # The cluster-wide defaults, as in Kafka's tool.
     return [ConfigResource(kind, name) for name in names]
 
 
@@ -338,12 +343,12 @@ async def _alter_resource(
     added: Mapping[str, str],
     deleted: Sequence[str],
 ) -> None:
-    """Alter one resource; deleting an unset setting succeeds.
+    """Alter one resource; deleting a setting that is not set succeeds.
 
     Raises UsageError for an unknown logger.
     """
     admin = ConfigAdmin(cluster)
-    # Kafka 4.3's tool also refuses unknown loggers, although it accepts unset settings.
+    # Kafka 4.3's tool also rejects unknown loggers, but accepts settings that are not set.
     if resource.type is ConfigResourceType.BROKER_LOGGER:
         known = await admin.describe_config(resource)
         unknown = [name for name in (*added, *deleted) if name not in known]

@@ -1,8 +1,8 @@
-"""The entities that the options of ``plog configs`` select, in Kafka's old and new syntax.
+"""Selection of entities by the options of ``plog configs``, in Kafka's old and new syntax.
 
 ``--topic orders`` and ``--entity-type topics --entity-name orders`` are equivalent, and so are
-``--client-defaults`` and ``--entity-type clients --entity-default``. A user and a client together
-are one entity: that client of that user.
+``--client-defaults`` and ``--entity-type clients --entity-default``. A user combined with a client
+selects the quotas of that user's connections with that client id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ QUOTA_TYPES: Final = ("users", "clients", "ips")
 _TYPES: Final = (*RESOURCE_TYPES, *QUOTA_TYPES)
 _NUMBERED: Final = ("brokers", "broker-loggers")
 
-# Option, entity type, help.
+# Option, entity type and help text.
 _SHORT: Final = (
     ("--topic", "topics", "a topic's name"),
     ("--broker", "brokers", "a broker's id"),
@@ -48,14 +48,17 @@ _WITH_DEFAULT: Final = tuple(kind for _, kind in _DEFAULTS)
 
 
 class Entity(NamedTuple):
-    """The owner of settings: all entities of the type if the name is None, the default if empty."""
+    """An entity that has settings.
+
+    A name of None means all entities of the type, an empty name the type's default entity.
+    """
 
     type: str
     name: str | None
 
 
 class _AppendEntity(argparse.Action):
-    """Appends names and types to one list, because their order on the line pairs them."""
+    """Collects types and names in the order of the command line, which determines the pairs."""
 
     def __call__(
         self,
@@ -103,7 +106,7 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
 
 
 def entities_of(arguments: argparse.Namespace) -> list[Entity]:
-    """Return the selected entities: one, or a user and a client. Raises UsageError."""
+    """Return the selected entity, or a user and a client. Raises UsageError."""
     short_types = {option: kind for option, kind, _ in _SHORT}
     default_types = dict(_DEFAULTS)
     types = [str(value) for option, value in arguments.entities if option == "--entity-type"]
@@ -114,7 +117,8 @@ def entities_of(arguments: argparse.Namespace) -> list[Entity]:
     ]
     if len(names) > len(types):
         raise UsageError("--entity-name and --entity-default require --entity-type")
-    # As in Kafka's tool, the nth name belongs to the nth type.
+    # As in Kafka's tool, the nth name belongs to the nth type. A type without a name selects all
+    # entities of the type.
     entities = [
         Entity(kind, names[number] if number < len(names) else None)
         for number, kind in enumerate(types)
@@ -125,7 +129,8 @@ def entities_of(arguments: argparse.Namespace) -> list[Entity]:
         elif option in default_types:
             entities.append(Entity(default_types[option], DEFAULT))
     _check(entities)
-    return sorted(entities, key=lambda entity: entity.type, reverse=True)  # Users, then clients.
+    # In reverse alphabetical order, users precede clients, as in Kafka's output.
+    return sorted(entities, key=lambda entity: entity.type, reverse=True)
 
 
 def _check(entities: list[Entity]) -> None:

@@ -1,7 +1,7 @@
 """``plog configs`` for users, clients and IP addresses: quotas and SCRAM credentials.
 
-Separate from command.py because few command lines need its imports.
-Source: Kafka 4.3 ConfigCommand.
+command.py imports this module only when necessary, because the imports delay a command. Source:
+Kafka 4.3 ConfigCommand.
 """
 
 from __future__ import annotations
@@ -45,18 +45,20 @@ _QUOTAS: Final = {
     "ips": ("connection_creation_rate",),
 }
 _MECHANISMS: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism if mechanism}
+# The password comes last, because it can contain commas and equals signs.
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(\d+),)?password=(.*)", re.DOTALL)
 
 
 async def describe_quotas(cluster: Cluster, entities: Sequence[Entity], *, as_json: bool) -> int:
-    """Print quotas, and the credentials if the entity is a user without a client."""
+    """Print quotas and, if the entity is a user without a client, SCRAM credentials."""
     parts: dict[str, Any] = {_PARTS[kind]: _match(name) for kind, name in entities}
     found = await QuotaAdmin(cluster).describe_client_quotas(_typed(parts), strict=False)
-    # A filter that is not strict also matches entities with additional components: with --user
-    # alone, the quotas of that user's clients.
+    # A filter that is not strict also matches entities with more components: for --user alone, it
+    # matches the quotas of that user's clients.
     quotas = {entity: each for entity, each in found.items() if len(entity.parts) == len(parts)}
     users: Mapping[str, tuple[ScramCredentialInfo, ...]] = {}
     first = entities[0]
+    # Credentials belong to a user; there is no default credential.
     if [entity.type for entity in entities] == ["users"] and first.name != DEFAULT:
         users = await _credentials(cluster, first.name)
     show(
@@ -101,7 +103,7 @@ async def describe_quotas(cluster: Cluster, entities: Sequence[Entity], *, as_js
 def _match(name: str | None) -> Any:
     if name is None:
         return ANY_NAME
-    return name or None
+    return name or None  # In a filter, None means the default entity.
 
 
 def _typed(parts: dict[str, Any]) -> QuotaFilter:
@@ -111,7 +113,7 @@ def _typed(parts: dict[str, Any]) -> QuotaFilter:
 async def _credentials(
     cluster: Cluster, user: str | None
 ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
-    """Return the credentials of `user`, or of all users with credentials if it is None."""
+    """Return the credentials of `user`, or of all users if `user` is None."""
     names = None if user is None else [user]
     results = await CredentialAdmin(cluster).describe_user_scram_credentials(names)
     for error in results.errors.values():
@@ -143,7 +145,7 @@ async def alter_quotas(
     """Change quotas or a user's credentials. Raises UsageError and the broker's errors."""
     names = {*added, *deleted}
     credentials = names & set(_MECHANISMS)
-    # Quotas and credentials are changed by different requests, one of which could fail alone.
+    # Two requests would be necessary. If the second failed, only half of the change would be made.
     if credentials and credentials != names:
         raise UsageError("cannot change quotas and SCRAM credentials together: use two commands")
     kind, user = entities[0]
@@ -195,5 +197,5 @@ async def _alter_credentials(
             )
         )
     admin = CredentialAdmin(cluster)
-    for each in alterations:  # A request must not contain a user twice.
+    for each in alterations:  # A request must not contain the same user twice.
         (await admin.alter_user_scram_credentials([each])).raise_first()

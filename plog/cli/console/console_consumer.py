@@ -1,8 +1,8 @@
 """``plog console-consumer``: print the records of topics as they arrive.
 
-Names, flags and output are those of Kafka's kafka-console-consumer.sh. Without ``--group`` it joins
-no group (Kafka's tool joins one with a random name), so it starts immediately and leaves no state
-on the broker.
+Names, flags and output are those of Kafka's kafka-console-consumer.sh. Without ``--group``, this
+tool does not join a group, so it starts immediately and leaves no state on the broker. Kafka's tool
+then joins a group with a random name.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
     from plog.client.values import ConsumerRecord
 
 _MAX_RECORDS: Final = 500
+"""Maximum number of records that are formatted and written at a time."""
 _PIPE_CHECK_S: Final = 1.0
 """Time between checks whether the reader of the output has closed the pipe."""
 _TOPIC_LOOKUP_S: Final = 3.0
-"""Time to wait for an unknown topic, because brokers learn of a new topic at different times."""
+"""Time to wait for an unknown topic: a new topic takes some time to reach all brokers."""
 _PIPE_CLOSED: Final = "unable to write to standard output, closing the consumer"
 _EARLIEST, _LATEST = "earliest", "latest"
 
@@ -200,7 +201,8 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
     )
     if arguments.from_beginning and reset != _EARLIEST:
         raise UsageError(f"--from-beginning contradicts auto.offset.reset={reset}")
-    config["allow.auto.create.topics"] = "false"  # A misspelled name must not create a topic.
+    # Kafka's tool can create a topic when its name is misspelled.
+    config["allow.auto.create.topics"] = "false"
     return config
 
 
@@ -227,6 +229,7 @@ def run(arguments: argparse.Namespace) -> int:
     consumer = Consumer(config=config)
     printer = Printer(formatter, sys.stdout.buffer, skips_errors=arguments.skip_message_on_error)
     with Shutdown(consumer.wakeup) as stopping:
+        # The total is printed even if closing the consumer fails.
         try:
             check_topic(consumer, arguments)
             set_position(consumer, arguments)
@@ -242,10 +245,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def check_topic(consumer: Consumer, arguments: argparse.Namespace) -> None:
-    """Raise PlogError if the topic or its partition does not exist.
-
-    If the lookup fails, for example because no broker responds, the consumer reports it later.
-    """
+    """Raise PlogError if the topic or its partition does not exist."""
     from plog.errors import UnknownTopicOrPartition
 
     if arguments.topic is None:
@@ -258,6 +258,7 @@ def check_topic(consumer: Consumer, arguments: argparse.Namespace) -> None:
             "'plog topics --create'"
         ) from None
     except PlogError:
+        # The consumer reports other errors itself, for example if no broker responds.
         return
     if arguments.partition is not None and arguments.partition >= count:
         raise PlogError(
@@ -293,11 +294,12 @@ def print_records(
 ) -> None:
     """Print records up to the limit, the timeout or a signal.
 
-    Raises the errors of the consumer and the formatter, after it has marked the records that were
-    not printed as unread.
+    Raises the errors of the consumer and the formatter. Records that were not printed are marked as
+    unread before.
     """
     from plog.client.errors import WokenUp
 
+    # As in Kafka's tool, negative values mean no timeout and no limit.
     timeout_s = None
     if arguments.timeout_ms is not None and arguments.timeout_ms >= 0:
         timeout_s = arguments.timeout_ms / 1000
@@ -309,14 +311,15 @@ def print_records(
         except WokenUp:
             return
         if not records:
-            if timeout_s is None:  # Without a timeout, only a closed pipe ends the wait.
+            # Without a timeout, only a closed pipe ends the wait for records.
+            if timeout_s is None:
                 fail(_PIPE_CLOSED)
             return
         before = printer.count
         try:
             printer.print(records)
         except BrokenPipeError:
-            # It is unknown what the reader has received: print records again rather than lose them.
+            # The reader may not have received these records, so the next run prints them again.
             mark_unread(consumer, records)
             fail(_PIPE_CLOSED)
             return
@@ -328,10 +331,10 @@ def print_records(
 def next_records(
     consumer: Consumer, count: int, timeout_s: float | None, printer: Printer
 ) -> Sequence[ConsumerRecord]:
-    """Return the next records, or none after the timeout or if the output pipe is broken."""
+    """Return the next records, or none after the timeout or if the reader has closed the pipe."""
     if timeout_s is not None:
         return consumer.consume(count, timeout_s)
-    # A closed pipe is otherwise noticed only when the next record is written.
+    # Only a write to a closed pipe fails, so `consume | head -1` would wait for another record.
     while not printer.reader_has_closed:
         records = consumer.consume(count, _PIPE_CHECK_S)
         if records:
@@ -340,7 +343,7 @@ def next_records(
 
 
 def mark_unread(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
-    """Mark these records as unread, so that their offsets are not committed."""
+    """Reset the consumer to the first of `records`, so that their offsets are not committed."""
     from plog.client.errors import IllegalState
     from plog.types import TopicPartition
 
@@ -348,7 +351,8 @@ def mark_unread(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
     for record in records:
         first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
     for partition, offset in first.items():
-        with suppress(IllegalState):  # The partition may have moved to another member.
+        # The partition may have been assigned to another member in the meantime.
+        with suppress(IllegalState):
             consumer.seek(partition, offset)
 
 
@@ -363,14 +367,14 @@ class Printer:
 
     @property
     def reader_has_closed(self) -> bool:
-        """Return whether the reader of the output pipe has closed it, as ``| head -1`` does."""
+        """Return whether the reader of the output has closed the pipe."""
         try:
             return reader_has_closed(self._stream.fileno())
         except OSError:  # The stream has no descriptor.
             return False
 
     def print(self, records: Sequence[ConsumerRecord]) -> None:
-        """Print the records. Raises BrokenPipeError, and PlogError for an unprintable one."""
+        """Print records. Raises BrokenPipeError, and PlogError if a record cannot be printed."""
         lines: list[bytes] = []
         try:
             for record in records:
@@ -385,6 +389,7 @@ class Printer:
                             " use --skip-message-on-error to continue"
                         ) from error
                     fail(f"skipped the record of {where}: {error}")
+        # The records before an error are printed, and the caller commits their offsets.
         finally:
             self._stream.write(b"".join(lines))
             self._stream.flush()

@@ -1,7 +1,7 @@
 """``plog console-producer``: send each line of standard input, or of a file, as a record.
 
 Names and flags are those of Kafka's kafka-console-producer.sh. If a record cannot be delivered, the
-tool prints the number of its line, continues with the others, and exits with 1.
+tool prints the line number, continues with the next lines, and exits with 1.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from plog.client.producer.record_checks import Headers
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+# The second class is the reader of older releases.
 _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
 _MAX_PRINTED_ERRORS: Final = 10
-"""Maximum number of delivery errors to print; further errors are only counted."""
+"""Maximum number of delivery errors to print; all later errors are only counted."""
 _PROGRESS_LINES: Final = 2048
 """Number of lines between updates of the progress bar."""
 
@@ -162,7 +163,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the lines; return 1 if one of them could not be parsed or delivered."""
+    """Send the lines; return 1 if a line was not delivered."""
     reader = arguments.line_reader.removeprefix("org.apache.kafka.tools.").removeprefix(
         "kafka.tools."
     )
@@ -172,7 +173,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = settings_of(arguments)
     tally = Tally(arguments.topic)
     with ExitStack() as stack:
-        # Opened before the producer, so that a missing file is reported without a connection.
+        # Before the producer, so that a missing file is reported even if no broker is available.
         lines = stack.enter_context(_LineSource(arguments.from_file))
         from plog.client.faces.blocking import Producer
 
@@ -202,19 +203,20 @@ class Tally:
             fail(f"line {number} was not delivered: {error}")
 
     def sent_before(self) -> str:
-        """Return text about the number of records sent before a line that cannot be parsed."""
+        """Return text for an error message: how many records were sent before an invalid line."""
         return f"{self.sent} record{' was' if self.sent == 1 else 's were'} sent before it"
 
     def conclude(self) -> None:
         """Print the number of suppressed errors and, on a terminal, the number of records."""
         if self.failed > _MAX_PRINTED_ERRORS:
             fail(f"{self.failed - _MAX_PRINTED_ERRORS} more lines were not delivered")
+        # Kafka's tool prints no total, so scripts do not expect it.
         if sys.stderr.isatty():
             print(f"{self.sent} records sent to {self.topic}", file=sys.stderr)
 
 
 class LineSender:
-    """Parses lines and passes their records to a producer."""
+    """Parses lines and sends them as records."""
 
     def __init__(
         self,
@@ -233,7 +235,7 @@ class LineSender:
         self._sync = sync
 
     def send_all(self, lines: Iterable[bytes]) -> None:
-        """Send each line. Raises LineError for an invalid line, after the lines before it."""
+        """Send each line. Raises LineError for an invalid line, after sending all earlier lines."""
         parse = None if self._format.is_plain else self._format.parse
         send, topic, watch = self._producer.send, self._topic, self._outcomes.watch
         key: bytes | None = None
@@ -247,9 +249,10 @@ class LineSender:
                     future = send(topic, parsed, key, headers=headers)
                 watch(number, future)
                 if self._sync:
-                    future.exception()  # Only waits: `watch` reports the outcome.
+                    future.exception()  # Waits; `watch` reports the result.
             except LineError as error:
-                self._producer.flush()  # Print the errors of earlier lines first.
+                # Errors of earlier lines are printed first, and `sent_before` is final.
+                self._producer.flush()
                 raise LineError(f"{error}; {self._tally.sent_before()}") from error
             except PlogError as error:
                 self._handle_send_error(number, error)
@@ -258,15 +261,16 @@ class LineSender:
         """Count a record that is too large as failed. Raises PlogError for any other error."""
         from plog.client.errors import RecordTooLarge
 
-        # Any other error, such as a missing topic, would occur for all later lines as well.
+        # Any other error, such as a missing topic, would also occur for all later lines.
         if not isinstance(error, RecordTooLarge):
             raise PlogError(f"line {number} and all later ones were not sent: {error}") from error
+        # The engine's thread calls the tally, too.
         with self._outcomes.lock:
             self._tally.count_failed(number, error)
 
 
 class _LineSource(ExitStack):
-    """The lines to send. A terminal shows a progress bar for a file, or a prompt."""
+    """A context with the lines to send; on a terminal, it shows a prompt or a progress bar."""
 
     def __init__(self, path: str | None) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Formatters of ``plog console-consumer`` that print internal topics as JSON.
 
-Source: Kafka 4.3 OffsetsMessageFormatter, GroupMetadataMessageFormatter and
-TransactionLogMessageFormatter. Like those, each skips records of other types in the same topic.
+As in Kafka, a formatter skips records of other types in the same topic. Source: Kafka 4.3
+OffsetsMessageFormatter, GroupMetadataMessageFormatter and TransactionLogMessageFormatter.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class _Kind(NamedTuple):
 
 
 class CoordinatorFormatter:
-    """Formats the records of some types; the first number of a key is the record's type."""
+    """Formats records of the types in `kinds`; a record's type is the first number in its key."""
 
     def __init__(self, kinds: Mapping[int, _Kind]) -> None:
         self._kinds = kinds
 
     def format(self, record: ConsumerRecord) -> bytes:
-        """Return a line of JSON; empty for a record of another type. Raises PlogError."""
+        """Return a line of JSON, or no bytes for a record of another type. Raises PlogError."""
         from plog.wire.as_json import Json, as_json, compact_json
 
         if record.key is None:
@@ -39,7 +39,7 @@ class CoordinatorFormatter:
         kind = self._kinds.get(number)
         if kind is None:
             return b""
-        # The type is also the version of the key's schema. Only the keys of offsets have two.
+        # The type is also the version of the key's schema. Only keys of offsets have two versions.
         version = min(number, kind.key.max_version)
         shown: dict[str, Json] = {
             "key": {"type": number, "data": as_json(kind.key.decode(key, version), version)},

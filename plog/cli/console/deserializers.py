@@ -1,7 +1,6 @@
-"""Deserializers from bytes to text, looked up by Java class name or Python function.
+"""Deserializers from bytes to text, which are selected by Java class or Python function.
 
-Source: Kafka 4.3 org.apache.kafka.common.serialization. Results are formatted as by Java's
-toString().
+Source: Kafka 4.3 org.apache.kafka.common.serialization.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _PACKAGE: Final = "org.apache.kafka.common.serialization."
 
 
 class CannotDeserialize(PlogError):
-    """The bytes do not have the deserializer's format."""
+    """The bytes do not have the format that the deserializer expects."""
 
 
 def find_deserializer(name: str | None) -> Deserializer | None:
@@ -59,7 +58,7 @@ def _python_function(name: str) -> Deserializer:
     module, _, path = name.partition(":")
     try:
         function: Any = importlib.import_module(module)
-        for attribute in path.split("."):
+        for attribute in path.split("."):  # Also a method of a class, `module:Class.method`.
             function = getattr(function, attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"cannot load the deserializer {name}: {error}") from None
@@ -67,7 +66,7 @@ def _python_function(name: str) -> Deserializer:
     def deserialize(data: bytes) -> str:
         try:
             return str(function(data))
-        except Exception as error:  # The function is the user's, and may raise anything.
+        except Exception as error:  # The user's function can raise any exception.
             raise CannotDeserialize(f"the deserializer {name} failed: {error!r}") from error
 
     return deserialize
@@ -89,7 +88,8 @@ def _void(data: bytes) -> str:
 
 
 _JAVA: Final[Mapping[str, Deserializer]] = {
-    "StringDeserializer": lambda data: data.decode("utf-8", "replace"),  # As in Java.
+    # As in Java, invalid UTF-8 is replaced instead of rejected.
+    "StringDeserializer": lambda data: data.decode("utf-8", "replace"),
     "ShortDeserializer": _of_struct(">h"),
     "IntegerDeserializer": _of_struct(">i"),
     "LongDeserializer": _of_struct(">q"),

@@ -1,8 +1,8 @@
-"""Parse lines of text into record fields for ``plog console-producer``.
+"""Parser of lines into record fields for ``plog console-producer``.
 
-Lines stay bytes, so a value need not be UTF-8. A line ends with a line feed; a carriage return
-before it is dropped. Source: Kafka 4.3 LineMessageReader. There, a lone carriage return also ends a
-line, and ``headers.separator`` is a regular expression; here it is plain text.
+Lines stay bytes, so values need not be UTF-8. A line ends with a line feed, or a carriage return
+and a line feed. Source: Kafka 4.3 LineMessageReader. In Kafka, a single carriage return also ends a
+line, and ``headers.separator`` is a regular expression instead of plain text.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN_BYTES: Final = 60
 
 
 class LineError(PlogError):
-    """A line does not have the configured format; the message has its number."""
+    """A line does not have the configured format; the message contains the line number."""
 
 
 class Fields(NamedTuple):
@@ -53,6 +53,7 @@ class LineFormat:
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> LineFormat:
         """Return the format that the reader's properties describe. Raises UsageError."""
+        # Kafka's tool passes the topic to its reader as a property, so scripts may set it.
         known = (*_FLAGS, *_SEPARATORS, _MARKER, "topic")
         for name in properties:
             if name not in known:
@@ -74,7 +75,8 @@ class LineFormat:
                 raise UsageError(f"{name} is empty: it must have at least one character")
             if values[name] == self.null_marker:
                 raise UsageError(f"{_MARKER} and {name} must differ")
-        # The headers' delimiter may equal the key separator (the default): the position decides.
+        # The headers' delimiter can equal the key separator, as it does by default, because headers
+        # always come first.
         headers = ("headers.delimiter", "headers.separator", "headers.key.separator")
         for i, name in enumerate(headers):
             for other in headers[i + 1 :]:
@@ -83,7 +85,7 @@ class LineFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether a line consists of the value alone."""
+        """Return whether each line is a value without other fields."""
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def parse(self, line: bytes, number: int) -> Fields:
@@ -118,7 +120,8 @@ class LineFormat:
 
     def _pairs(self, text: bytes, number: int) -> tuple[tuple[str, bytes | None], ...]:
         parts = text.split(self.headers_separator)
-        while len(parts) > 1 and not parts[-1]:  # Java's String.split drops trailing empty parts.
+        # Kafka uses Java's String.split, which drops trailing empty parts.
+        while len(parts) > 1 and not parts[-1]:
             parts.pop()
         return tuple(self._pair(part, number) for part in parts)
 
@@ -153,6 +156,7 @@ def excerpt(data: bytes) -> str:
 
 
 def _name(data: bytes) -> str:
+    # Bytes that are not UTF-8 become surrogates, which the codec converts back (PEP 383).
     return data.decode("utf-8", "surrogateescape")
 
 

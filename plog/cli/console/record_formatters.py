@@ -1,4 +1,4 @@
-"""Formatters of ``plog console-consumer``, which turn a record into printable bytes.
+"""Formatters of ``plog console-consumer``, which convert a record to the bytes to print.
 
 Source: Kafka 4.3 DefaultMessageFormatter, LoggingMessageFormatter, NoOpMessageFormatter. The
 formatters of internal topics are in coordinator_formatters.py.
@@ -31,7 +31,7 @@ class Formatter(Protocol):
     """Formats records for output."""
 
     def format(self, record: ConsumerRecord) -> bytes:
-        """Return the bytes to print, line endings included. Raises PlogError."""
+        """Return the bytes to print, including line endings. Raises PlogError."""
 
 
 class DefaultFormatter:
@@ -104,7 +104,7 @@ class DefaultFormatter:
 
 
 class LoggingFormatter(DefaultFormatter):
-    """Prints as DefaultFormatter does, and logs one line per record to standard error."""
+    """Prints like DefaultFormatter, and also logs a line per record to standard error."""
 
     def format(self, record: ConsumerRecord) -> bytes:
         name = timestamp_type_name(record)
@@ -116,7 +116,7 @@ class LoggingFormatter(DefaultFormatter):
 
 
 class NoOpFormatter:
-    """Prints nothing, which is useful for measuring the speed of the consumer alone."""
+    """Prints nothing, to measure the speed of the consumer without formatting."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         """Ignore the properties, because this formatter has none."""
@@ -126,7 +126,7 @@ class NoOpFormatter:
 
 
 class JsonFormatter:
-    """Prints one JSON object per line; bytes that are not UTF-8 become ``{"base64": …}``."""
+    """Prints one JSON object per line; bytes that are not UTF-8 are encoded as base64."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         if properties:
@@ -140,6 +140,7 @@ class JsonFormatter:
             "timestamp": record.timestamp,
             "timestamp_type": timestamp_type_name(record),
             "leader_epoch": record.leader_epoch,
+            # JSON cannot contain the surrogates of names that are not UTF-8.
             "headers": [
                 [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), _json(value)]
                 for name, value in record.headers
@@ -159,7 +160,7 @@ FORMATTERS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
 
 
 def find_formatter(name: str) -> Callable[[Mapping[str, str]], Formatter]:
-    """Return the formatter for a Java class name, with or without package. Raises UsageError.
+    """Return the formatter for a Java class, with or without its package. Raises UsageError.
 
     >>> find_formatter("kafka.tools.NoOpMessageFormatter").__name__
     'NoOpFormatter'
@@ -180,7 +181,7 @@ def _check_names(properties: Mapping[str, str]) -> None:
     names = {f"print.{part}" for part in (*_PRINTED, "value")} | set(_BYTES)
     deserializers = {f"{part}.deserializer" for part in _DESERIALIZERS}
     for name in properties:
-        # Kafka passes properties with this prefix to the deserializer, so they are not errors.
+        # Kafka passes properties with this prefix to the deserializer, so they are accepted.
         is_of_deserializer = any(name.startswith(f"{known}.") for known in deserializers)
         if name not in names | deserializers and not is_of_deserializer:
             known = ", ".join(sorted(names | deserializers))
@@ -188,6 +189,7 @@ def _check_names(properties: Mapping[str, str]) -> None:
 
 
 def _bytes(properties: Mapping[str, str], name: str, default: str) -> bytes:
+    # Python decodes bytes of the command line that are not UTF-8 to surrogates (PEP 383).
     return properties.get(name, default).encode("utf-8", "surrogateescape")
 
 

@@ -1,5 +1,6 @@
 """``plog consumer-groups``: list, describe and delete groups, and reset their offsets.
 
-The options of the tool, its reports and its offset resets belong here. The requests belong to the
-admin client, in client/admin/groups.py and client/admin/group_offsets.py. Start with command.py.
+This package contains the tool's options and reports, and computes the offsets for resets. The admin
+client sends the requests, in client/admin/groups.py and client/admin/group_offsets.py. Start with
+command.py.
 """

@@ -1,4 +1,4 @@
-"""The entry of ``plog consumer-groups``: list, describe and delete groups, and reset offsets.
+"""Entry point of ``plog consumer-groups``: list, describe and delete groups, and reset offsets.
 
 report.py prints descriptions; offset_reset.py computes new offsets.
 Source: Kafka 4.3 ConsumerGroupCommand.
@@ -43,7 +43,8 @@ _ACTIONS = (
 _TYPES = ("classic", CONSUMER)
 _STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance",
            "Reconciling", "Stable")  # fmt: skip
-# Constructs that Python supports but RE2 does not. Brokers use RE2 for subscriptions (KIP-848).
+# Constructs that Python supports but RE2 does not: lookaround, backreferences and possessive
+# quantifiers. Brokers match the patterns of subscriptions with RE2 (KIP-848).
 _NOT_IN_RE2 = re.compile(r"\(\?<?[=!]|\(\?P=|\\[1-9]|[*+?}]\+")
 
 
@@ -186,7 +187,7 @@ def check(arguments: argparse.Namespace, action: str) -> None:
 
 
 def validate_regex(pattern: str) -> int:
-    """Print whether brokers accept a pattern: RE2 supports no lookaround or backreferences."""
+    """Print whether brokers accept a pattern; the exit code is always 0."""
     problem = None
     try:
         re.compile(pattern)
@@ -209,7 +210,8 @@ async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--list``."""
     states, types = states_of(arguments.state or ""), types_of(arguments.type or "")
     listed = await GroupAdmin(cluster).list_groups(states=states, types=types)
-    # A group that only has committed offsets has an empty protocol type.
+    # Groups with other protocol types, such as the workers of Kafka Connect, do not commit offsets.
+    # The protocol type of a group that has committed offsets but never had members is empty.
     groups = [group for group in listed.values() if group.protocol_type in ("", CONSUMER)]
     columns = ["GROUP"]
     if arguments.type is not None:
@@ -239,7 +241,7 @@ async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 def _padded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows in Kafka's columns, which have minimum widths."""
+    """Return the rows as lines, with Kafka's minimum column widths."""
     width = max([15, *(len(row[0]) for row in rows)]) + 10
     return [
         " ".join([row[0].ljust(width), *(cell.ljust(20) for cell in row[1:])])
@@ -303,6 +305,7 @@ async def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int
         if numbers is not None:
             partitions += [TopicPartition(topic, number) for number in numbers]
             continue
+        # Without numbers, all partitions of the topic are meant.
         try:
             described = await TopicDescriptionAdmin(cluster).describe_topic(topic)
         except KafkaError as error:

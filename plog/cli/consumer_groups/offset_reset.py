@@ -1,8 +1,7 @@
 """``plog consumer-groups --reset-offsets``: compute new offsets of a group and commit them.
 
-Offsets from ``--to-offset``, ``--shift-by`` and ``--from-file`` are limited to the range of the
-log, with a warning. Without ``--execute``, nothing changes.
-Source: Kafka 4.3 GroupOffsetsResetter.
+Without ``--execute``, the tool only prints the new offsets. Source: Kafka 4.3
+GroupOffsetsResetter.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
 
 
 def datetime_ms(text: str) -> int:
-    """Return a date and time as milliseconds since 1970.
+    """Return a date and time as milliseconds since 1970, for use as the type of an option.
 
     >>> datetime_ms("2026-01-01T00:00:00.500"), datetime_ms("2026-01-01T01:00:00+01:00")
     (1767225600500, 1767225600000)
@@ -92,15 +91,17 @@ def datetime_ms(text: str) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
+    # Python also accepts a date without a time, and a space instead of the T; Kafka does not.
     if moment is None or "T" not in text:
         raise argparse.ArgumentTypeError(f"'{text}' is not a time like 2026-01-31T23:59:59.999")
+    # As in Kafka's tool, a time without a zone is in UTC.
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
 
 
 def duration_ms(text: str) -> int:
-    """Return a duration in milliseconds."""
+    """Return an ISO 8601 duration in milliseconds, for use as the type of an option."""
     try:
         return durations.duration_ms(text)
     except ValueError:
@@ -124,6 +125,7 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
         raise UsageError("--reset-offsets requires --topic, --all-topics or --from-file")
     if arguments.topic and arguments.all_topics:
         raise UsageError("--all-topics and --topic cannot be combined")
+    # Kafka's tool prints a similar warning: its default may become a prompt in a later release.
     if not arguments.dry_run and not arguments.execute:
         print(
             "plog: offsets stay unchanged: add --execute to commit them, or --dry-run to confirm",
@@ -134,15 +136,15 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
 async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Compute the new offsets, commit them with ``--execute``, and print them.
 
-    Groups with members, and groups that are not in ``--from-file``, are reported and skipped. The
-    exit code is then 1.
+    The tool reports and skips groups with members, and groups without offsets in ``--from-file``;
+    the exit code is then 1.
     """
     plan = _read_plan(arguments)
     code = 0
     moved: dict[str, Offsets] = {}
     for group in await group_names(cluster, arguments):
         state = await _state(cluster, group)
-        # A member would continue at its own position, and then overwrite the new offsets.
+        # A member would continue at its current position, and later overwrite the new offsets.
         if state not in (GroupState.EMPTY, GroupState.DEAD):
             fail(
                 f"cannot reset offsets of group '{group}': its state is "
@@ -166,7 +168,7 @@ async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
 async def _state(cluster: Cluster, group: str) -> GroupState:
     try:
         return (await GroupAdmin(cluster).describe_group(group)).state
-    except GroupIdNotFound:  # Committing offsets creates the group.
+    except GroupIdNotFound:  # Not an error, because committing offsets creates the group.
         return GroupState.DEAD
 
 
@@ -188,7 +190,7 @@ async def _new_offsets(
         return await _within_log(cluster, dict.fromkeys(partitions, arguments.to_offset))
     if arguments.shift_by is not None:
         current = await _committed(cluster, group)
-        # Without a committed offset, there is nothing to shift; Kafka's tool also refuses.
+        # As in Kafka's tool, a partition without a committed offset is an error.
         missing = sorted(str(each) for each in partitions if each not in current)
         if missing:
             raise UsageError(
@@ -197,6 +199,7 @@ async def _new_offsets(
         shifted = {each: current[each] + arguments.shift_by for each in partitions}
         return await _within_log(cluster, shifted)
     if arguments.to_current:
+        # As in Kafka's tool, partitions without a committed offset are set to the end of the log.
         current = await _committed(cluster, group)
         uncommitted = [each for each in partitions if each not in current]
         known = {each: current[each] for each in partitions if each in current}
@@ -205,7 +208,7 @@ async def _new_offsets(
         return await _by_time(cluster, partitions, arguments.to_datetime, arguments)
     if arguments.by_duration is not None:
         now_ms = time.time_ns() // 1_000_000
-        # ListOffsets assigns special meanings to negative timestamps, such as -1 for the end.
+        # Negative timestamps have special meanings in ListOffsets, such as -1 for the end.
         time_ms = max(now_ms - arguments.by_duration, 0)
         return await _by_time(cluster, partitions, time_ms, arguments)
     to = OffsetSpec.EARLIEST if arguments.to_earliest else OffsetSpec.LATEST
@@ -268,7 +271,7 @@ async def _by_time(
     arguments: argparse.Namespace,
 ) -> Offsets:
     found = await _listed(cluster, partitions, time_ms)
-    # As in Kafka's tool, the warning also calls a partition empty if all its records are older.
+    # As in Kafka's tool, the warning is the same for partitions in which all records are older.
     later = [partition for partition, offset in found.items() if offset == _NO_OFFSET]
     for topic, number in later:
         print(
@@ -280,7 +283,8 @@ async def _by_time(
 
 
 async def _within_log(cluster: Cluster, offsets: Offsets) -> Offsets:
-    """Return the offsets, each limited to the range of its log."""
+    """Return the offsets, limited to the ranges of the logs; print a warning for each change."""
+    # With an offset outside the log, a consumer would apply auto.offset.reset instead.
     first = await _listed(cluster, offsets, OffsetSpec.EARLIEST)
     last = await _listed(cluster, offsets, OffsetSpec.LATEST)
     bounded = {each: min(max(offset, first[each]), last[each]) for each, offset in offsets.items()}
@@ -300,14 +304,15 @@ async def _within_log(cluster: Cluster, offsets: Offsets) -> Offsets:
 def _read_plan(arguments: argparse.Namespace) -> dict[str, Offsets] | None:
     if arguments.from_file is None:
         return None
+    # The csv module requires unchanged line endings.
     with open(arguments.from_file, encoding="utf-8", newline="") as file:
         return parse_plan(file.read(), arguments.group)
 
 
 def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
-    """Return offsets by group; lines without a group apply to the only group in `groups`.
+    """Return the offsets in a CSV file, by group. Raises UsageError.
 
-    Raises UsageError.
+    If `groups` has exactly one group, lines need not contain the group.
 
     >>> parse_plan("orders,0,5\\n", ["billing"])
     {'billing': {TopicPartition(topic='orders', partition=0): 5}}
@@ -344,7 +349,7 @@ def _csv(moved: Mapping[str, Offsets], *, with_group: bool) -> str:
 
 def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
     if arguments.export:
-        # As in Kafka's tool, the lines have no group if the command line names exactly one.
+        # As in Kafka's tool, lines omit the group if the command line names exactly one group.
         sys.stdout.write(_csv(moved, with_group=len(arguments.group) != 1))
         return
     rows = [
@@ -369,7 +374,7 @@ def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
 
 
 def reset_lines(groups: Sequence[str], rows: Sequence[tuple[str, str, int, int]]) -> list[str]:
-    """Return an empty line and the columns that Kafka's tool prints."""
+    """Return an empty line, and the lines of Kafka's table."""
     if not groups:
         return [""]
     widths = [max([15, *map(len, groups)]), max([15, *(len(row[1]) for row in rows)]), 10]

@@ -1,6 +1,6 @@
-"""The reports of ``plog consumer-groups --describe``: offsets and lag, members, or states.
+"""Reports of ``plog consumer-groups --describe``: offsets and lag, members, or states.
 
-Source: Kafka 4.3 ConsumerGroupCommand, which defines the columns and widths.
+Columns and widths are those of Kafka's tool. Source: Kafka 4.3 ConsumerGroupCommand.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class OffsetRow(NamedTuple):
 
 
 async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print the requested reports. Raises the error of a group that cannot be described."""
+    """Print the requested reports. Raises the first error if a group cannot be described."""
     names = sorted(await group_names(cluster, arguments))
     described = (await GroupAdmin(cluster).describe_groups(names)).raise_first()
     for name, group in described.items():
-        # Before version 6 of DescribeGroups, an unknown group is Dead, and not an error (KIP-1043).
+        # Before version 6 of DescribeGroups, the state of an unknown group is Dead (KIP-1043).
         if group.state is GroupState.DEAD:
             raise GroupIdNotFound(f"consumer group '{name}' does not exist")
     groups = list(described.values())
@@ -77,7 +77,7 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 
 def _warn_about_state(group: GroupDescription) -> None:
-    """Warn on standard error about a group that has no members or is rebalancing."""
+    """Print a warning on standard error if a group has no members or is rebalancing."""
     if group.state is GroupState.EMPTY:
         print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
     elif group.state in _REBALANCING:
@@ -92,9 +92,11 @@ def _cell(value: object) -> str:
 
 
 async def _offset_rows(cluster: Cluster, group: GroupDescription) -> list[OffsetRow]:
-    """Return assigned partitions, those of the largest assignment first, then unassigned ones."""
+    """Return a row for each assigned partition and each partition with a committed offset."""
     committed = await GroupOffsetAdmin(cluster).group_offsets(group.group_id)
     offsets = {partition: offset for partition, offset in committed.items() if offset is not None}
+    # As in Kafka's tool, members with the most partitions come first, and unassigned partitions
+    # come last.
     members = sorted(group.members, key=lambda member: -len(member.assignment))
     assigned = [(member, sorted(member.assignment)) for member in members]
     owned = {partition for _, some in assigned for partition in some}
@@ -139,7 +141,7 @@ async def _end_offsets(
         for each in topic.partitions
         if each.leader is not None
     }
-    # A lookup in a partition without a leader would be retried until the call times out.
+    # The client would retry a lookup in a partition without a leader until the call times out.
     specs = {partition: OffsetSpec.LATEST for partition in partitions if partition in led}
     if not specs:
         return {}
@@ -179,15 +181,15 @@ def _show_offsets(
 
 
 def offset_lines(rows: Sequence[OffsetRow], *, verbose: bool) -> Iterator[str]:
-    """Yield Kafka's columns for one group, after an empty line."""
+    """Yield an empty line, and the lines of Kafka's table for one group."""
     cells = [_offset_cells(row) for row in rows]
     head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET",
             "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]  # fmt: skip
     widths = [15, 15, 10, 15, 15, 15, 15, 15, 15, 0]
-    # As in Kafka's tool, only the columns with names grow; numbers and the last column do not.
+    # As in Kafka's tool, only the columns with names become wider than their minimum.
     for column in (0, 1, 7, 8):
         widths[column] = max([widths[column], *(len(row[column]) for row in cells)])
-    if not verbose:
+    if not verbose:  # Kafka's tool prints LEADER-EPOCH, column 3, only with --verbose.
         head, widths = _without(head, 3), _without(widths, 3)
         cells = [_without(row, 3) for row in cells]
     yield ""
@@ -287,7 +289,7 @@ def _show_members(groups: Sequence[GroupDescription], arguments: argparse.Namesp
 
 
 def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
-    """Yield Kafka's columns for one group's members, after an empty line."""
+    """Yield an empty line, and the lines of Kafka's table for one group's members."""
     # Kafka's tool prints GROUP-INSTANCE-ID only if the group has a static member.
     static = any(member.group_instance_id for member in group.members)
     columns = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
@@ -303,7 +305,7 @@ def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
         ]
         for member in group.members
     ]
-    for column in range(5):
+    for column in range(5):  # All columns except #PARTITIONS.
         widths[column] = max([widths[column], *(len(row[column]) for row in rows)])
     if not static:
         columns, widths = _without(columns, 2), _without(widths, 2)
@@ -318,7 +320,7 @@ def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
 
 
 def _assignment_columns(group: GroupDescription) -> list[list[str]]:
-    """Return the columns of ``--verbose``; classic groups have neither epochs nor targets."""
+    """Return the columns of ``--verbose``; in classic groups, only the assignment is known."""
     rows = [
         [
             _cell(member.epoch),
@@ -337,7 +339,7 @@ def _assignment_columns(group: GroupDescription) -> list[list[str]]:
 
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as one word, grouped by topic.
+    """Return partitions as text without spaces, grouped by topic.
 
     >>> assignment_text([TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("a", 0)])
     'a:0,2;b:1'
@@ -403,7 +405,7 @@ def _show_states(groups: Sequence[GroupDescription], arguments: argparse.Namespa
 
 
 def state_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
-    """Yield Kafka's columns for one group's state, after an empty line."""
+    """Yield an empty line, and the lines of Kafka's table for one group's state."""
     broker = group.coordinator
     coordinator = f"{broker.host}:{broker.port}  ({broker.id})"
     widths = [max(15, len(group.group_id)), max(25, len(coordinator)), 20, 20]

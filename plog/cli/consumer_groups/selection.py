@@ -1,4 +1,4 @@
-"""Resolve the groups and partitions that the options of ``plog consumer-groups`` select."""
+"""Groups and partitions that the options of ``plog consumer-groups`` select."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def group_names(cluster: Cluster, arguments: argparse.Namespace) -> list[s
     if not arguments.all_groups:
         return list(dict.fromkeys(arguments.group))
     listed = await GroupAdmin(cluster).list_groups()
-    # A group that only has committed offsets has an empty protocol type.
+    # The protocol type of a group that has committed offsets but never had members is empty.
     return [name for name, group in listed.items() if group.protocol_type in ("", CONSUMER)]
 
 

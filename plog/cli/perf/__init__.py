@@ -1,5 +1,6 @@
-"""The performance tools: consumer-perf-test, producer-perf-test and e2e-latency.
+"""Performance tools: consumer-perf-test, producer-perf-test and e2e-latency.
 
-The tools and the statistics they print in Kafka's format belong here. Comparisons of plog with
-other brokers are in tests/bench. Start with producer_perf_test.py and statistics.py.
+This package contains the tools, and the statistics that they print in Kafka's format. Benchmarks
+that compare plog with other brokers are in tests/bench. Start with producer_perf_test.py and
+statistics.py.
 """

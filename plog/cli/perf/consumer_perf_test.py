@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from plog.client.faces.blocking import Consumer
     from plog.types import TopicPartition
 
-_MIB: Final = 1024 * 1024
+_MIB: Final = 1024 * 1024  # The columns call it MB, as in Kafka's tool.
 _POLL_S: Final = 0.1
 _DATE_FORMAT: Final = "yyyy-MM-dd HH:mm:ss:SSS"
 _CLIENT_ID: Final = "perf-consumer-client"
@@ -129,7 +129,7 @@ def _add_output_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Progress:
-    """The records and bytes read until `now_ms`, and the time spent joining the group."""
+    """The records and bytes read until `now_ms`, and the time spent waiting for partitions."""
 
     now_ms: int
     records: int = 0
@@ -155,14 +155,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the records; return 1 if they did not arrive in time."""
     if (arguments.topic is None) == (arguments.include is None):
         raise UsageError("give exactly one of --topic and --include")
-    # Reject an unsupported format now, and not after the measurement.
+    # An unsupported format must not be detected only after the measurement.
     formatted(arguments.date_format, datetime.now())
     flags = {
         "group.id": arguments.group,
         "receive.buffer.bytes": arguments.socket_buffer_size,
         "max.partition.fetch.bytes": arguments.fetch_size,
         "auto.offset.reset": "latest" if arguments.from_latest else "earliest",
-        "check.crcs": "false",  # As in Kafka's tool, so that the results can be compared.
+        "check.crcs": "false",  # As in Kafka's tool, so that the results are comparable.
     }
     defaults = {
         "client.id": _CLIENT_ID,
@@ -189,7 +189,7 @@ def read(
     consumer: Consumer, arguments: argparse.Namespace, start: Progress, stopping: Shutdown
 ) -> Progress:
     """Read until the requested count or the timeout."""
-    timer = JoinTimer(start.now_ms)  # The first wait for partitions begins with the run.
+    timer = JoinTimer(start.now_ms)  # The first wait for partitions begins at startup.
     if arguments.topic is not None:
         consumer.subscribe([arguments.topic], listener=timer)
     else:
@@ -199,6 +199,7 @@ def read(
     while done.records < arguments.num_records and not stopping.requested:
         records = consumer.consume(None, _POLL_S)
         now = now_ms()
+        # As in Kafka's tool, the timeout starts again after each record.
         if records:
             last_record_ms = now
         elif now - last_record_ms > arguments.timeout:
@@ -207,6 +208,7 @@ def read(
                 " increase --timeout to wait longer"
             )
             break
+        # As in Kafka's tool, headers and the batch format are not counted.
         size = sum(len(x.key or b"") + len(x.value or b"") for x in records)
         done = Progress(now, done.records + len(records), done.size_bytes + size, timer.total_ms)
         if arguments.show_detailed_stats and now - reported.now_ms >= arguments.reporting_interval:
@@ -216,7 +218,7 @@ def read(
 
 
 def total_line(start: Progress, end: Progress, date_format: str) -> str:
-    """Return the line for the whole run."""
+    """Return the line for the entire run."""
     elapsed_ms = end.now_ms - start.now_ms
     fetching_ms = elapsed_ms - end.joining_ms
     read_mb = end.size_bytes / _MIB
@@ -230,10 +232,8 @@ def total_line(start: Progress, end: Progress, date_format: str) -> str:
 
 
 def detailed_line(before: Progress, now: Progress, date_format: str) -> str:
-    """Return the line for the time since `before`; its totals cover the whole run so far.
-
-    The column threadId is always 0, as in Kafka's tool, which has a single thread.
-    """
+    """Return the line for the time since `before`; totals are for the run so far."""
+    # As in Kafka's tool, which has a single thread, the column threadId is always 0.
     elapsed_ms = now.now_ms - before.now_ms
     joining_ms = now.joining_ms - before.joining_ms
     fetching_ms = elapsed_ms - joining_ms

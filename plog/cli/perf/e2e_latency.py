@@ -1,7 +1,8 @@
 """``plog e2e-latency``: measure the latency from a producer to a consumer.
 
-Flags, the older positional arguments and the output are those of Kafka's kafka-e2e-latency.sh. One
-record is in flight at a time. Source: Kafka 4.3 EndToEndLatency, KIP-1172.
+The tool sends a record, waits until the consumer has received it, and then sends the next record.
+Flags, positional arguments and output are those of Kafka's kafka-e2e-latency.sh. Source: Kafka 4.3
+EndToEndLatency, KIP-1172.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from plog.client.faces.blocking import Consumer, Producer
 
 _TIMEOUT_S: Final = 60.0
+# Until Kafka 4.2, the tool had only positional arguments (KIP-1172).
 _POSITIONS: Final[tuple[tuple[str, Callable[[str], object]], ...]] = (
     ("bootstrap_servers", str),
     ("topic", str),
@@ -82,7 +84,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def apply_positions(arguments: argparse.Namespace) -> None:
-    """Assign positional arguments to their options. Raises UsageError."""
+    """Assign positional arguments to their options and check all options. Raises UsageError."""
     given = arguments.positions
     if given:
         if len(given) not in (_REQUIRED, len(_POSITIONS)):
@@ -94,6 +96,7 @@ def apply_positions(arguments: argparse.Namespace) -> None:
                 raise UsageError(f"{name.replace('_', '-')}: {error}") from None
     for name, _ in _POSITIONS[:_REQUIRED]:
         if getattr(arguments, name) is None:
+            # The option and the attribute have different names.
             flag = name.replace("bootstrap_servers", "bootstrap_server").replace("_", "-")
             raise UsageError(f"--{flag} is required")
     if arguments.producer_acks not in ("1", "all"):
@@ -111,7 +114,7 @@ class Sample(NamedTuple):
 
 
 def make_sample(arguments: argparse.Namespace, chance: random.Random) -> Sample:
-    """Return the next record, of random letters."""
+    """Return the next record; as in Kafka's tool, each field repeats a random letter."""
 
     def letters(size: int) -> bytes:
         return bytes([chance.randrange(26) + ord("A")]) * size
@@ -129,17 +132,18 @@ def make_sample(arguments: argparse.Namespace, chance: random.Random) -> Sample:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the records one by one and print the latencies."""
+    """Send the records sequentially and print the latencies."""
     apply_positions(arguments)
     config = client_config(arguments)
     from plog.client.faces.blocking import Consumer, Producer
     from plog.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 
     producer_config = known_to(ProducerSettings, config)
+    # The next record is sent only after this record has arrived, so a batch has only one record.
     producer_config |= {"linger.ms": 0, "acks": arguments.producer_acks}
     consumer_config = known_to(ConsumerSettings, config) | {"auto.offset.reset": "latest"}
     _ensure_topic(known_to(AdminSettings, config), arguments.topic)
-    chance = random.Random(0)
+    chance = random.Random(0)  # As in Kafka's tool, all runs send the same values.
     latencies_ns: list[int] = []
     with Producer(config=producer_config) as producer, Consumer(config=consumer_config) as consumer:
         _begin(consumer, arguments.topic)
@@ -156,8 +160,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) -> int:
-    """Send a record, read it, and return the time in ns. Raises PlogError for another record."""
+    """Send a record, read it, and return the time in ns.
+
+    Raises PlogError if the record does not arrive, or another record arrives.
+    """
     begin_ns = time.perf_counter_ns()
+    # As in Kafka's tool, the latency includes the acknowledgment.
     producer.send(topic, sample.value, sample.key, headers=sample.headers).result()
     records = consumer.consume(None, _TIMEOUT_S)
     elapsed_ns = time.perf_counter_ns() - begin_ns
@@ -176,7 +184,8 @@ def _begin(consumer: Consumer, topic: str) -> None:
     consumer.assign(partitions)
     consumer.seek_to_end(partitions)
     for partition in partitions:
-        consumer.position(partition)  # Looks up the end now, before the first record is sent.
+        # `seek_to_end` is lazy. This call looks up the end now, before the first record is sent.
+        consumer.position(partition)
 
 
 def _ensure_topic(config: dict[str, object], topic: str) -> None:

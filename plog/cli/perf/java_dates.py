@@ -1,7 +1,7 @@
-"""Format times with the patterns of Java's SimpleDateFormat, for ``--date-format``.
+"""Time formatting with the patterns of Java's SimpleDateFormat, for ``--date-format``.
 
-Supports numbers, English names of days and months, AM and PM, and time zones as offsets; rejects
-other letters.
+Supported are numbers, English names of days and months, AM and PM, and time zones. Other letters
+are rejected.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 from plog.cli.options import UsageError
 
+# Quoted text, a letter and its repetitions, or another character.
 _PARTS: Final = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|.", re.DOTALL)
 
 _NUMBERS: Final[dict[str, Callable[[datetime], int]]] = {
@@ -24,13 +25,13 @@ _NUMBERS: Final[dict[str, Callable[[datetime], int]]] = {
     "h": lambda t: t.hour % 12 or 12,
     "m": lambda t: t.minute,
     "s": lambda t: t.second,
-    "S": lambda t: t.microsecond // 1000,  # Milliseconds, however often the letter is repeated.
+    "S": lambda t: t.microsecond // 1000,  # In Java, milliseconds for any number of letters.
     "D": lambda t: t.timetuple().tm_yday,
 }
 
 
 def formatted(pattern: str, time: datetime) -> str:
-    """Return a time as SimpleDateFormat formats it. Raises UsageError for unsupported letters.
+    """Return a time in SimpleDateFormat's format. Raises UsageError for unsupported letters.
 
     >>> formatted("yyyy-MM-dd HH:mm:ss:SSS", datetime(2026, 3, 1, 9, 5, 7, 12000))
     '2026-03-01 09:05:07:012'
@@ -40,6 +41,7 @@ def formatted(pattern: str, time: datetime) -> str:
 
 def _part(part: str, time: datetime) -> str:
     letter, size = part[0], len(part)
+    # Two quotes are a literal quote, both within quoted text and alone.
     if letter == "'" and size > 1:
         return part[1:-1].replace("''", "'") or "'"
     if not (letter.isascii() and letter.isalpha()):

@@ -29,6 +29,7 @@ from plog.error_base import PlogError
 if TYPE_CHECKING:
     from plog.client.faces.blocking import Producer
 
+# For bytes.translate(), which converts random bytes to letters in C.
 _LETTERS: Final = bytes(ord(string.ascii_uppercase[i % 26]) for i in range(256))
 _CLIENT_ID: Final = "perf-producer-client"
 _MAX_PRINTED_ERRORS: Final = 10
@@ -127,14 +128,15 @@ def payloads(arguments: argparse.Namespace) -> Callable[[], bytes]:
     if not delimiter:
         raise UsageError("--payload-delimiter is empty")
     parts = text.split(delimiter)
-    while len(parts) > 1 and not parts[-1]:  # Java's String.split drops trailing empty parts.
+    # Kafka uses Java's String.split, which drops trailing empty parts.
+    while len(parts) > 1 and not parts[-1]:
         parts.pop()
     print(f"Number of records read: {len(parts)}")
     return lambda: chance.choice(parts)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send the records; return 1 if one of them was not delivered."""
+    """Send the records; return 1 if a record was not delivered."""
     check(arguments)
     config = client_config(arguments, defaults={"client.id": _CLIENT_ID})
     next_payload = payloads(arguments)
@@ -164,7 +166,7 @@ class PerfTest:
         self.failed = 0
 
     def send_all(self, next_payload: Callable[[], bytes], stopping: Shutdown) -> None:
-        """Send until the requested count or a signal. Raises PlogError."""
+        """Send until the requested count or a signal. Raises PlogError if a send fails."""
         arguments, send, topic = self._arguments, self._producer.send, self._arguments.topic
         if arguments.warmup_records:
             print(
@@ -180,6 +182,8 @@ class PerfTest:
             if number == arguments.warmup_records and number:
                 self._begin_steady_state()
             payload = next_payload()
+            # The last item is true if the record was sent after the warm-up. The result of an
+            # earlier record can arrive later, but must not count as steady state.
             tag = (now_ms(), len(payload), self._steady is not None)
             try:
                 outcomes.watch(tag, send(topic, payload))
@@ -204,6 +208,7 @@ class PerfTest:
             self._statistics.record(now - start_ms, size)
             if is_steady and self._steady is not None:
                 self._steady.record(now - start_ms, size)
+        # As in Kafka's tool, the lines after the warm-up only cover the steady state.
         line = (self._steady or self._statistics).report(now)
         if line is not None:
             print(line, flush=True)
@@ -214,7 +219,7 @@ class PerfTest:
             fail(f"a record was not delivered: {error}")
 
     def print_totals(self) -> None:
-        """Print the line for the whole run, and the one without the warm-up."""
+        """Print the totals of the entire run, and the totals without the warm-up."""
         now = now_ms()
         print(self._statistics.total(now))
         if self._steady is not None:
@@ -224,5 +229,5 @@ class PerfTest:
 
 
 def now_ms() -> int:
-    """Return the wall-clock time in milliseconds, which Kafka's tool uses, too."""
+    """Return the wall-clock time in milliseconds, as Kafka's tool does."""
     return time.time_ns() // 1_000_000

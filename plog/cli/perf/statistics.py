@@ -1,7 +1,6 @@
 """Throughput and latency of sent records, computed and printed as in Kafka's producer perf test.
 
-Source: Kafka 4.3 ProducerPerformance.Stats. Latencies are whole milliseconds. For a million records
-or more, the percentiles use only every nth record.
+Latencies are whole milliseconds. Source: Kafka 4.3 ProducerPerformance.Stats.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 _SAMPLES_MAX: Final = 500_000
-"""With at least twice as many records, only every nth latency is kept; the value is Kafka's."""
+"""Kafka's limit for the kept latencies: from a million records on, only every nth is kept."""
 _MIB: Final = 1024 * 1024
 _SHARES: Final = (0.5, 0.95, 0.99, 0.999)
 
 
 class Statistics:
-    """The measurements since `start_ms`, and those since the last report."""
+    """Measurements since `start_ms`, and since the last report."""
 
     def __init__(
         self, expected: int, start_ms: int, interval_ms: int, *, is_steady: bool = False
@@ -42,13 +41,14 @@ class Statistics:
         self._window_count += 1
         self._window_bytes += size_bytes
         self._window_total_ms += latency_ms
-        # The maximum of the run is never below that of the window, so one check is usually enough.
+        # This runs for each record. A run's maximum is never below the window's maximum, so usually
+        # one comparison is enough.
         if latency_ms > self._window_max_ms:
             self._window_max_ms = latency_ms
             self._max_ms = max(self._max_ms, latency_ms)
 
     def report(self, now_ms: int) -> str | None:
-        """Return the line for the time since the last report; None before the interval ends."""
+        """Return the line for the time since the last report, or None before the interval ends."""
         elapsed_ms = now_ms - self._window_start_ms
         if elapsed_ms < self._interval_ms:
             return None
@@ -65,7 +65,7 @@ class Statistics:
         return line
 
     def total(self, now_ms: int) -> str:
-        """Return the line for the whole run."""
+        """Return the line for the entire run."""
         elapsed_ms = now_ms - self._start_ms
         mean_ms = self._total_ms / self.count if self.count else 0
         shares = zip(("50th", "95th", "99th", "99.9th"), percentiles(self._latencies), strict=True)
@@ -100,7 +100,7 @@ def _rate(count: float, elapsed_ms: float) -> float:
 
 
 def metrics_lines(metrics: dict[str, float], group: str, client_id: str) -> list[str]:
-    """Return metrics in the columns of Kafka's tools.
+    """Return metrics as lines, in the format of Kafka's tools.
 
     >>> metrics_lines({"a": 1.0}, "producer-metrics", "c")[1]
     'producer-metrics:a:{client-id=c} : 1.000'

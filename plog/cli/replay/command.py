@@ -1,9 +1,9 @@
-"""The entry of ``plog replay``: copy a range of a topic to another topic, at a chosen speed.
+"""Entry point of ``plog replay``: copy a range of a topic to another topic, at a chosen speed.
 
-Kafka has no such tool. Keys, headers and timestamps stay the same, and so does the partition if
-both topics have the same number of partitions. The range is fixed at the start. With ``--state``, a
-run continues where the previous one ended; after a crash, up to a second of records is copied
-again.
+Kafka does not have a similar tool. Copies have the same keys, headers and timestamps as the
+original records, and the same partitions if both topics have the same number of partitions. The
+range is determined at startup. With ``--state``, a run continues where the previous run ended;
+after a crash, up to a second of records is copied again.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
     from plog.client.values import ConsumerRecord
 
 _CHECKPOINT_S: Final = 1.0
+"""Time between two saves of the state: a crash repeats the records of this time."""
 _POLL_S: Final = 0.2
 _MAX_RECORDS: Final = 500
 _MAX_WAITING: Final = 2000
-"""Number of records waiting for other partitions, above which fetching from a partition pauses."""
+"""Maximum number of a partition's records that wait for other partitions, approximately."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -169,8 +170,10 @@ def run(arguments: argparse.Namespace) -> int:
     )
     # Otherwise, records of aborted transactions would become visible in the copy.
     reader_config.setdefault("isolation.level", "read_committed")
-    # If retention deletes records of the range first, fail; a reset would skip them silently.
+    # If retention deletes records before they are copied, the tool must fail. Any other value would
+    # skip the records silently.
     reader_config.setdefault("auto.offset.reset", "none")
+    # The state file tracks the progress, not a consumer group.
     reader_config["enable.auto.commit"] = "false"
     writer_config = _config(
         arguments.to_bootstrap_server or arguments.bootstrap_servers,
@@ -183,7 +186,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Consumer(config=reader_config) as consumer:
         source = Topic.find(known_to(AdminSettings, reader_config), arguments.topic)
         target = Topic.find(known_to(AdminSettings, writer_config), arguments.to_topic)
-        # All checks come before the first change: the creation of the target.
+        # All checks precede the first change, which is the creation of the target topic.
         if source.partitions is None:
             raise UsageError(f"topic {source.name} does not exist on {reader_config[SERVERS]}")
         if str(source) == str(target):
@@ -199,7 +202,7 @@ def run(arguments: argparse.Namespace) -> int:
             target.create(known_to(AdminSettings, writer_config), source.partitions)
         with Producer(config=writer_config) as producer, Shutdown() as stopping:
             copier = Copier(arguments, ranges, producer, state, stopping)
-            # Otherwise, the partitioner selects the partition by the key.
+            # If the numbers differ, the producer's partitioner selects the partitions by key.
             copier.keeps_partitions = target.partitions == source.partitions
             copier.copy_from(consumer)
         return stopping.exit_code
@@ -213,6 +216,7 @@ def _ranges(
     consumer: Consumer, arguments: argparse.Namespace, count: int, state: State | None
 ) -> list[PartitionRange]:
     saved = None if state is None else state.load()
+    # The plan of the previous run takes precedence over the options, so that the range stays fixed.
     if saved is not None:
         return saved
     partitions = range(count) if arguments.partitions is None else arguments.partitions
@@ -225,13 +229,14 @@ def _ranges(
 
 
 class Topic:
-    """The source or target topic: its name, cluster and number of partitions."""
+    """The source or target topic: name, cluster and number of partitions."""
 
     def __init__(self, name: str, cluster_id: str, partitions: int | None) -> None:
         self.name = name
         self.partitions = partitions
         self._cluster_id = cluster_id
 
+    # The cluster id, not the addresses: the same cluster can be reached at several addresses.
     def __str__(self) -> str:
         return f"{self.name}@{self._cluster_id}"
 
@@ -247,14 +252,15 @@ class Topic:
             return cls(name, str(cluster_id), len(admin.describe_topic(name).partitions))
 
     def create(self, config: dict[str, object], partitions: int) -> None:
-        """Create the topic with this many partitions, unless it has appeared in the meantime."""
+        """Create the topic with `partitions` partitions, unless it exists by now."""
         from plog.client.faces.blocking import Admin
         from plog.errors import TopicAlreadyExists
 
         with Admin(config=config) as admin:
             try:
                 admin.create_topic(self.name, partitions=partitions)
-            except TopicAlreadyExists:  # For example, created by a consumer waiting for the copy.
+            # For example, a consumer that waits for the copy has created the topic.
+            except TopicAlreadyExists:
                 self.partitions = len(admin.describe_topic(self.name).partitions)
                 return
         self.partitions = partitions
@@ -264,7 +270,7 @@ class Topic:
 def show_plan(
     ranges: Sequence[PartitionRange], arguments: argparse.Namespace, target: Topic
 ) -> None:
-    """Print the plan."""
+    """Print the range of each partition."""
     columns = ("TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS")
     rows = [
         (arguments.topic, x.partition, x.next_offset, x.end_offset, x.remaining) for x in ranges
@@ -322,6 +328,7 @@ class Copier:
                 ).read_all(
                     lambda record: self._send(record, advance), lambda: self._stopping.requested
                 )
+        # Also after an error, so that the next run continues after the last written record.
         finally:
             self._save()
         remaining = sum(x.remaining for x in self._ranges.values())
@@ -334,8 +341,10 @@ class Copier:
             self._wait(self._by_time.wait_s(record.timestamp, time.monotonic()))
         else:
             self._throttle.pace(self._sent)
-        if self._stopping.requested:  # During the wait, which may be long.
+        # A signal may have ended the wait early. The next run sends this record.
+        if self._stopping.requested:
             return
+        # A negative timestamp means none. The producer then uses the current time.
         has_time = self._keeps_times and record.timestamp >= 0
         position = (record.partition, record.offset)
         try:
@@ -354,13 +363,14 @@ class Copier:
         self._raise_error()
         self._sent += 1
         range_ = self._ranges[record.partition]
+        # Progress is counted in offsets, because the number of records is unknown in advance.
         advance(record.offset + 1 - range_.next_offset)
         range_.next_offset = record.offset + 1
         if time.monotonic() - self._saved_s >= _CHECKPOINT_S:
             self._save()
 
     def _wait(self, seconds: float) -> None:
-        """Wait up to `seconds`, or until a stop is requested; save the state periodically."""
+        """Wait up to `seconds` or until a signal; save the state periodically."""
         deadline_s = time.monotonic() + seconds
         while (remaining_s := deadline_s - time.monotonic()) > 0:
             if self._stopping.wait(min(remaining_s, _CHECKPOINT_S)):
@@ -369,15 +379,16 @@ class Copier:
                 self._save()
 
     def _save(self) -> None:
-        """Wait until the records sent are written, then save the progress. Raises PlogError."""
-        # In this order: the state must not include a record that is not written, because the next
-        # run starts after it.
+        """Wait until all sent records are written, then save the state. Raises PlogError."""
+        # In this order, because the next run would skip a record that the state includes but that
+        # has not been written.
         self._producer.flush()
         self._saved_s = time.monotonic()
         self._raise_error()
         if self._state is not None:
             self._state.save(list(self._ranges.values()))
 
+    # The engine's thread can call this method, so the error is raised later by the main thread.
     def _failed(self, position: tuple[int, int], error: Exception) -> None:
         if self._error is None:
             partition, offset = position
@@ -392,7 +403,7 @@ class Copier:
 
 
 class Reader:
-    """Reads ranges of partitions, in order of arrival or of timestamps."""
+    """Reads ranges of partitions, in the order of arrival or of timestamps."""
 
     def __init__(
         self,
@@ -440,7 +451,9 @@ class Reader:
         for record in records:
             if record.offset + 1 >= self._ends[record.partition]:
                 self._finish(record.partition)
-        if not records:  # Control records or a gap may follow the last record.
+        # A range can end with control records or a gap. The consumer does not return them, but
+        # advances its position.
+        if not records:
             for number in list(self._open):
                 if self._consumer.position(self._partitions[number]) >= self._ends[number]:
                     self._finish(number)
@@ -449,18 +462,19 @@ class Reader:
     def _finish(self, number: int) -> None:
         if number in self._open:
             self._open.discard(number)
+            # Records after the end of the range need not be fetched.
             self._consumer.pause([self._partitions[number]])
             if self._order is not None:
                 self._order.finish(number)
 
     def _pause_ahead(self) -> None:
-        """Pause partitions with many records waiting for other partitions; resume them later."""
+        """Pause partitions with many records that wait for other partitions; resume them later."""
         if self._order is None:
             return
         for number in self._open:
             partition = self._partitions[number]
             is_paused = partition in self._consumer.paused
-            # Two thresholds, so that a partition is not paused and resumed for every few records.
+            # With two thresholds, a partition is not paused and resumed for every few records.
             if not is_paused and self._order.waiting(number) > _MAX_WAITING:
                 self._consumer.pause([partition])
             elif is_paused and self._order.waiting(number) < _MAX_RECORDS:

@@ -1,7 +1,7 @@
-"""The speed and order in which ``plog replay`` sends records. Pure.
+"""Speed and order in which ``plog replay`` sends records. Pure.
 
-A timed replay sends records of all partitions in the order of their timestamps. Within a partition,
-records keep their order, whatever their timestamps are.
+With a factor such as 10x, records of all partitions are sent in the order of their timestamps.
+Within a partition, records always keep their order, even if their timestamps are not in order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SPEED: Final = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>x|/s)")
 
 
 class Speed(NamedTuple):
-    """A factor of the original speed, a rate in records per second, or neither for full speed."""
+    """A factor of the original speed, or a rate in records per second; full speed if neither."""
 
     factor: float | None = None
     rate: float | None = None
@@ -41,7 +41,7 @@ def speed(text: str) -> Speed:
 
 
 class TimePace:
-    """Computes when records are due by their timestamps, with pauses of at most `longest_s`."""
+    """Computes when records are due from their timestamps; no pause exceeds `longest_s`."""
 
     def __init__(self, factor: float, longest_s: float) -> None:
         self._factor = factor
@@ -50,13 +50,13 @@ class TimePace:
         self._first_ms = 0
 
     def wait_s(self, timestamp_ms: int, now_s: float) -> float:
-        """Return the time to wait before sending this record; 0 if it is due."""
+        """Return the time to wait before sending a record, or 0 if it is due."""
         if self._begin_s is None:
             self._begin_s, self._first_ms = now_s, timestamp_ms
         due_s = self._begin_s + (timestamp_ms - self._first_ms) / 1000 / self._factor
         wait_s = due_s - now_s
         if wait_s > self._longest_s:
-            # Later records are scheduled relative to this one.
+            # The schedule is moved, so that the pauses after this record are not shortened.
             self._begin_s -= wait_s - self._longest_s
             return self._longest_s
         return max(0.0, wait_s)
@@ -81,7 +81,7 @@ class TimeOrder:
             heapq.heappush(self._heads, (record.timestamp, record.partition))
 
     def finish(self, partition: int) -> None:
-        """Mark a partition as having no further records."""
+        """Mark a partition that has no more records."""
         self._awaited.discard(partition)
         self._finished.add(partition)
 
@@ -90,10 +90,11 @@ class TimeOrder:
         return len(self._waiting[partition])
 
     def pop(self) -> ConsumerRecord | None:
-        """Remove and return the earliest record; None if empty, or if an earlier one may come."""
+        """Remove and return the earliest record, or return None if it is not known yet."""
         if self._awaited or not self._heads:
             return None
-        # The heap contains only the first record of each partition, which preserves their order.
+        # The heap only contains the first record of each partition, so records of a partition keep
+        # their order.
         _, partition = heapq.heappop(self._heads)
         waiting = self._waiting[partition]
         record = waiting.popleft()

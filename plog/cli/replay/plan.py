@@ -1,7 +1,7 @@
-"""The plan of ``plog replay``: a range of offsets for each partition, and the progress in it.
+"""Plan of ``plog replay``: a range of offsets for each partition, and the progress in the range.
 
-The plan is made once, so that a replay ends even while producers keep writing. The ``--state`` file
-stores the plan, and the next run with the same file continues it.
+The plan is created only once, so that a replay ends even if producers keep writing. The ``--state``
+file stores the plan, and the next run with the same file continues it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class PartitionRange:
 
     @property
     def remaining(self) -> int:
-        """Return the number of remaining offsets; gaps and control records make records fewer."""
+        """Return the number of remaining offsets, including gaps and control records."""
         return max(0, self.end_offset - self.next_offset)
 
 
 def time_ms(text: str) -> int:
-    """Parse milliseconds since 1970, or an ISO 8601 time, in UTC unless it has a zone.
+    """Parse milliseconds since 1970, or an ISO 8601 time, which is in UTC if it has no zone.
 
     >>> time_ms("1970-01-01T00:00:01.5"), time_ms("1970-01-01T02:00:00+02:00"), time_ms("7")
     (1500, 0, 7)
@@ -70,7 +70,7 @@ def make_plan(
         if of_time is None:
             return None
         found = consumer.offsets_for_times(dict.fromkeys(topic_partitions, of_time))
-        # If all records are older than the time, the range starts or ends at the log's end.
+        # If all records are older than the time, the bound is the end of the log.
         return {x: end[x] if (at := found.get(x)) is None else at.offset for x in topic_partitions}
 
     first = bound(arguments.from_offset, arguments.from_time) or begin
@@ -92,15 +92,15 @@ def _within(first: int, last: int, begin: int, end: int) -> tuple[int, int]:
 
 
 class State:
-    """The plan in a file, which is rewritten as the replay progresses."""
+    """A file with the plan, which is rewritten as the replay progresses."""
 
     def __init__(self, path: Path, source: str, target: str) -> None:
-        """Store the file's path and the topics; `source` and `target` include the cluster ids."""
+        """Store the arguments; `source` and `target` are topics, including their cluster ids."""
         self._path = path
         self._topics = {"source": source, "target": target}
 
     def load(self) -> list[PartitionRange] | None:
-        """Return the plan of an earlier run, or None if there was none. Raises UsageError."""
+        """Return the plan of an earlier run, or None if the file is missing. Raises UsageError."""
         try:
             text = self._path.read_text()
         except FileNotFoundError:
@@ -116,6 +116,7 @@ class State:
             raise UsageError(
                 f"cannot read {self._path}: it is not the state of a replay; use another file"
             ) from None
+        # Continuing another replay would copy the wrong offsets.
         if topics != self._topics:
             raise UsageError(
                 f"{self._path} belongs to a replay from {topics['source']} to {topics['target']};"
@@ -124,7 +125,7 @@ class State:
         return ranges
 
     def save(self, ranges: Sequence[PartitionRange]) -> None:
-        """Write the file atomically."""
+        """Replace the file atomically."""
         state = {
             **self._topics,
             "partitions": {
@@ -132,6 +133,8 @@ class State:
             },
         }
         temporary = self._path.with_name(self._path.name + ".tmp")
+        # Written and synced before it is renamed, so that a crash leaves either the old or the new
+        # state, never an empty file.
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(json.dumps(state, indent=2) + "\n")
             file.flush()

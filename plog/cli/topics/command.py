@@ -1,4 +1,4 @@
-"""The entry of ``plog topics``: create, change, delete, list and describe topics.
+"""Entry point of ``plog topics``: create, change, delete, list and describe topics.
 
 report.py prints descriptions. Source: Kafka 4.3 TopicCommand.
 """
@@ -147,7 +147,7 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
 
 
 def replica_assignment(text: str) -> list[list[int]]:
-    """Return the brokers of each partition.
+    """Parse a replica assignment: the brokers of each partition.
 
     >>> replica_assignment("1:2,2:1")
     [[1, 2], [2, 1]]
@@ -212,14 +212,16 @@ def check(arguments: argparse.Namespace, action: str) -> None:
 async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--create``."""
     name = arguments.topic
+    # Kafka's tool prints the same warning.
     if "." in name or "_" in name:
-        # With --json, standard output contains nothing but the document.
+        # With --json, standard output contains only the document.
         print(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore "
             "('_') could collide. To avoid issues it is best to use either, but not both.",
             file=sys.stderr if arguments.json else sys.stdout,
         )
     assignments = arguments.replica_assignment
+    # Without counts, the broker uses its defaults (KIP-464).
     topic = NewTopic(
         name=name,
         partitions=arguments.partitions,
@@ -245,7 +247,7 @@ async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
     for name in names:
         totals[name] = arguments.partitions
         if arguments.replica_assignment:
-            # The option describes all partitions, but the request only the new ones.
+            # The option lists all partitions, but the request must only contain new partitions.
             count = len((await admin.describe_topic(name)).partitions)
             totals[name] = NewPartitions(
                 total=arguments.partitions, assignments=arguments.replica_assignment[count:]
@@ -261,7 +263,7 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     names = await _topics_to_change(TopicDescriptionAdmin(cluster), arguments)
     results = await TopicAdmin(cluster).delete_topics(names)
     deleted = [name for name in names if name not in results.errors]
-    # Kafka's tool prints nothing. A pattern may match more topics than its author expected.
+    # Kafka's tool prints nothing, although a pattern can match more topics than intended.
     text = "\n".join(f"Deleted topic {name}." for name in deleted)
     print_outcome(text, {"deleted": deleted}, as_json=arguments.json)
     failed = (name for name in names if name in results.errors)
@@ -313,20 +315,20 @@ def _topic_id(text: str) -> bytes:
 async def _topics_to_change(
     admin: TopicDescriptionAdmin, arguments: argparse.Namespace
 ) -> list[str]:
-    """Return the names that --topic selects for ``--alter`` and ``--delete``.
+    """Return the names of the topics that --topic selects for ``--alter`` and ``--delete``.
 
-    The period in ``web.log`` is literal unless --regex is given: as a pattern, the name could also
-    match other topics, whose records would be deleted.
-    Raises UsageError for a name or a pattern that matches no topic, unless --if-exists is given.
+    Raises UsageError for a name or pattern that matches no topic, unless --if-exists is given.
     """
     if arguments.regex:
         return await _selected(admin, arguments)
+    # Unlike Kafka's tool, do not use a name as a pattern: `web.log` would also match `web-log`,
+    # whose records would be deleted.
     listed = await admin.list_topics(include_internal=True)
     if arguments.topic in listed:
         return [arguments.topic]
     names: dict[str, None] = {}
     for part in comma_list(arguments.topic):
-        if _is_name(part):  # Never used as a pattern, even if no topic has this name.
+        if _is_name(part):
             found = [part] if part in listed else []
         else:
             found = [name for name in sorted(listed) if topic_filter(part)(name)]
@@ -337,12 +339,15 @@ async def _topics_to_change(
 
 
 def _is_name(text: str) -> bool:
-    """Return whether `text` is a valid topic name and not a pattern with other characters."""
+    """Return whether `text` only has characters that are valid in a topic name."""
     return re.fullmatch(r"[a-zA-Z0-9._-]+", text) is not None
 
 
 async def _selected(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
-    """Return the names that --topic selects. Raises UsageError if none match (see --if-exists)."""
+    """Return the topic names that match --topic.
+
+    Raises UsageError if no name matches, unless --if-exists is given.
+    """
     names = [topic.name for topic in await _matching(admin, arguments)]
     if arguments.topic and not names and not arguments.if_exists:
         raise UsageError(f"Topic '{arguments.topic}' does not exist as expected")

@@ -1,4 +1,4 @@
-"""The report of ``plog topics --describe``: Kafka's tabbed lines, tables, or JSON."""
+"""Report of ``plog topics --describe``, as Kafka's tabbed lines, tables, or JSON."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MIN_ISR = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition with the facts that the options in `REPORTS` depend on."""
+    """A partition, with the values that the options in `REPORTS` depend on."""
 
     about: PartitionDescription
     reassignment: Reassignment | None
@@ -44,22 +44,23 @@ class Partition:
 
     @property
     def replication_factor(self) -> int:
-        """Return the number of replicas, without those that a reassignment is adding."""
+        """Return the number of replicas, except replicas that a reassignment is adding."""
         moving = self.reassignment
         if moving is None:
             return len(self.about.replicas)
-        # The description may be older than the list of reassignments, or newer. If it contains no
-        # replica that is being added or removed, it does not reflect the reassignment.
+        # Description and reassignments are from different requests. A description without any
+        # replica that is being added or removed is from before or after the reassignment.
         changing = {*moving.adding_replicas, *moving.removing_replicas}
         if not changing.intersection(self.about.replicas):
             return len(self.about.replicas)
         return len(moving.replicas) - len(moving.adding_replicas)
 
     def is_reported(self, options: Iterable[str]) -> bool:
-        """Return whether one or more of `options`, a subset of `REPORTS`, select the partition."""
+        """Return whether any of `options`, a subset of `REPORTS`, selects the partition."""
         in_sync, leader = len(self.about.isr), self.about.leader
         found = {
             "--under-replicated-partitions": in_sync < self.replication_factor,
+            # Metadata can still name a leader that has just failed.
             "--unavailable-partitions": leader is None or leader not in self.live_brokers,
             "--under-min-isr-partitions": leader is None or in_sync < self.min_isr,
             "--at-min-isr-partitions": in_sync == self.min_isr,
@@ -77,7 +78,7 @@ class Topic:
 
     @property
     def overrides(self) -> list[str]:
-        """Return the overridden settings as Kafka prints them."""
+        """Return the overridden settings in Kafka's format."""
         return [
             f"{entry.name}={entry.value}" for entry in self.configs.values() if not entry.is_default
         ]
@@ -86,6 +87,7 @@ class Topic:
 async def describe(cluster: Cluster, names: Sequence[str], arguments: argparse.Namespace) -> int:
     """Print the description of the topics `names`."""
     topics = await _read(cluster, names, arguments.partition_size_limit_per_response)
+    # As in Kafka's tool, filters of partitions also omit the lines of topics.
     options = [name for name in REPORTS if getattr(arguments, name[2:].replace("-", "_"))]
     if arguments.topics_with_overrides:
         topics = [topic for topic in topics if topic.overrides]
@@ -138,21 +140,23 @@ async def _read(cluster: Cluster, names: Sequence[str], page_partitions: int) ->
 
 
 def _min_isr(configs: Mapping[str, ConfigEntry]) -> int:
-    entry = configs.get(_MIN_ISR)  # Missing if the broker does not return all settings.
+    # Missing if the broker does not return all settings. 1 is the default.
+    entry = configs.get(_MIN_ISR)
     return int(entry.value or 1) if entry else 1
 
 
 async def _reassignments(
     cluster: Cluster, topics: Iterable[TopicDescription]
 ) -> dict[TopicPartition, Reassignment]:
-    """Return ongoing reassignments; empty if the request is not supported or not authorized."""
+    """Return ongoing reassignments, or none if the request is not supported or not authorized."""
     partitions = [
         TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions
     ]
     try:
         return await PartitionAdmin(cluster).list_partition_reassignments(partitions)
     except (UnsupportedVersion, ClusterAuthorizationFailed):
-        return {}  # The description is useful without reassignments, as in Kafka's tool.
+        # As in Kafka's tool, because the description is useful without reassignments.
+        return {}
 
 
 # -- output ------------------------------------------------------------------------------------
@@ -195,7 +199,7 @@ def _joined(brokers: Iterable[int] | None) -> str:
 
 
 def tables(shown: Sequence[tuple[Topic, Sequence[Partition]]], *, head: bool) -> Iterator[Table]:
-    """Yield a table of the topics and one of their partitions."""
+    """Yield a table of topics and a table of their partitions."""
     if head:
         yield Table(
             ("TOPIC", "ID", "PARTITIONS", "REPLICATION", "SETTINGS"),
@@ -221,6 +225,7 @@ def tables(shown: Sequence[tuple[Topic, Sequence[Partition]]], *, head: bool) ->
         for topic, some in shown
         for each in some
     ]
+    # With --topics-with-overrides, only topics are printed.
     if rows or not head:
         yield Table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN SYNC"), rows)
 

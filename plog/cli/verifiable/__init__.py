@@ -1,5 +1,5 @@
 """``plog verifiable-consumer`` and ``plog verifiable-producer``: clients for system tests.
 
-The two tools and the JSON events they print belong here. Speed is measured in `plog.cli.perf`.
-Start with verifiable_producer.py and json_events.py.
+This package contains the two tools and the JSON events that they print. `plog.cli.perf` measures
+performance. Start with verifiable_producer.py and json_events.py.
 """

@@ -1,7 +1,7 @@
 """Events of the verifiable tools: one JSON object per line, in the format of Kafka's tools.
 
-Kafka's system tests and black-box checkers read these lines, so names, fields, their order and the
-names of errors are Java's.
+Kafka's system tests and other checkers parse these lines. Therefore the names of events, fields and
+errors, and the order of fields, are those of Kafka's tools.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import IO, Final
 
 _PACKAGE: Final = "org.apache.kafka.common.errors."
+# Errors whose names in Java do not follow from the names in plog.
 _JAVA_NAMES: Final[Mapping[str, str]] = {
     "AuthenticationFailed": _PACKAGE + "SaslAuthenticationException",
     "BufferExhausted": "org.apache.kafka.clients.producer.BufferExhaustedException",
@@ -30,23 +31,24 @@ _JAVA_NAMES: Final[Mapping[str, str]] = {
 
 
 class Events:
-    """Prints events; any thread may call it."""
+    """Prints events; any thread can call `print`."""
 
     def __init__(self, stream: IO[str] | None = None) -> None:
         self._stream = stream or sys.stdout
         self._lock = threading.Lock()
 
     def print(self, name: str, **fields: object) -> None:
-        """Print an event, with its time first."""
+        """Print an event, which starts with the current time."""
         event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
         line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
         with self._lock:
             self._stream.write(line + "\n")
+            # A test that reads the pipe must see each event immediately.
             self._stream.flush()
 
 
 def java_class_of(error: Exception) -> str:
-    """Return the class of an error as Java prints it.
+    """Return the text that Java prints for an error's class.
 
     >>> from plog.errors import UnknownTopicOrPartition
     >>> java_class_of(UnknownTopicOrPartition())

@@ -1,4 +1,4 @@
-"""``plog verifiable-consumer``: a group member that prints each of its steps.
+"""``plog verifiable-consumer``: a group member that prints each step as an event.
 
 Flags and events are those of Kafka's kafka-verifiable-consumer.sh. Source: Kafka 4.3
 VerifiableConsumer.
@@ -79,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the consumer's settings; flags override the file here, as in Kafka's tool."""
+    """Return the consumer's settings; as in Kafka's tool, flags override the file."""
     is_classic = arguments.group_protocol == "classic"
     flags = {
         "group.id": arguments.group_id,
@@ -87,6 +87,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
         "enable.auto.commit": str(arguments.enable_autocommit).lower(),
         "auto.offset.reset": arguments.reset_policy,
         "session.timeout.ms": arguments.session_timeout,
+        # In the consumer protocol (KIP-848), the broker assigns partitions.
         "group.protocol": None if is_classic else arguments.group_protocol,
         "group.remote.assignor": arguments.group_remote_assignor,
         "partition.assignment.strategy": arguments.assignment_strategy if is_classic else None,
@@ -129,12 +130,14 @@ class VerifiableReader:
         self._events.print("startup_complete")
         self._consumer.subscribe([self._topic], listener=self)
         while not stopping.requested and (self._limit < 0 or self._count < self._limit):
+            # 500 is the default of max.poll.records.
             count = None if self._limit < 0 else min(500, self._limit - self._count)
             try:
                 records = self._consumer.consume(count, None)
             except WokenUp:
                 break
-            # Printed first: after a kill, a record may be read twice but is never missing.
+            # Printed before the commit. If the process is killed in between, the records are read
+            # again, and none is missing in the output.
             offsets = self._print_records(records)
             if self._commits:
                 self._commit(offsets)
@@ -175,7 +178,9 @@ class VerifiableReader:
         try:
             try:
                 self._consumer.commit(offsets)
-            except WokenUp:  # A shutdown was requested, but the commit comes first.
+            # A signal requested a shutdown. The printed records must be committed before, so the
+            # commit is repeated: `wakeup` only interrupts one call.
+            except WokenUp:
                 self._consumer.commit(offsets)
         except PlogError as caught:
             error = caught
@@ -184,12 +189,12 @@ class VerifiableReader:
         self._events.print("offsets_committed", offsets=shown, **problem, success=error is None)
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Print the partitions that the group assigned to this member."""
+        """Print the partitions that the group has assigned to this member."""
         shown = [partition_fields(x) for x in sorted(partitions)]
         self._events.print("partitions_assigned", partitions=shown)
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Print the partitions that were revoked from this member."""
+        """Print the partitions that the group has revoked from this member."""
         shown = [partition_fields(x) for x in sorted(partitions)]
         self._events.print("partitions_revoked", partitions=shown)
 

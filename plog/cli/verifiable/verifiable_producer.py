@@ -1,4 +1,4 @@
-"""``plog verifiable-producer``: send increasing numbers and print the result of each.
+"""``plog verifiable-producer``: send increasing numbers and print each result as an event.
 
 Flags and events are those of Kafka's kafka-verifiable-producer.sh. Source: Kafka 4.3
 VerifiableProducer.
@@ -100,17 +100,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Closing:
-    """Closes the producer once, in its own thread, as Kafka's tool does on a signal.
+    """Closes the producer once, in a separate thread, as Kafka's tool does on a signal."""
 
-    A send that waits for a broker then ends immediately; earlier sends are completed.
-    """
+    # A send can wait for an unavailable broker for a minute. Closing the producer from another
+    # thread ends the wait immediately, while earlier sends are completed.
 
     def __init__(self, close: Callable[[], object]) -> None:
+        # A daemon, so that a second signal can end the process while this thread waits.
         self._thread = threading.Thread(target=close, name="closing", daemon=True)
         self._has_begun = False
 
     def begin(self) -> None:
-        """Start closing without waiting for completion; safe to call from a signal handler."""
+        """Start to close the producer, without waiting; a signal handler can call this method."""
         if not self._has_begun:
             self._has_begun = True
             self._thread.start()
@@ -122,7 +123,7 @@ class Closing:
 
 
 class VerifiableSender:
-    """Sends numbers and prints their results."""
+    """Sends numbers and prints the results."""
 
     def __init__(self, arguments: argparse.Namespace, producer: Producer, events: Events) -> None:
         self._arguments = arguments

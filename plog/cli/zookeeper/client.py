@@ -1,10 +1,9 @@
-"""The `ZooKeeper` port of ports.py, implemented with kazoo.
+"""Implementation of the `ZooKeeper` port of ports.py with kazoo.
 
-The only module of the command line that imports kazoo; only zookeeper-shell imports it. requests.py
-encodes the requests that kazoo does not support (containers, TTLs, whoami and others that ZooKeeper
-3.5 to 3.7 added). watches.py tracks the watches, because kazoo supports only those that fire once
-and drops them when the connection is lost. plog's own TLS replaces kazoo's, which does not verify
-host names. kazoo calls `on_event` in a separate thread.
+Only this module imports kazoo, and only zookeeper-shell imports this module. requests.py encodes
+the requests that kazoo does not support, which ZooKeeper 3.5 to 3.7 added (containers, TTLs, whoami
+and others). watches.py tracks the watches, because kazoo only supports one-time watches and drops
+them when the connection is lost. kazoo calls `on_event` in a separate thread.
 
 Source: ZooKeeper 3.8 CliWrapperException, KeeperException, ClientCnxn.
 """
@@ -57,9 +56,11 @@ OnEvent = Callable[[str, str, "str | None"], None]
 
 CONNECT_S: Final = 10.0
 RESPONSE_S: Final = 30.0
+# kazoo has no event for an address that refuses the connection, so both waits check periodically.
 _POLL_S: Final = 0.02
 _WAIT_S: Final = 0.25
 _DEFAULT_PORT: Final = 2181
+# The texts without KeeperErrorCode are those of CliWrapperException.
 _TEXTS: Final[dict[type[Exception], str]] = {
     NoNodeError: "Node does not exist: {path}",
     NoChildrenForEphemeralsError: "Ephemerals cannot have children: {path}",
@@ -88,7 +89,8 @@ _STATES: Final = {
     KazooState.LOST: "Expired",
 }
 _CONFIG_PATH: Final = "/zookeeper/config"
-# Error codes that kazoo does not know; it would close the connection on receiving one.
+# Error codes that kazoo does not define. When it receives an undefined code, it closes the
+# connection.
 _CODES: Final = {
     -120: "Ephemeral node on local session",
     -121: "No such watcher",
@@ -109,12 +111,13 @@ class _CodeError(ZookeeperError):  # type: ignore[misc]
         self.code = code
 
 
+# A later version of kazoo may define some of the codes itself.
 for _code in _CODES:
     EXCEPTIONS.setdefault(_code, partial(_CodeError, _code))
 
 
 class ZooKeeperUnreachable(PlogError):
-    """The connection to `hosts` failed; the message includes the hosts and the cause."""
+    """No connection could be opened; the message includes the addresses and the cause."""
 
 
 class KazooConnection:
@@ -138,11 +141,12 @@ class KazooConnection:
         return self._get(path, self._server_path(path), watch)
 
     def exists(self, path: str, *, watch: bool = False) -> Stat | None:
-        """Return the statistics of a znode, or None if it does not exist."""
+        """Return the statistics of a znode, or None if the znode does not exist."""
         on_server = self._server_path(path)
         request = requests.exists(on_server, watch=watch)
         stat: Stat | None = self._send(path, self._watching(request, DATA, on_server, watch))
-        # The server has then set a watch for the creation, and kazoo has not called `on_response`.
+        # The server has set a watch that fires when the znode is created. kazoo does not decode a
+        # response for a missing znode, and therefore has not called `on_response`.
         if stat is None and watch:
             self._watches.add(ABSENT, on_server)
         return stat
@@ -156,7 +160,7 @@ class KazooConnection:
     def create(
         self, path: str, data: bytes | None, acls: Sequence[Acl], mode: str, ttl_ms: int
     ) -> str:
-        """Create a znode and return its path, with the number that the server may have added."""
+        """Create a znode and return its path, including the number of a sequential znode."""
         request = requests.create(self._server_path(path), data, acls, mode, ttl_ms)
         created = self._send(path, request)
         return str(self._client.unchroot(created))
@@ -170,10 +174,11 @@ class KazooConnection:
         self._result(path, self._client.delete_async(path, version))
 
     def delete_all(self, paths: Sequence[str]) -> bool:
-        """Delete `paths` in this order, all or none; return whether they were deleted."""
+        """Delete all of `paths`, in this order, or none; return whether they were deleted."""
         transaction = self._client.transaction()
         for path in paths:
             transaction.delete(path)
+        # kazoo returns the errors of a transaction instead of raising them.
         results = self._result(paths[-1], transaction.commit_async())
         return not any(isinstance(result, Exception) for result in results)
 
@@ -191,6 +196,8 @@ class KazooConnection:
         """Add an identity to the session."""
         try:
             self._client.add_auth_async(scheme, credential).get(timeout=RESPONSE_S)
+        # A server closes the connection after a failed authentication, so the error can also be the
+        # loss of the connection.
         except (KazooException, KazooTimeoutError) as error:
             raise CommandRefused(
                 f"KeeperErrorCode = AuthFailed for {scheme}: the server has closed the connection"
@@ -214,7 +221,7 @@ class KazooConnection:
         return self._send("/", requests.who_am_i())
 
     def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """Return the ensemble's configuration, which is the same for every chroot."""
+        """Return the ensemble's configuration, for which a chroot has no effect."""
         return self._get(_CONFIG_PATH, _CONFIG_PATH, watch)
 
     def reconfigure(
@@ -224,18 +231,21 @@ class KazooConnection:
         return self._send("", requests.reconfig(joining, leaving, members, version))
 
     def add_watch(self, path: str, *, recursive: bool) -> None:
-        """Report changes to `path`, and below it if `recursive`, until the watch is removed."""
+        """Set a persistent watch on `path` and, if `recursive`, on the tree below."""
         on_server = self._server_path(path)
         kind = RECURSIVE if recursive else PERSISTENT
         request = requests.add_watch(on_server, recursive=recursive)
         self._send(path, self._watching(request, kind, on_server, True))
 
     def remove_watches(self, path: str, option: str, *, local: bool) -> None:
-        """Remove watches of children (c), data (d) or all (a); `local` ignores server errors."""
+        """Remove watches of children (c), data (d) or any kind (a).
+
+        With `local`, the watches are removed from this session even if the server returns an error.
+        """
         on_server = self._server_path(path)
         events = self._watches.removal_events(on_server, option)
         if not events:
-            # Sends no request: the server would remove half of a persistent watch.
+            # No request is sent, because the server would remove half of a persistent watch.
             raise CommandRefused(_text(_CodeError(_NO_WATCHER), path))
         try:
             self._send(path, requests.remove_watches(on_server, option))
@@ -249,7 +259,8 @@ class KazooConnection:
 
     def close(self) -> None:
         """End the session; the server deletes its ephemeral znodes."""
-        # In this order: otherwise, the listener would report the end of the session as a loss.
+        # In this order, because the listener would report the end of the session as a lost
+        # connection.
         self._client.remove_listener(self._on_state)
         self._client.stop()
         self._client.close()
@@ -257,12 +268,14 @@ class KazooConnection:
     def listen(self) -> None:
         """Start reporting connection state changes and watch events."""
         self._client.add_listener(self._on_state)
-        # kazoo would discard these events, because it has no watcher registered for them.
+        # kazoo discards events of watches that it has not set itself.
         self._client._connection._read_watch_event = self._read_event
 
     def _on_state(self, state: str) -> None:
-        # kazoo reports this as LOST, but ZooKeeper's shell prints a different event.
+        # kazoo reports a failed authentication as LOST, but ZooKeeper's shell as AuthFailed.
         has_failed = self._client.client_state == KeeperState.AUTH_FAILED
+        # The watches end with the session. On a new connection of the same session, the client has
+        # to set them again.
         if state == KazooState.LOST:
             self._watches.clear()
         elif state == KazooState.CONNECTED:
@@ -272,7 +285,7 @@ class KazooConnection:
         self._on_event("AuthFailed" if has_failed else _STATES[state], "None", None)
 
     def _read_event(self, data: bytes, position: int) -> None:
-        """Decode an event on the reading thread and dispatch it to the callback thread."""
+        """Decode an event on kazoo's reading thread, and report it on the callback thread."""
         kind, on_server = requests.read_event(data, position)
         if kind is None or self._client._stopped.is_set():
             return
@@ -285,11 +298,13 @@ class KazooConnection:
 
     def _watching(self, request: Request[T], kind: str, on_server: str, watch: bool) -> Request[T]:
         """Return `request`, which records a watch when its response arrives."""
+        # On the reading thread, so that an event that follows the response finds the watch.
         if watch:
             request.on_response = partial(self._watches.add, kind, on_server)
         return request
 
     def _server_path(self, path: str) -> str:
+        # kazoo adds the chroot only to the requests that it encodes itself.
         chroot: str = self._client.chroot
         return chroot if chroot and path == "/" else chroot + path
 
@@ -314,7 +329,8 @@ class KazooConnection:
             raise CommandRefused(_text(error, path)) from error
 
     def _wait(self, pending: Any) -> Any:
-        """Wait up to RESPONSE_S; stop when the connection is lost and every address has failed."""
+        """Wait up to RESPONSE_S, or until the connection is lost and all addresses have failed."""
+        # kazoo keeps retrying, even if all addresses refuse connections.
         deadline = time.monotonic() + RESPONSE_S
         while True:
             try:
@@ -326,7 +342,7 @@ class KazooConnection:
 
 
 def _text(error: Exception, path: str) -> str:
-    """Return the message that ZooKeeper's shell prints for `error`."""
+    """Return the message of ZooKeeper's shell for `error`."""
     text = _TEXTS.get(type(error))
     if text is not None:
         return text.format(path=path)
@@ -356,7 +372,7 @@ def connect(
             f"invalid ZooKeeper address '{hosts}': use HOST:PORT[,HOST:PORT...][/CHROOT]"
         ) from None
     deadline = time.monotonic() + CONNECT_S
-    # KazooClient.start would keep trying until its timeout, even if every address is refused.
+    # KazooClient.start would retry until its timeout, even if all addresses refuse connections.
     live = client.start_async()
     while not live.wait(_POLL_S):
         if time.monotonic() > deadline or sockets.has_tried_all:
@@ -374,7 +390,7 @@ def _prepared(
     hosts: str, security: Security | None, session_timeout_s: float, read_only: bool
 ) -> tuple[Any, _Sockets]:
     sockets = _Sockets(security)
-    # plog reports each failure itself, once.
+    # kazoo logs each attempt to connect, but plog reports a failure once.
     silent = logging.getLogger("plog.cli.zookeeper")
     silent.addHandler(logging.NullHandler())
     silent.propagate = False
@@ -391,8 +407,9 @@ def _prepared(
 
 
 class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler with plog's TLS; remembers why connecting to each address failed."""
+    """kazoo's handler with plog's TLS, which stores the cause of the last failed connection."""
 
+    # kazoo's own TLS does not verify host names.
     def __init__(self, security: Security | None) -> None:
         super().__init__()
         self._security = security
@@ -402,11 +419,12 @@ class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def has_tried_all(self) -> bool:
-        """Whether every address has failed since the last successful connection."""
+        """Whether all addresses have failed since the last successful connection."""
         return not self._untried
 
     def resolve(self, hosts: Sequence[tuple[str, int]]) -> None:
-        """Resolve `hosts` and remember the name of each address, because kazoo passes addresses."""
+        """Resolve `hosts` and store the host name of each address."""
+        # kazoo passes addresses to `create_connection`, but TLS and messages need the names.
         for name, port in hosts:
             try:
                 found = socket.getaddrinfo(name, port, 0, 0, socket.IPPROTO_TCP)
@@ -426,6 +444,7 @@ class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
         try:
             context = self._security.make_ssl_context() if self._security else None
             connected = socket.create_connection(address[:2], limit_s)
+            # As in kazoo's own function.
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is not None:
                 connected = context.wrap_socket(connected, server_hostname=host)

@@ -1,8 +1,8 @@
-"""The commands of ZooKeeper's shell: their options, requests and output.
+"""Commands of ZooKeeper's shell: options, requests and output.
 
-Pure: the commands use only the ports in ports.py. This module contains the table of all commands;
-quotas.py implements those for quotas and ensemble.py those for the ensemble.
-Source: ZooKeeper 3.8 org.apache.zookeeper.cli.
+Pure: the commands only use the ports in ports.py. This module contains the table of all commands;
+quotas.py implements the commands for quotas, and ensemble.py those for the ensemble. Source:
+ZooKeeper 3.8 org.apache.zookeeper.cli.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from plog.cli.zookeeper.text_format import (
 )
 from plog.version import VERSION
 
-_TTL_MAX_MS: Final = (1 << 40) - 1
-_BATCH: Final = 1000
+_TTL_MAX_MS: Final = (1 << 40) - 1  # Five bytes of ephemeralOwner contain the TTL.
+_BATCH: Final = 1000  # The default of `deleteall -b`.
 _WATCH_MODES: Final = ("PERSISTENT", "PERSISTENT_RECURSIVE")
 _INT: Final = range(-(1 << 31), 1 << 31)
 
@@ -42,6 +42,7 @@ def run_command(console: Console, words: Sequence[str]) -> Iterator[str]:
         command.check(given)
     if len(given.words) < command.min_words:
         raise CommandRefused(f"{name} {command.usage}")
+    # Before ZooKeeper 3.5, a second word of any text set a watch.
     if command.watch_replacement and len(given.words) > 1:
         console.note(
             f"'{name} path [watch]' has been deprecated. "
@@ -91,7 +92,7 @@ def _stat(console: Console, given: Given) -> Iterator[str]:
 def _ls(console: Console, given: Given) -> Iterator[str]:
     path, watch = check_path(given.words[0]), "w" in given.options
     if "R" in given.options:
-        # Read the data, because a get fails if the path does not exist.
+        # `paths_below` ignores missing znodes, but a get fails if the path does not exist.
         console.client.get(path, watch=watch)
         yield path
         yield from paths_below(console.client, path, watch=watch)
@@ -117,7 +118,7 @@ def _add_watch(console: Console, given: Given) -> Iterator[str]:
         raise CommandRefused(f"addWatch {COMMANDS['addWatch'].usage}")
     recursive = mode == "PERSISTENT_RECURSIVE"
     console.client.add_watch(check_path(given.words[0]), recursive=recursive)
-    yield from ()  # Every command is a generator, even without output.
+    yield from ()  # All commands are generators, even without output.
 
 
 def _remove_watches(console: Console, given: Given) -> Iterator[str]:
@@ -141,7 +142,7 @@ def _create(console: Console, given: Given) -> Iterator[str]:
         if "t" in options and other in options:
             raise CommandRefused(f"TTLs cannot be used with {kind} znodes")
     ttl_ms = _ttl_ms(options["t"]) if "t" in options else 0
-    # The server appends a number to the name of a sequential znode, which may be empty.
+    # The name of a sequential znode can be empty, because the server appends a number.
     check_path(f"{path}1" if "s" in options else path)
     data = more[0].encode() if more else None
     acls = [OPEN_TO_ALL]
@@ -167,6 +168,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
     data = text.encode()
     if "b" in given.options:
         try:
+            # Without validation, Python skips invalid characters.
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
             raise CommandRefused(f"cannot decode the data as base64: {error}") from None
@@ -188,9 +190,9 @@ def _delete(console: Console, given: Given) -> Iterator[str]:
 def _delete_all(console: Console, given: Given) -> Iterator[str]:
     path = check_path(given.words[0])
     batch = max(given.number("b", _BATCH), 1)
-    console.client.children(path)  # Fails if the path does not exist.
+    console.client.children(path)  # Raises NoSuchNode if the path does not exist.
     paths = [path, *paths_below(console.client, path)]
-    # A znode precedes its descendants in this list, so deletion runs backwards.
+    # ZooKeeper does not delete a znode with children, so descendants must come first.
     paths.reverse()
     for start in range(0, len(paths), batch):
         if not console.client.delete_all(paths[start : start + batch]):

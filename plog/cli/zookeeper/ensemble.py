@@ -1,7 +1,7 @@
-"""The commands config and reconfig, which show and change the ensemble's servers.
+"""Commands config and reconfig, which show and change the ensemble's servers.
 
-Uses the port of ports.py; also reads the file that `reconfig -file` specifies. Source: ZooKeeper
-3.8 GetConfigCommand, ReconfigCommand, ConfigUtils, QuorumPeerConfig.
+The commands use the port of ports.py and read the file of `reconfig -file`. Source: ZooKeeper 3.8
+GetConfigCommand, ReconfigCommand, ConfigUtils, QuorumPeerConfig.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _config(console: Console, given: Given) -> Iterator[str]:
 
 
 def client_string(config: str) -> str:
-    """Return the configuration's version and the addresses for clients.
+    """Return the configuration's version and the addresses that clients connect to.
 
     >>> client_string("server.1=a:2888:3888:participant;2181\\nversion=10")
     '10 0.0.0.0:2181'
@@ -80,19 +80,19 @@ def _reconfig(console: Console, given: Given) -> Iterator[str]:
 
 
 def _version(given: Given) -> int:
-    """Parse the hexadecimal version of the configuration; the default, -1, matches any version."""
+    """Return the configuration version, in hexadecimal; the default, -1, matches any version."""
     text = given.options.get("v", "-1")
     try:
         version = int(text, 16)
     except ValueError:
-        version = _LONG.stop  # Outside the range, so the next check refuses it.
+        version = _LONG.stop  # Outside the range, so the next check rejects it.
     if version not in _LONG:
         raise CommandRefused("-v must be followed by a long (configuration version)")
     return version
 
 
 def _members_of(path: str) -> str:
-    """Read the servers from a properties file. Raises CommandRefused."""
+    """Return the servers in a properties file. Raises CommandRefused."""
     try:
         settings = read_properties(path)
     except (OSError, PlogError) as error:

@@ -1,8 +1,8 @@
-"""A command of ZooKeeper's shell, and the port through which it calls ZooKeeper.
+"""Definition of a shell command, and the port through which commands call ZooKeeper.
 
 Pure: client.py implements the port `ZooKeeper` with kazoo. A command yields the lines of its
-output. Notes, such as ``Created /a``, go through `Console.note`, because ZooKeeper's shell prints
-them on standard error. A command that fails raises CommandRefused with ZooKeeper's message.
+output, and passes notes, such as ``Created /a``, to `Console.note`. A command that fails raises
+CommandRefused with ZooKeeper's message.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ANY_VERSION: Final = -1
 
 
 class ZooKeeper(Protocol):
-    """A connection to ZooKeeper. Callers check paths; a failed call raises CommandRefused."""
+    """A connection to ZooKeeper. Callers must validate paths; failed calls raise CommandRefused."""
 
     def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]: ...
     def exists(self, path: str, *, watch: bool = False) -> Stat | None: ...
@@ -30,7 +30,7 @@ class ZooKeeper(Protocol):
     def set(self, path: str, data: bytes, version: int) -> Stat: ...
     def delete(self, path: str, version: int) -> None: ...
     def delete_all(self, paths: Sequence[str]) -> bool:
-        """Delete `paths` in this order, all or none; return whether they were deleted."""
+        """Delete all of `paths`, in this order, or none; return whether they were deleted."""
 
     def acls(self, path: str) -> tuple[list[Acl], Stat]: ...
     def set_acls(self, path: str, acls: Sequence[Acl], version: int) -> Stat: ...
@@ -40,18 +40,24 @@ class ZooKeeper(Protocol):
     def count_below(self, path: str) -> int: ...
     def identities(self) -> list[tuple[str, str]]: ...
     def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """Return the ensemble's configuration, which is the same for every chroot."""
+        """Return the ensemble's configuration, for which a chroot has no effect."""
 
     def reconfigure(
         self, joining: str | None, leaving: str | None, members: str | None, version: int
     ) -> tuple[bytes | None, Stat]:
-        """Change the membership and return the configuration; a negative version matches any."""
+        """Change the ensemble's membership and return the new configuration.
+
+        A negative `version` matches any version.
+        """
 
     def add_watch(self, path: str, *, recursive: bool) -> None:
-        """Report changes to `path`, and below it if `recursive`, until the watch is removed."""
+        """Set a persistent watch on `path` and, if `recursive`, on the tree below."""
 
     def remove_watches(self, path: str, option: str, *, local: bool) -> None:
-        """Remove watches of children (c), data (d) or all (a); `local` ignores server errors."""
+        """Remove watches of children (c), data (d) or any kind (a).
+
+        With `local`, the watches are removed from this session even if the server returns an error.
+        """
 
     def close(self) -> None: ...
 
@@ -61,10 +67,11 @@ class ZooKeeper(Protocol):
 
 
 class Console(NamedTuple):
-    """The environment of a command: a connection, and a function that prints notes."""
+    """The environment of a command."""
 
     client: ZooKeeper
     note: Callable[[str], None]
+    """Prints a note on standard error, as ZooKeeper's shell does."""
 
 
 class Command(NamedTuple):
@@ -75,15 +82,18 @@ class Command(NamedTuple):
     flags: str = ""
     with_value: Collection[str] = ""
     check: Callable[[Given], None] | None = None
-    """Checks the options before the words are counted. Raises CommandRefused."""
+    """Checks the options, before the number of words is checked. Raises CommandRefused."""
     min_words: int = 0
     """Minimum number of words after the command's name."""
     watch_replacement: str = ""
-    """Options that replace a deprecated second word, which sets a watch; empty if not accepted."""
+    """The options that replace a second word, which is deprecated and sets a watch.
+
+    Empty if the command does not accept a second word for a watch.
+    """
 
 
 def paths_below(client: ZooKeeper, path: str, *, watch: bool = False) -> Iterator[str]:
-    """Yield all paths below `path` in ZooKeeper's order: children, then the tree below each."""
+    """Yield all paths below `path` in ZooKeeper's order: children first, then each child's tree."""
     pending = [path]
     while pending:
         parent = pending.pop()

@@ -1,8 +1,8 @@
-"""The commands setquota, listquota and delquota, which limit the znodes and bytes of a tree.
+"""Commands setquota, listquota and delquota, which limit the znodes and bytes of a tree.
 
-Pure: uses only the ports in ports.py. A quota consists of two znodes below ``/zookeeper/quota`` and
-the tree's path: the limits, and the usage that the servers have counted. A server only logs a
-warning for a soft limit; it enforces a hard limit if ``enforceQuota`` is set. Quotas cannot be
+Pure: the commands only use the ports in ports.py. A quota consists of two znodes at the tree's path
+below ``/zookeeper/quota``: the limits, and the usage that the servers count. For a soft limit, a
+server only logs a warning; it enforces a hard limit if ``enforceQuota`` is set. Quotas cannot be
 nested.
 
 Source: ZooKeeper 3.8 SetQuotaCommand, ListQuotaCommand, DelQuotaCommand, StatsTrack, Quotas.
@@ -37,7 +37,7 @@ _INT_MAX: Final = (1 << 31) - 1
 _LONG_MAX: Final = (1 << 63) - 1
 
 Track = dict[str, int]
-"""Limits or usage by the names of `_FIELDS`; a missing name means -1, which stands for no limit."""
+"""Limits or usage, by the names in `_FIELDS`; -1 or a missing name means no limit."""
 
 
 def parse_track(data: bytes | None) -> Track:
@@ -50,7 +50,8 @@ def parse_track(data: bytes | None) -> Track:
     track: Track = {}
     for pair in text.replace(";", ",").split(","):
         name, _, value = pair.partition("=")
-        # An extra equals sign follows the bytes, so that an old server stops parsing there.
+        # ZooKeeper appends an equals sign to the bytes, so that old servers, which do not know hard
+        # limits, stop parsing there.
         value = value.rstrip("=")
         try:
             track.update({name: int(value or "-1")} if name else {})
@@ -74,7 +75,7 @@ def track_text(track: Track) -> str:
 
 
 def _check_one(given: Given) -> None:
-    """Check that the options set exactly one limit."""
+    """Check that exactly one limit is given. Raises CommandRefused."""
     if not given.options:
         options = ", ".join(f"-{letter} {text}" for letter, text in _OPTIONS.items())
         raise CommandRefused(f"Missing required option: [{options}]")
@@ -116,7 +117,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
         _create(client, counted_path, track_text({"count": 0, "bytes": 0}).encode())
     else:
         limits = parse_track(client.get(limits_path)[0]) | limit
-    # As in ZooKeeper's shell, a limit that is already exceeded is set all the same.
+    # As in ZooKeeper's shell, a limit is set even if the current usage exceeds it.
     yield from _warnings(limits, parse_track(client.get(counted_path)[0]))
     if not is_new:
         client.set(limits_path, track_text(limits).encode(), ANY_VERSION)
@@ -155,7 +156,7 @@ def _refuse_quota_around(client: ZooKeeper, path: str) -> None:
 
 
 def _make_parents(client: ZooKeeper, path: str) -> str:
-    """Create the missing parents of a quota's two znodes and return the last one."""
+    """Create missing parents of a quota's two znodes, and return the path of the last parent."""
     parent = ""
     for name in f"{_ROOT}{path}".split("/")[1:]:
         parent += f"/{name}"
@@ -213,7 +214,7 @@ def _delete(console: Console, given: Given) -> Iterator[str]:
         names, _ = client.children(quota_path)
         for name in names:
             client.delete(join_path(quota_path, name), ANY_VERSION)
-        # The parents exist only for quotas: delete them unless another quota needs them.
+        # The parents only exist for quotas, so they are deleted unless another quota needs them.
         while quota_path != _ROOT and not client.children(quota_path)[0]:
             client.delete(quota_path, ANY_VERSION)
             quota_path = quota_path.rpartition("/")[0]

@@ -1,11 +1,11 @@
 """ZooKeeper requests that kazoo does not support, or whose watches plog tracks itself.
 
-Pure: a `Request` contains the bytes after its header, and decodes its response. It has the
-attributes that kazoo's connection requires, in 2.8 as well as 2.11; client.py sends it.
+Pure: a `Request` contains the bytes after the request header, and decodes the response. It has the
+attributes that kazoo's connection requires, in versions 2.8 to 2.11; client.py sends it.
 
-Source: ZooKeeper 3.8 zookeeper.jute, ZooDefs.OpCode, CreateMode, AddWatchMode, WatcherType. In
-jute, all numbers are big-endian; a ustring and a buffer start with their length (-1: null), a
-vector with the number of its records.
+Requests are encoded in jute: numbers are big-endian, strings and buffers are preceded by their
+length (-1 means null), and vectors are preceded by the number of records. Source: ZooKeeper 3.8
+zookeeper.jute, ZooDefs.OpCode, CreateMode, AddWatchMode, WatcherType.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _EVENT_TYPES: Final = {
 
 
 class Request(Generic[T]):
-    """A request for kazoo's connection: encodes itself and decodes its response."""
+    """A request that kazoo's connection can send, with a decoder for its response."""
 
     def __init__(self, kind: int, body: bytes, decode: Callable[[_Response], T]) -> None:
         self.type = kind
@@ -92,11 +92,11 @@ class _Response:
         return bytes(self._data[start : self._position])
 
     def text(self) -> str:
-        """Read a string; a null string becomes an empty one."""
+        """Read a string; null becomes an empty string."""
         return (self.buffer() or b"").decode(errors="replace")
 
     def texts(self, per_record: int = 1) -> list[str]:
-        """Read a vector whose records have `per_record` strings; null becomes an empty list."""
+        """Read a vector of records with `per_record` strings each; null becomes an empty list."""
         return [self.text() for _ in range(max(self.number(), 0) * per_record)]
 
     def stat(self) -> Stat:
@@ -126,10 +126,9 @@ def get_data(path: str, *, watch: bool = False) -> Request[tuple[bytes | None, S
 
 
 def exists(path: str, *, watch: bool = False) -> Request[Stat]:
-    """Return a request for the statistics of a znode.
-
-    If the znode does not exist, kazoo returns None without calling `deserialize`.
-    """
+    """Return a request for the statistics of a znode."""
+    # If the znode does not exist, kazoo returns None without calling `deserialize`. It recognizes
+    # this request by its type.
     return Request(_EXISTS, _text(path) + bytes([watch]), _Response.stat)
 
 
@@ -153,7 +152,7 @@ def create(
 
 
 def get_ephemerals(path: str) -> Request[list[str]]:
-    """Return a request for the session's ephemeral znodes at and below `path`."""
+    """Return a request for the paths of the session's ephemeral znodes at and below `path`."""
     return Request(_GET_EPHEMERALS, _text(path), _Response.texts)
 
 
@@ -176,7 +175,7 @@ def reconfig(
 
 
 def add_watch(path: str, *, recursive: bool) -> Request[None]:
-    """Return a request for a persistent watch of `path`, and of the tree below if `recursive`."""
+    """Return a request to set a persistent watch on `path` and, if `recursive`, the tree below."""
     return Request(_ADD_WATCH, _text(path) + _INT.pack(recursive), _decode_empty)
 
 
@@ -190,9 +189,10 @@ def remove_watches(path: str, kind: str) -> Request[None]:
 
 
 def set_watches(zxid: int, *paths: Sequence[str]) -> Request[None]:
-    """Return a request to restore watches on a new connection, with events missed since `zxid`.
+    """Return a request to restore watches on a new connection.
 
-    `paths` are five lists, for the kinds data, absent, children, persistent and recursive.
+    The server sends the events that the client has missed since `zxid`. `paths` are five lists, for
+    the kinds data, absent, children, persistent and recursive.
     """
     once, persistent = paths[:3], paths[3:]
     # Servers before 3.6 support neither persistent watches nor the request that restores them.
@@ -203,7 +203,7 @@ def set_watches(zxid: int, *paths: Sequence[str]) -> Request[None]:
 
 
 def read_event(data: bytes, position: int) -> tuple[str | None, str]:
-    """Decode a watch event into its type, None if unknown, and path."""
+    """Return the type of a watch event, or None if it is unknown, and the path."""
     response = _Response(data, position)
     kind, _state = response.numbers(_EVENT)
     return _EVENT_TYPES.get(kind), response.text()

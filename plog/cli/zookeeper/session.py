@@ -1,7 +1,8 @@
-"""A session of ZooKeeper's shell: its command history and its current connection.
+"""Session of ZooKeeper's shell, with the command history and the current connection.
 
 Pure: the caller passes in `connect`, `print_line` and `note`. This module implements the commands
-of the shell itself; commands.py implements the others. Source: ZooKeeper 3.8 ZooKeeperMain.
+for the session itself; commands.py implements the commands for znodes. Source: ZooKeeper 3.8
+ZooKeeperMain.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ OnEvent = Callable[[str, str, "str | None"], None]
 CLOSED: Final = "CLOSED"
 _NOT_CONNECTED: Final = "Not connected"
 _RENAMED: Final = {"rmr": "deleteall"}
-"""Commands that Kafka's documentation still uses but ZooKeeper 3.8 has renamed."""
+"""Commands in Kafka's documentation that ZooKeeper 3.8 has renamed."""
 _HISTORY_LINES: Final = 11
-"""Number of commands that `history` prints."""
+"""Number of commands that `history` prints, as in ZooKeeper's shell."""
 _SHELL_COMMANDS: Final = {
     "close": "",
     "connect": "host:port",
@@ -40,7 +41,7 @@ _SHELL_COMMANDS: Final = {
 
 
 class Session:
-    """A shell with its current connection, command history and last exit code."""
+    """A shell's current connection, command history and last exit code."""
 
     def __init__(
         self,
@@ -67,11 +68,11 @@ class Session:
         return f"[zk: {self._host}({state}) {len(self._history)}] "
 
     def connect(self, host: str) -> None:
-        """Replace the connection with one to `host`. Raises PlogError."""
+        """Close the current connection and connect to `host`. Raises PlogError."""
         self.close()
         self._host = host
         self._client = self._connect(host, self._on_event)
-        # The connection reports only later changes of its state.
+        # The connection only reports later changes of its state.
         self._on_event("SyncConnected", "None", None)
 
     def close(self) -> None:
@@ -81,14 +82,15 @@ class Session:
             client.close()
 
     def execute(self, line: str) -> None:
-        """Run a line, print its errors, and add it to the history."""
+        """Add a line to the history, run it, and print its output and errors."""
         words = split_words(line)
         if words:
+            # Before the command runs, because `history` prints this line and `redo` replaces it.
             self._history.append(line)
             self.process(words)
 
     def process(self, words: Sequence[str]) -> None:
-        """Run a command and print its errors."""
+        """Run a command, and print its output and errors."""
         self.exit_code = 0
         try:
             for each in self._run(words):
@@ -141,6 +143,7 @@ class Session:
             case "close":
                 if not self._close_and_report():
                     yield _NOT_CONNECTED
+            # As in ZooKeeper's shell, an unknown command is an error even without a connection.
             case _ if name not in COMMANDS:
                 for line in usage_lines():
                     self._note(line)
@@ -152,11 +155,11 @@ class Session:
                 yield from run_command(Console(self._client, self._note), words)
 
     def _redo(self, arguments: Sequence[str]) -> list[str]:
-        """Return the words of an earlier line, which replaces this line in the history."""
+        """Return the words of an earlier line, which replaces the redo command in the history."""
         if len(arguments) != 1 or not arguments[0].isdecimal():
             raise CommandRefused("redo cmdno")
         number = int(arguments[0])
-        if number >= len(self._history) - 1:
+        if number >= len(self._history) - 1:  # The last line is the redo command itself.
             raise CommandRefused("Command index out of range")
         line = self._history[number]
         words = split_words(line)

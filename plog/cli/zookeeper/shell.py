@@ -1,10 +1,10 @@
 """``plog zookeeper-shell``: options, standard input and output of the shell.
 
-The shell reads one command from its arguments, or lines from standard input or a prompt; session.py
-runs them. It exits with the exit code of the last command, as ZooKeeper's shell does. If no
-connection can be opened, the shell reports an error within ten seconds; ZooKeeper's shell keeps
-retrying while it shows its prompt. ZooKeeper's SASL is not supported: kazoo requires another
-package for it. addauth authenticates with a password.
+The shell runs a command from its arguments, or commands from standard input or a prompt;
+session.py executes the commands. As in ZooKeeper's shell, the exit code is that of the last
+command. If no connection can be opened, the shell exits with an error within ten seconds, while
+ZooKeeper's shell shows its prompt and keeps retrying. SASL is not supported, because kazoo requires
+another package for it; the command addauth authenticates with a password.
 
 Source: Kafka 3.9 ZooKeeperMainWithTlsSupportForKafka, ZooKeeper 3.8 ZooKeeperMain.
 """
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 _PREFIX: Final = "zookeeper."
 _SESSION_TIMEOUT_MS: Final = 30_000
 _ALSO_CALLED: Final = {"ssl.protocol": "ssl.enabled.protocols"}
-"""ZooKeeper's names of settings that have another name in plog's client."""
+"""Settings that have different names in ZooKeeper and in plog's client."""
 _NOT_NEEDED: Final = ("clientCnxnSocket", "ssl.client.enable", "ssl.truststore.password")
-"""Settings that plog's client does not need: Java's socket class, a switch, a store's password."""
+"""Settings that plog's client does not need: Java's socket class, the switch for TLS, and the
+password of a truststore, because PEM truststores have none."""
 _TLS_FILE: Final = "-zk-tls-config-file"
 
 
@@ -120,6 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _take_late_options(arguments: argparse.Namespace) -> None:
     """Parse options after the server, and the TLS option also after the command."""
+    # Kafka's tool accepts the TLS option at any position.
     command = arguments.command
     if _TLS_FILE in command:
         at = command.index(_TLS_FILE)
@@ -130,26 +132,30 @@ def _take_late_options(arguments: argparse.Namespace) -> None:
     parser = Parser(prog="plog zookeeper-shell", add_help=False)
     _add_connection_options(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER)
-    # As defaults, options before the server keep their values unless they are repeated after it.
+    # Options before the server become defaults, so they keep their values unless they are repeated
+    # after the server.
     given = {name: value for name, value in vars(arguments).items() if name != "command"}
     parser.set_defaults(**given)
     parser.parse_args(command, arguments)
 
 
 def _security(path: str | None) -> Security | None:
-    """Return the TLS settings of Kafka's file. Raises UsageError, ConfigError, OSError."""
+    """Return the TLS settings in Kafka's properties file.
+
+    Raises UsageError, ConfigError or OSError.
+    """
     if path is None:
         return None
     from plog.client.network.tls_context import Security
     from plog.client.settings import ClientSettings
 
     settings = tls_settings(read_properties(path))
-    # The servers are required, but only the TLS settings are used.
+    # `bootstrap_servers` is a required setting, but only the TLS settings are used.
     return Security.of(ClientSettings.from_options(settings, bootstrap_servers="-:1"))
 
 
 def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the client's own settings for ``zookeeper.ssl.*``.
+    """Convert ``zookeeper.ssl.*`` settings to the settings of plog's client.
 
     >>> tls_settings({"zookeeper.ssl.truststore.location": "ca.pem"})
     {'security.protocol': 'SSL', 'ssl.truststore.location': 'ca.pem'}
@@ -160,7 +166,7 @@ def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
         if short == name or short in _NOT_NEEDED:
             continue
         if short == "ssl.keystore.password":
-            # For a PEM file, ZooKeeper uses the store's password for the key.
+            # For a PEM file, ZooKeeper decrypts the key with the keystore's password.
             settings["ssl.key.password"] = value
         else:
             settings[_ALSO_CALLED.get(short, short)] = value
@@ -168,7 +174,7 @@ def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _interact(session: Session) -> None:
-    """Read and run lines until the input ends."""
+    """Read and run lines until the input ends or a command ends the session."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
         _use_readline(session)
@@ -199,7 +205,8 @@ def _use_readline(session: Session) -> None:
 
 
 def _print_line(line: str) -> None:
-    # Flush immediately: watches fire in another thread, and notes go to another stream.
+    # Flushed immediately, because events are printed from another thread, and notes on another
+    # stream.
     print(line, flush=True)
 
 

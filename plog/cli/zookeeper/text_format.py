@@ -1,4 +1,4 @@
-"""The texts that ZooKeeper's shell parses and prints: command lines, paths, ACLs and statistics.
+"""Texts that ZooKeeper's shell parses and prints: command lines, paths, ACLs and statistics.
 
 Pure. Source: ZooKeeper 3.8 PathUtils, AclParser, StatPrinter, ZooKeeperMain.MyCommandOptions.
 """
@@ -12,19 +12,19 @@ from typing import Final, NamedTuple
 
 from plog.error_base import PlogError
 
-# In the order in which ZooKeeper prints them, which is not the order of the bits.
+# In the order of ZooKeeper's output, which is not the order of the bits.
 _PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
-# As in ZooKeeperMain.ARGS_PATTERN, quotes have a meaning only at the start of a word.
+# As in ZooKeeperMain.ARGS_PATTERN, quotes only have a meaning at the start of a word.
 _WORD: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^\"'\s]\S*")
 # Commons CLI, which ZooKeeper's shell uses, treats a negative number as a value.
 _NUMBER: Final = re.compile(r"-\d*\.?\d+")
 _UNSIGNED: Final = (1 << 64) - 1
-# Those that PathUtils rejects, except the null character, which has a message of its own.
+# The characters that PathUtils rejects, except null, for which there is a separate message.
 _BAD_CHARACTERS: Final = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 class CommandRefused(PlogError):
-    """A command failed; the message is ZooKeeper's."""
+    """A command failed; the message is that of ZooKeeper's shell."""
 
     exit_code = 1
 
@@ -36,7 +36,7 @@ class NoSuchNode(CommandRefused):
 class NoSuchCommand(CommandRefused):
     """The command does not exist."""
 
-    exit_code = 127
+    exit_code = 127  # As in ZooKeeper's shell, and in POSIX shells.
 
 
 class Stat(NamedTuple):
@@ -56,7 +56,7 @@ class Stat(NamedTuple):
 
 
 class Acl(NamedTuple):
-    """An ACL entry; the bits of `permissions` are read 1, write 2, create 4, delete 8, admin 16."""
+    """An ACL entry; `permissions` has the bits read 1, write 2, create 4, delete 8 and admin 16."""
 
     scheme: str
     id: str
@@ -64,7 +64,7 @@ class Acl(NamedTuple):
 
 
 class Given(NamedTuple):
-    """A command's words without its options, and its options with their values."""
+    """A command's words without options, and the options with their values."""
 
     words: Sequence[str]
     options: Mapping[str, str]
@@ -110,7 +110,8 @@ def parse_options(words: Sequence[str], flags: str, with_value: Collection[str])
             continue
         for name, value in _options_of(word, flags, with_value):
             if value is None:
-                # A word that starts like an option is an option; a negative number is a value.
+                # As in Commons CLI, the value cannot look like an option. A negative number is a
+                # value.
                 letters = {*flags, *(each[0] for each in with_value)}
                 if not rest or (_is_option(rest[-1], "") and rest[-1][1] in letters):
                     raise CommandRefused(f"Missing argument for option: {name}")
@@ -128,7 +129,7 @@ def _is_option(word: str, flags: str) -> bool:
 def _options_of(
     word: str, flags: str, with_value: Collection[str]
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the options in one word; the last may be followed by its value in the same word."""
+    """Yield the options in one word and their values; for None, the next word is the value."""
     name, equals, value = word[1:].partition("=")
     if name in with_value and (not equals or len(name) == 1):
         yield name, value if equals else None

@@ -1,7 +1,7 @@
-"""The watches of a session, for removing them and restoring them on a new connection.
+"""Watches of a session, which a client must track to remove them or restore them.
 
-Pure. Paths include the chroot. client.py has one `Watches` and calls it from two threads. Events
-are reported without a lookup here, because a server sends only events that a watch requested.
+Pure. Paths include the chroot. client.py calls a session's `Watches` from two threads. It reports
+events without a lookup in `Watches`, because a server only sends events for which a watch is set.
 
 Source: ZooKeeper 3.8 ZKWatchManager, ClientCnxn.SendThread.primeConnection.
 """
@@ -13,12 +13,12 @@ from typing import Final
 
 DATA: Final = "data"
 ABSENT: Final = "absent"
-"""A watch set by exists() on a missing znode; fires when the znode is created."""
+"""A watch that exists() sets on a missing znode; it fires when the znode is created."""
 CHILDREN: Final = "children"
 PERSISTENT: Final = "persistent"
 RECURSIVE: Final = "recursive"
 _KINDS: Final = (DATA, ABSENT, CHILDREN, PERSISTENT, RECURSIVE)
-# As in ZKWatchManager.materialize. Persistent watches are missing because events do not end them.
+# As in ZKWatchManager.materialize. Events do not end persistent watches, so these are not listed.
 _FIRES: Final = {
     "NodeCreated": (DATA, ABSENT),
     "NodeDataChanged": (DATA, ABSENT),
@@ -34,13 +34,14 @@ _REMOVAL_EVENTS: Final = {
     RECURSIVE: "PersistentWatchRemoved",
 }
 _BATCH_BYTES: Final = 128 * 1024
-"""Size of the paths in one request; a server accepts one megabyte by default."""
+"""Size of the paths in one request, as in ZooKeeper's client; servers accept one megabyte."""
 
 
 class Watches:
     """The watches of a session, by kind and path."""
 
     def __init__(self) -> None:
+        # A dict, which keeps the order in which watches were set.
         self._watched: dict[tuple[str, str], None] = {}
 
     def add(self, kind: str, path: str) -> None:
@@ -48,14 +49,14 @@ class Watches:
         self._watched[kind, path] = None
 
     def fired(self, event: str, path: str) -> None:
-        """Remove the one-time watches that `event` has triggered."""
+        """Remove the one-time watches that fired with `event`."""
         for kind in _FIRES.get(event, ()):
             self._watched.pop((kind, path), None)
 
     def removal_events(self, path: str, option: str) -> list[str]:
-        """Return the event types to report when these watches are removed; empty if none is set.
+        """Return the event types to report when watches are removed; empty if no watch is set.
 
-        `option` is that of `removewatches`: c, d or a.
+        `option` is an option of `removewatches`: c, d or a.
         """
         kinds = [kind for kind in _KINDS_BY_OPTION[option] if (kind, path) in self._watched]
         return list(dict.fromkeys(_REMOVAL_EVENTS[kind] for kind in kinds))
@@ -72,7 +73,8 @@ class Watches:
     def batches(self) -> Iterator[list[list[str]]]:
         """Yield all watches as arguments of `requests.set_watches`, split by size."""
         batch = _Batch()
-        for kind, path in list(self._watched):  # A copy: another thread may add watches.
+        # A copy, because another thread can add watches.
+        for kind, path in list(self._watched):
             if batch.size_bytes >= _BATCH_BYTES:
                 yield batch.paths()
                 batch = _Batch()

@@ -1,5 +1,5 @@
-"""Records of Kafka's internal topics and of its metadata log, with a module for each family.
+"""Records of Kafka's internal topics and metadata log, with a module for each family of records.
 
-The modules declare keys and values, and contain the functions that select one by its type.
-Coordinators and the controller apply the records. Start with group_records.py.
+The modules declare keys and values, and contain functions that select a declaration by the type in
+the key. Coordinators and the controller apply the records. Start with group_records.py.
 """

@@ -1,9 +1,8 @@
-"""Subscriptions and assignments, which consumers of a group exchange through the broker.
+"""Subscriptions and assignments, which the consumers in a group exchange through the broker.
 
-A subscription is the metadata that a member of protocol type "consumer" sends with JoinGroup; an
-assignment is what the leader sends for it with SyncGroup. Both start with their version as an
-int16, followed by the fields of that version. Each version only appends fields, so the topics of
-any version are decoded as version 0, and a future version is decoded as the latest known one.
+A member with the protocol type "consumer" sends its subscription in the JoinGroup request. The
+group's leader sends the assignments of all members in the SyncGroup request. Both formats start
+with a version number, an int16, followed by the fields of that version.
 Source: Kafka 4.3 ConsumerProtocol.
 
 Versions of a subscription; an assignment has the same version numbers, but its fields never change:
@@ -21,7 +20,7 @@ from plog.wire.primitives import Buffer, WireError
 from plog.wire.schema import Message, Struct, field, int32
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-"""The protocol type of groups of consumers."""
+"""The protocol type of consumer groups."""
 
 _VERSION_SIZE = 2
 _LAST_VERSION = 3
@@ -67,15 +66,13 @@ def subscribed_topics(metadata: Buffer) -> frozenset[str]:
     >>> sorted(subscribed_topics(encode_subscription(subscription, 3)))
     ['a', 'b']
     """
-    _version(metadata, "a subscription")  # Only checks that there is one.
+    _version(metadata, "a subscription")  # Raises WireError if the version is missing.
+    # Newer versions only append fields, so the topics can be decoded as version 0.
     return frozenset(ConsumerProtocolSubscription.decode(metadata[_VERSION_SIZE:], 0).topics)
 
 
 def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
     """Decode a member's metadata. Raises WireError.
-
-    Metadata of version 1 without the fields of version 1, which some clients send, is decoded as
-    version 0.
 
     >>> decode_subscription(bytes.fromhex("0001 00000001 000161 ffffffff")).topics
     ['a']
@@ -85,11 +82,12 @@ def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
     try:
         return ConsumerProtocolSubscription.decode(body, version)
     except WireError:
+        # Some clients send version 1 without the fields of version 1.
         return ConsumerProtocolSubscription.decode(body, 0)
 
 
 def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
-    """Encode the assignment of one member for a SyncGroup request.
+    """Encode a member's assignment for a SyncGroup request.
 
     >>> encode_assignment(ConsumerProtocolAssignment(), 0).hex(" ", -2)
     '0000 0000 0000 ffff ffff'
@@ -98,7 +96,7 @@ def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> b
 
 
 def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """Decode the assignment of one member. Raises WireError."""
+    """Decode a member's assignment. Raises WireError."""
     return ConsumerProtocolAssignment.decode(data[_VERSION_SIZE:], _version(data, "an assignment"))
 
 
@@ -106,4 +104,5 @@ def _version(data: Buffer, what: str) -> int:
     version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
     if len(data) < _VERSION_SIZE or version < 0:
         raise WireError(f"{what} is too short: its version is missing")
-    return min(version, _LAST_VERSION)  # A later version only appends fields, which are ignored.
+    # A later version only appends fields, which the decoder ignores.
+    return min(version, _LAST_VERSION)

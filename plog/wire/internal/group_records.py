@@ -1,11 +1,8 @@
-"""The records of `__consumer_offsets`: committed offsets and the metadata of groups.
+"""Records of `__consumer_offsets`: committed offsets and group metadata.
 
-The key and value of a log record are separate messages, each preceded by its version as an int16.
-The version of the key is the type of the record: 0 and 1 are committed offsets, 2 is the metadata
-of a classic group. Higher versions belong to protocols that this broker does not serve; they are
-decoded to None, because a log imported from Kafka may contain them. Kafka writes values that it can
-read after a downgrade, so `encode_value` uses the highest version that is not flexible, or version
-1 for the one field that only version 1 has.
+The key and the value of a log record are separate messages, each preceded by its version, an int16.
+The key's version is the type of the record: 0 and 1 are committed offsets, 2 is the metadata of a
+classic group. Higher versions belong to group protocols that this broker does not serve.
 
 Source: Kafka 4.3 group-coordinator messages, CoordinatorRecordSerde, GroupCoordinatorRecordHelpers.
 
@@ -25,6 +22,8 @@ from plog.wire.schema import Buffer, Message, Struct, WireError, field, int32, i
 _VERSION: Final = struct.Struct(">h")
 _OFFSET_COMMIT_KEY_VERSION: Final = 1
 _GROUP_METADATA_KEY_VERSION: Final = 2
+# The highest version that is not flexible: as in Kafka, older releases can read it after a
+# downgrade.
 _VALUE_VERSION: Final = 3
 _VALUE_VERSION_WITH_EXPIRY: Final = 1
 NO_TIMESTAMP: Final = -1
@@ -56,7 +55,7 @@ class GroupMetadataKey(Message, versions="2"):
 
 
 class MemberMetadata(Struct):
-    """A member of a classic group; timeouts in ms."""
+    """A member of a classic group; timeouts are in ms."""
 
     member_id: str = field()
     group_instance_id: str | None = field("3+", default=None, ignorable=True)
@@ -107,7 +106,7 @@ def encode_key(key: Message) -> bytes:
 
 
 def encode_value(value: Message | None) -> bytes | None:
-    """Encode the value of a log record in the version that Kafka writes; None for a tombstone.
+    """Encode the value of a log record in the version that Kafka writes, or None for a tombstone.
 
     Raises WireError for a value that the format cannot represent, such as a string of more than
     32,767 bytes.
@@ -115,7 +114,7 @@ def encode_value(value: Message | None) -> bytes | None:
     if value is None:
         return None
     version = _VALUE_VERSION
-    # Only version 1 has this field. The leader epoch, which it lacks, is then lost, as in Kafka.
+    # Only version 1 has this field. As in Kafka, the leader epoch is lost, which version 1 lacks.
     if isinstance(value, OffsetCommitValue) and value.expire_timestamp != NO_TIMESTAMP:
         version = _VALUE_VERSION_WITH_EXPIRY
     return _VERSION.pack(version) + value.encode(version)
@@ -136,6 +135,7 @@ def decode(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
             return GroupRecord(
                 _whole(GroupMetadataKey, key_bytes, key_version), _value(GroupMetadataValue, value)
             )
+        # A log imported from Kafka can contain records of newer group protocols.
         case _:
             return None
 
@@ -160,7 +160,7 @@ def _split(what: str, data: Buffer | None) -> tuple[int, memoryview]:
 def _whole(message: type[M], data: memoryview, version: int) -> M:
     """Return the message in `data`, which it must fill completely."""
     decoded, size = message.decode_prefix(data, version)
-    # The version is known, so extra bytes are damage and not fields of a later version.
+    # All fields of this version are known, so extra bytes mean that the record is corrupt.
     if size != len(data):
         raise WireError(f"{len(data) - size} extra bytes follow a {message.__name__}")
     return decoded

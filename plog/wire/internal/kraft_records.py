@@ -1,7 +1,7 @@
-"""Records of Kafka's metadata log that a plog broker never writes.
+"""Records of Kafka's metadata log that a plog broker neither writes nor replays.
 
-The tools that print or import a log of Kafka's controllers read them; the broker never replays
-them. Their keys and those of metadata_records.py share one number space.
+The tools that print or import the logs of Kafka's controllers decode these records. No record in
+metadata_records.py has the same key.
 Source: Kafka 4.3 metadata/src/main/resources.
 """
 
@@ -26,14 +26,14 @@ class UnregisterBrokerRecord(MetadataRecord, record_key=1, versions="0", flexibl
 
 
 class FenceBrokerRecord(MetadataRecord, record_key=7, versions="0", flexible="0+"):
-    """A broker was fenced and may no longer lead partitions."""
+    """A broker was fenced and cannot lead partitions."""
 
     id: int32 = field()
     epoch: int64 = field()
 
 
 class UnfenceBrokerRecord(MetadataRecord, record_key=8, versions="0", flexible="0+"):
-    """A broker was unfenced and may lead partitions."""
+    """A broker was unfenced and can lead partitions again."""
 
     id: int32 = field()
     epoch: int64 = field()

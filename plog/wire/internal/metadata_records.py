@@ -1,9 +1,9 @@
-"""The records of `__cluster_metadata-0`: changes to brokers, topics, settings and users.
+"""Records of `__cluster_metadata-0`: changes to brokers, topics, settings and users.
 
-These are the records of Kafka's KRaft metadata log that a plog broker needs. Each is the value of a
-log record, preceded by a frame of three unsigned varints: frame version 1, record key, record
-version. The keys are unrelated to `ApiKey`. A broker that replays the log must understand every
-record in it, so an unknown one is an error. Source: Kafka 4.3 metadata/src/main/resources,
+These are the records of Kafka's KRaft metadata log that a plog broker needs. The value of a log
+record consists of three unsigned varints (frame version 1, record key, record version) and the
+message. The keys are unrelated to `ApiKey`. A broker that replays the log must understand every
+record, so an unknown record is an error. Source: Kafka 4.3 metadata/src/main/resources,
 AbstractApiMessageSerde.
 
   PartitionRecord, PartitionChangeRecord    1 directories (KIP-858)   2 eligible leaders (KIP-966)
@@ -37,7 +37,7 @@ _FRAME_VERSION = 1
 
 
 class MetadataRecord(Message):
-    """A record of the metadata log: one change."""
+    """A metadata log record, which describes one change."""
 
     record_key: ClassVar[int]
 
@@ -56,7 +56,7 @@ class BrokerEndpoint(Struct):
 
 
 class BrokerFeature(Struct):
-    """A feature, with the levels that the broker supports."""
+    """A feature, and the levels that the broker supports."""
 
     name: str = field()
     min_supported_version: int16 = field()
@@ -267,7 +267,7 @@ def decode_known_record(
     if not record.min_version <= version <= record.max_version:
         raise WireError(f"{record.__name__} has no version {version}")
     decoded, size = record.decode_prefix(view[position:], version)
-    # Every version is fully known, so extra bytes are damage and not fields of a later version.
+    # All fields of this version are known, so extra bytes mean that the record is corrupt.
     if position + size != len(view):
         raise WireError(f"{len(view) - position - size} extra bytes follow a {record.__name__}")
     return decoded, version

@@ -1,8 +1,9 @@
-"""Records of `__consumer_offsets` for the types of groups that plog does not coordinate.
+"""Records of `__consumer_offsets` for group types that plog does not coordinate.
 
-These are consumer groups (KIP-848), share groups (KIP-932) and streams groups (KIP-1071). Kafka's
-logs contain them, and tools print them. Each has a key of version 0, and a value;
-`NEWER_GROUP_RECORDS` maps the number before the key to both.
+The types are consumer groups (KIP-848), share groups (KIP-932) and streams groups (KIP-1071). plog
+does not write these records, but its tools print them if a log of Kafka's contains them. Keys have
+version 0; `NEWER_GROUP_RECORDS` maps the number before the key to the declarations of key and
+value.
 Source: Kafka 4.3 group-coordinator messages.
 """
 
@@ -14,13 +15,13 @@ from plog.wire.schema import Message, Struct, field, int8, int16, int32, int64, 
 
 
 class GroupKey(Message, versions="0"):
-    """The key of a group."""
+    """The key of a group's record."""
 
     group_id: str = field()
 
 
 class MemberKey(Message, versions="0"):
-    """The key of a group's member."""
+    """The key of a member's record."""
 
     group_id: str = field()
     member_id: str = field()
@@ -34,7 +35,7 @@ class AssignedTopic(Struct):
 
 
 class AssignedTopicWithEpochs(Struct):
-    """Partitions of one topic, and the member epochs in which they were assigned."""
+    """Partitions of one topic, and the member epochs in which the partitions were assigned."""
 
     topic_id: uuid = field()
     partitions: list[int32] = field()
@@ -42,7 +43,7 @@ class AssignedTopicWithEpochs(Struct):
 
 
 class TargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
-    """The group epoch and the time of the target assignment."""
+    """The group epoch for which the target assignment was computed, and the time."""
 
     assignment_epoch: int32 = field()
     assignment_timestamp: int64 = field(tag=0, ignorable=True)
@@ -75,7 +76,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """The topics that a group subscribes to; written before Kafka 4.1."""
+    """The topics that a group subscribes to; Kafka 4.1 and later do not write this record."""
 
     topics: list[TopicMetadata] = field()
 
@@ -183,7 +184,7 @@ class DeletedTopic(Struct):
 
 
 class ShareGroupStatePartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """The partitions with state of a share group."""
+    """The partitions for which a share group has state."""
 
     initializing_topics: list[SharedTopic] = field()
     initialized_topics: list[SharedTopic] = field()

@@ -1,7 +1,7 @@
 """Control records of a KRaft metadata log: leaders, voters, snapshot headers and footers.
 
-A plog broker does not use Raft and never writes them; logs and snapshots of Kafka's controllers
-contain them. Each starts with its version, which is also one of its fields.
+Logs and snapshots of Kafka's controllers contain these records. A plog broker does not use Raft and
+never writes them. A record starts with its version, which is also one of its fields.
 Source: Kafka 4.3 clients/src/main/resources/common/message, ControlRecordUtils.
 
   LeaderChangeMessage   1 directory ids of the voters (KIP-853)
@@ -18,14 +18,14 @@ _VERSION_BYTES = 2
 
 
 class LeaderChangeVoter(Struct):
-    """A node that may vote, or has voted."""
+    """A node that can vote, or has voted."""
 
     voter_id: int32 = field()
     voter_directory_id: uuid = field("1+")
 
 
 class LeaderChangeMessage(Message, versions="0-1", flexible="0+"):
-    """The new leader, the voters, and the votes it received."""
+    """The new leader, the voters, and the voters that elected the leader."""
 
     version: int16 = field()
     leader_id: int32 = field()
@@ -47,7 +47,7 @@ class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
 
 
 class KRaftVersionRecord(Message, versions="0", flexible="0+"):
-    """The version of KRaft for the records that follow."""
+    """The KRaft version of the records that follow."""
 
     version: int16 = field()
     k_raft_version: int16 = field()
@@ -62,14 +62,14 @@ class VoterEndpoint(Struct):
 
 
 class KRaftVersionFeature(Struct):
-    """The versions of KRaft that a voter supports."""
+    """The KRaft versions that a voter supports."""
 
     min_supported_version: int16 = field()
     max_supported_version: int16 = field()
 
 
 class Voter(Struct):
-    """A node that may vote."""
+    """A node that can vote, and its addresses."""
 
     voter_id: int32 = field()
     voter_directory_id: uuid = field()
@@ -101,5 +101,5 @@ def decode_raft_record(kind: int, value: Buffer | None) -> tuple[Message, int]:
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if len(data) < _VERSION_BYTES or not record.min_version <= version <= record.max_version:
         raise WireError(f"a {record.__name__} of {len(data)} bytes has invalid version {version}")
-    # From the start of the data, because the version is also the record's first field.
+    # Decoding starts at the first byte, because the version is also the record's first field.
     return record.decode(data, version), version

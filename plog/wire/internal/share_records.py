@@ -1,7 +1,8 @@
-"""The records of `__share_group_state`: the positions of share groups in partitions (KIP-932).
+"""Records of `__share_group_state`: the positions of share groups in partitions (KIP-932).
 
-Kafka's logs contain them, and tools print them. Keys and values follow a number, as in
-`__consumer_offsets`; `SHARE_RECORDS` maps the number before the key to both.
+plog does not write these records, but its tools print them if a log of Kafka's contains them. As in
+`__consumer_offsets`, a number precedes keys and values; `SHARE_RECORDS` maps the key's number to
+the declarations of key and value.
 Source: Kafka 4.3 share-coordinator messages.
 """
 

@@ -1,7 +1,7 @@
 """The messages of Kafka's protocol, with a module for each API, and a table of all APIs.
 
-The package contains every message that plog can encode; apis/api_table.py determines the APIs and
-versions that the broker serves. Start with heartbeat.py, then read fetch.py.
+The package contains every message that plog can encode; plogd/apis/api_table.py determines the APIs
+and versions that the broker serves. Start with heartbeat.py, then read fetch.py.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ class AddPartitionsToTxnRequest(
     """Partitions to add, for a single transaction up to version 3."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field("4+")
+    # The names are those of Kafka's declaration.
     v3_and_below_transactional_id: str = field("0-3")
     v3_and_below_producer_id: int64 = field("0-3")
     v3_and_below_producer_epoch: int16 = field("0-3")

@@ -5,7 +5,7 @@ Changes by version:
   1  identical to version 0
   2  flexible
 
-IncrementalAlterConfigs replaces this API (KIP-339), but older clients only support this one.
+IncrementalAlterConfigs replaces this API (KIP-339), but older clients do not support it.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class AlterReplicaLogDirsRequest(
 
 
 class AlterReplicaLogDirPartitionResult(Struct):
-    """Whether the move of a replica has started."""
+    """Whether the broker has started to move a replica."""
 
     partition_index: int32 = field()
     error_code: int16 = field()

@@ -43,6 +43,7 @@ class FinalizedFeatureKey(Struct):
     """A feature, and its finalized range of levels."""
 
     name: str = field()
+    # Unlike in the other ranges, the maximum comes first on the wire.
     max_version_level: int16 = field()
     min_version_level: int16 = field()
 

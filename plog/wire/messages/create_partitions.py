@@ -29,7 +29,7 @@ class CreatePartitionsTopic(Struct):
 class CreatePartitionsRequest(
     ApiMessage, api_key=ApiKey.CREATE_PARTITIONS, versions="0-3", flexible="2+"
 ):
-    """Topics that get more partitions; the request may also be for validation only."""
+    """Topics to add partitions to; the broker can also only validate the request."""
 
     topics: list[CreatePartitionsTopic] = field()
     timeout_ms: int32 = field()

@@ -28,7 +28,7 @@ class DeleteRecordsTopic(Struct):
 class DeleteRecordsRequest(
     ApiMessage, api_key=ApiKey.DELETE_RECORDS, versions="0-2", flexible="2+"
 ):
-    """The new start offset of each log."""
+    """The new log start offset of each partition."""
 
     topics: list[DeleteRecordsTopic] = field()
     timeout_ms: int32 = field()

@@ -34,7 +34,7 @@ class DescribeConfigsRequest(
 
 
 class DescribeConfigsSynonym(Struct):
-    """A setting from which the value may come, in order of precedence."""
+    """A setting that can determine the value; synonyms are in order of precedence."""
 
     name: str = field()
     value: str | None = field()

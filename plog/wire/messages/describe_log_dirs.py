@@ -7,7 +7,8 @@ Changes by version:
   4  total and usable bytes (KIP-827)
   5  cordoned directories (KIP-1066)
 
-Version 0 was removed in Kafka 4.0, but kafka-python 2.3 supports no other. It is identical to 1.
+Version 0 was removed in Kafka 4.0, but kafka-python 2.3 only supports version 0, which is identical
+to version 1.
 """
 
 from __future__ import annotations

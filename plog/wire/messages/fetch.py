@@ -45,6 +45,8 @@ class FetchPartition(Struct):
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     partition_max_bytes: int32 = field()
     replica_directory_id: uuid = field("17+", tag=0, ignorable=True)
+    # The high watermark that the replica knows, -1 if it knows none. The default means that the
+    # replica does not support the field (KIP-1166).
     high_watermark: int64 = field("18+", tag=1, default=INT64_MAX, ignorable=True)
 
 
@@ -75,6 +77,7 @@ class FetchRequest(ApiMessage, api_key=ApiKey.FETCH, versions="4-18", flexible="
     max_bytes: int32 = field(default=INT32_MAX)
     isolation_level: int8 = field()
     session_id: int32 = field("7+", ignorable=True)
+    # The default requests a full fetch without a session (KIP-227).
     session_epoch: int32 = field("7+", default=-1, ignorable=True)
     topics: list[FetchTopic] = field()
     forgotten_topics_data: list[ForgottenTopic] = field("7+")
@@ -120,6 +123,7 @@ class PartitionData(Struct):
     diverging_epoch: EpochEndOffset = field("12+", tag=0)
     current_leader: LeaderIdAndEpoch = field("12+", tag=1)
     snapshot_id: SnapshotId = field("12+", tag=2)
+    # Null in responses to read_uncommitted consumers.
     aborted_transactions: list[AbortedTransaction] | None = field()
     preferred_read_replica: int32 = field("11+", default=-1)
     records: Records | None = field()

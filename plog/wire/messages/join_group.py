@@ -32,6 +32,7 @@ class JoinGroupRequest(ApiMessage, api_key=ApiKey.JOIN_GROUP, versions="0-9", fl
 
     group_id: str = field()
     session_timeout_ms: int32 = field()
+    # In version 0, brokers use the session timeout instead (KIP-62).
     rebalance_timeout_ms: int32 = field("1+", default=-1, ignorable=True)
     member_id: str = field()
     group_instance_id: str | None = field("5+", default=None)

@@ -1,4 +1,4 @@
-"""ListConfigResources (key 74): the resources that have, or may have, settings.
+"""ListConfigResources (key 74): the resources that have, or can have, settings.
 
 Changes by version:
 

@@ -38,6 +38,7 @@ class MetadataRequest(ApiMessage, api_key=ApiKey.METADATA, versions="0-13", flex
     """Topics to describe; null means all."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
+    # True by default, because brokers create topics in versions without this field.
     allow_auto_topic_creation: bool = field("4+", default=True)
     include_cluster_authorized_operations: bool = field("8-10")
     include_topic_authorized_operations: bool = field("8+")

@@ -41,7 +41,7 @@ class OffsetDeleteResponseTopic(Struct):
 
 
 class OffsetDeleteResponse(ApiMessage, api_key=ApiKey.OFFSET_DELETE, versions="0"):
-    """The result for each offset, or an error of the request."""
+    """The result for each offset, or an error for the entire request."""
 
     error_code: int16 = field()
     throttle_time_ms: int32 = field(ignorable=True)

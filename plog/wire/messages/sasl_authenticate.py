@@ -15,7 +15,7 @@ from plog.wire.schema import ApiMessage, field, int16, int64
 class SaslAuthenticateRequest(
     ApiMessage, api_key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"
 ):
-    """A message of the mechanism's client."""
+    """A message from the client's side of the mechanism."""
 
     auth_bytes: bytes = field()
 
@@ -23,7 +23,7 @@ class SaslAuthenticateRequest(
 class SaslAuthenticateResponse(
     ApiMessage, api_key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"
 ):
-    """A message of the mechanism's server; a lifetime of 0 means no expiration."""
+    """A message from the server's side of the mechanism; a lifetime of 0 means no expiration."""
 
     error_code: int16 = field()
     error_message: str | None = field(nullable="0+")

@@ -4,8 +4,8 @@ Changes by version:
 
   1  the authentication uses SaslAuthenticate (KIP-152)
 
-After a request of version 0, which is obsolete, the mechanism's bytes follow on the connection
-without headers.
+After a request of version 0, which is obsolete, the client sends the mechanism's messages without
+headers.
 """
 
 from __future__ import annotations

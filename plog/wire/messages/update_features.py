@@ -17,6 +17,7 @@ class FeatureUpdateKey(Struct):
 
     feature: str = field()
     max_version_level: int16 = field()
+    # Replaced by the upgrade type, which also distinguishes safe from unsafe downgrades (KIP-778).
     allow_downgrade: bool = field("0")
     upgrade_type: int8 = field("1+", default=1)
 

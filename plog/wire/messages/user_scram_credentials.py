@@ -1,7 +1,6 @@
 """DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): SCRAM credentials.
 
-Passwords are never sent: the client salts and hashes them. The result is as sensitive as a
-password, so no repr contains it. Source: KIP-554.
+Clients never send passwords: they send salted hashes. Source: KIP-554.
 """
 
 from __future__ import annotations
@@ -67,6 +66,7 @@ class ScramCredentialUpsertion(Struct):
     salt: bytes = field()
     salted_password: bytes = field()
 
+    # The repr may be logged, and the salted password is sufficient to authenticate.
     def __repr__(self) -> str:
         return f"ScramCredentialUpsertion(name={self.name!r}, mechanism={self.mechanism}, …)"
 
