@@ -305,7 +305,7 @@ class LogSegment:
         return self.records.find_offset(offset, 0, nowait=nowait)
 
     def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:
-        """Find `offset` with the index. Raises CorruptIndex if an entry is wrong or too far away."""
+        """Find `offset` by index. Raises CorruptIndex if an entry is wrong or too far away."""
         start = self.indexes.look_up(offset, nowait=nowait).position
         size_bytes = self.records.size_bytes
         if not 0 <= start < max(size_bytes, 1):
