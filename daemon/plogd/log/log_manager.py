@@ -451,7 +451,7 @@ class LogManager:
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()
         for log_dir in self._dirs.online:
-            # Wait for seals in progress: if one fails, it takes the directory offline.
+            # Wait for all seals: if one fails, the directory must not be marked as clean.
             await self._jobs.submit(log_dir.lane, _nothing)
             while self._sealing.is_running(log_dir.path):
                 await self._jobs.submit(log_dir.lane, _nothing)
@@ -461,7 +461,7 @@ class LogManager:
                 else:  # Nothing was appended, and the next startup recovers all logs.
                     text = "stopped before the logs in {log_dir} were loaded"
                     self._report(text, log_dir=log_dir.path)
-                await self._jobs.submit(_read_lane(log_dir.path), _nothing)
+                await self._jobs.submit(_read_lane(log_dir.path), _nothing)  # Wait for cold reads.
         for log_dir in self._dirs:
             log_dir.release()
 

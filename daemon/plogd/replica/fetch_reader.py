@@ -341,7 +341,7 @@ class FetchReader:
             self._on_bug(f"read of {partition.topic_partition}", error)
             return PartitionRead(KafkaError("unexpected error; see the broker's log"))
         if read.error is not None:
-            read.error.bare()
+            read.error.bare()  # A traceback would keep the request in memory.
         return read
 
     def _why_unknown(self, item: FetchItem) -> KafkaError:

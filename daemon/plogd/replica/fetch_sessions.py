@@ -355,6 +355,7 @@ class FetchSessionCache:
             return _RefusedFetch(FetchSessionIdNotFound())
         if session.epoch != request.session_epoch:
             return _RefusedFetch(InvalidFetchSessionEpoch())
+        # A session cannot change between topic names and topic ids (KIP-516).
         if session.uses_topic_ids != uses_topic_ids:
             return _RefusedFetch(FetchSessionTopicIdError())
         return self._continue(session, items, forgotten)

@@ -165,6 +165,8 @@ class Partition:
             raise problem
         if leader_epoch in (NO_EPOCH, self.leader_epoch):
             return
+        # KIP-320: a client with an older epoch must refresh its metadata; with a newer epoch, it
+        # must wait until this broker has the metadata, too.
         text = (
             f"{self.topic_partition}: the leader epoch is {self.leader_epoch}, not {leader_epoch}"
         )
@@ -311,6 +313,7 @@ class Partition:
         The reader continues at `offset`, and its last record was written in `last_fetched_epoch`.
         """
         log = self.log
+        # The same checks as in Kafka's Partition.readRecords (KIP-595).
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:
             raise OffsetOutOfRange(

@@ -191,7 +191,7 @@ class ReplicaManager:
                 records, required_acks=required_acks, now_ms=self._clock.now_ms()
             )
         except KafkaError as error:
-            append.error = error.bare()
+            append.error = error.bare()  # A traceback would keep the request's records in memory.
             if append.partition is None and isinstance(records, memoryview):
                 self.topics.note_refused(key, records)
         except Exception as error:  # A bug in one partition must not fail the others.

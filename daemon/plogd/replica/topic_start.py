@@ -41,6 +41,7 @@ class TopicStart:
             await self._topics.start_topics(topics)
         # PolicyViolation means that the process has too few file descriptors for all logs.
         except (KafkaStorageError, PolicyViolation) as error:
+            # Logs in other log directories may have been created.
             missing = await self._topics.without_logs(topics)
             self._report(
                 "cannot create the logs of {count} partitions ({partitions}): {error}; they stay "

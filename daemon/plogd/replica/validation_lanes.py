@@ -60,6 +60,7 @@ class _Lane:
         if waiting:
             self._waiting[topic] = waiting  # At the end of the dict, so that other topics are next.
         self._is_busy = True
+        # A job that cannot be submitted must not stop the lane.
         try:
             running = self._jobs.submit(self._name, job)
         except Exception as error:
@@ -102,6 +103,7 @@ class ValidationLanes:
             )
 
         large = partial(job, reading)
+        # If the limit is below SMALL_BYTES, the small lane must not raise it.
         if reading.max_decompressed_bytes <= SMALL_BYTES or not _looks_small(data):
             return self._large.submit(topic, large)
         small = partial(job, reading._replace(max_decompressed_bytes=SMALL_BYTES))

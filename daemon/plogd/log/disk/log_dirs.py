@@ -144,6 +144,7 @@ class LogDirs:
     def explain(self, path: str, error: OSError, default_remedy: str = "") -> str:
         """Return the text of an error in the directory `path`, with a remedy if one is known."""
         text = describe(error)
+        # If `describe` has added a remedy, it is more specific than the default.
         remedy = self.remedy(path, error) or (default_remedy if text == str(error) else "")
         return f"{text}; {remedy}" if remedy else text
 
@@ -190,6 +191,7 @@ class LogDirs:
     def _directory_id(self, log_dir: LogDir) -> str:
         if log_dir.identity is not None and log_dir.identity.directory_id:
             return log_dir.identity.directory_id
+        # New, or from an older Kafka version, which had no directory ids (KIP-858).
         return uuid_to_text(self._random.random_bytes(16))
 
     def _make_sync_rounds(self) -> None:

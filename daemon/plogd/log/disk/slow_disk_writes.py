@@ -172,6 +172,7 @@ class SlowDiskWrites:
             self._producers.update(batch.header, first_offset=self._end_offset)
         self._end_offset = prepared.last_offset + 1
         self._waiting.append(prepared)
+        # Prepared bytes count as unsynced bytes, so that a slow disk does not exhaust memory.
         self._rounds.hold(view.nbytes)
         if not self.is_busy:
             self._submit()
@@ -278,6 +279,8 @@ class SlowDiskWrites:
                 log.appended(header, prepared.first_offset, prepared.leader_epoch)
             except Exception as error:
                 log.on_bug("adding a written batch to the log", error)
+                # HalfWritten has no errno, so it takes the directory offline: nothing may be
+                # appended after a batch that is in the file but not in the log.
                 outcome.error = HalfWritten(
                     f"a batch is in the file, but not in the log: {error!r}"
                 )
@@ -302,8 +305,7 @@ class SlowDiskWrites:
         """Handle a bug in a job. It is then unknown how many batches are in the file."""
         group, self._group, self.is_busy = self._group, (), False
         self._log.on_bug("a job that appends", error)
-        # HalfWritten has no errno, so it takes the log directory offline; recovery then checks the
-        # file.
+        # HalfWritten takes the log directory offline; recovery then checks the file.
         self._fail(group, HalfWritten(f"a job that appends failed: {error!r}"))
         self._continue()
 
@@ -323,6 +325,7 @@ class SlowDiskWrites:
         # The waiting batches fail, too, because their offsets follow those of the failed batch.
         for prepared in (*unwritten, *self._waiting):
             prepared.writing.error = reason
+            # The producer must send this batch again before its later batches (rule R15).
             log.producer_state.note_refused(prepared.batch.header)
             self._done_bytes += len(prepared.batch.view)
         self._waiting.clear()

@@ -119,6 +119,7 @@ class LogLoader:
         """
         path_by_partition = dict(already)
         everything = [found for log_dir in self._dirs.online for found in await self._find(log_dir)]
+        # Before the loads, so that the total of the progress is known when they begin.
         await gather([spawn(self._measure(log_dir, everything)) for log_dir in self._dirs.online])
         loads: list[Later[None]] = []
         for found in with_topic_id_first(everything):

@@ -83,6 +83,7 @@ class IndexFile(Generic[E]):
         self.count = size_bytes // self.LAYOUT.size
         self._size_remainder = size_bytes % self.LAYOUT.size
         self.max_entries = max_bytes // self.LAYOUT.size
+        # A crash can leave a part of an entry, which the next append removes.
         self._torn = self._size_remainder != 0
         self.last_entry = self._read_last_entry()
         """`empty_entry` while the index is empty."""
@@ -109,7 +110,7 @@ class IndexFile(Generic[E]):
         try:
             if count < self.count or self._torn:
                 self.count = min(count, self.count)
-                self._torn = True
+                self._torn = True  # If the truncation fails, the next append repeats it.
                 self.repair()
         finally:  # Even if the file could not be truncated, the count has changed.
             self.last_entry = self._read_last_entry()

@@ -101,7 +101,8 @@ class SegmentIndexes:
     def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
         """Call `OffsetIndex.lookup`; with `nowait`, a closed index counts as uncached."""
         if self._offset_index is None:
-            if self._last_indexed_position == 0:  # The index is known to have no entries.
+            # The index has no entries, so a quiet log needs neither a job nor a descriptor for it.
+            if self._last_indexed_position == 0:
                 return OffsetPosition(self.base_offset, 0)
             if nowait and not self._may_open:
                 self._may_open = True
