@@ -8,7 +8,7 @@ record. Here, a correct checksum and a consistent header suffice, because the pr
 
 producer_state.py checks sequence numbers; log.py assigns offsets and leader epochs. `Log` calls
 `validate_batch` on the reactor's thread, immediately before it writes the batch. If `bytes_to_read`
-returns more than `INLINE_BYTES`, a job of replica/append_queue.py calls it instead.
+returns more than `INLINE_BYTES`, replica/append_queue.py calls `validate_batch` in a job instead.
 
 Source: Kafka 3.9 LogValidator, UnifiedLog.analyzeAndValidateRecords; KIP-32, KIP-98, KIP-937.
 """

@@ -29,7 +29,7 @@ from plogd.topic_config import TopicConfig
 
 # On a busy disk, creating a thousand logs with separate syncs took 10 to 20 s instead of 6 s.
 _SYNC_FS_FROM = 16
-"""From this number of new logs on, two file system syncs replace the syncs of the single logs."""
+"""Minimum number of new logs for which two file system syncs replace separate syncs of the logs."""
 _FIRST_LOG = file_names.segment_file_name(0, file_names.LOG_SUFFIX)
 _MADE_FILES = frozenset(
     {
@@ -87,7 +87,7 @@ def _create_log(
     """Create a log without its topic id, and without making it durable."""
     topic_partition, topic_id = new_log.topic_partition, new_log.topic_id
     directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
-    # Left by a creation or deletion that failed.
+    # The directory exists only if an earlier creation or deletion has failed.
     if files.exists(directory):
         rename_as_stray(files, log_dir, topic_partition, topic_id.hex())
     try:

@@ -95,7 +95,7 @@ class Deletions:
             self._rename(log, segments, is_noted=is_noted)
 
     def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
-        """Rename segments now and unlink them later; retry after any error but a disk failure."""
+        """Rename segments now and unlink them later; retry unless the disk has failed."""
 
         def failed(error: Exception) -> None:
             if self._is_disk_failure(log.log_dir, error):
@@ -168,7 +168,7 @@ class Deletions:
     # -- whole logs ---------------------------------------------------------------------------
 
     async def delete_logs(self, log_dir: str, logs: Sequence[Log]) -> None:
-        """Rename the directories of a topic's closed logs, durably.
+        """Durably rename the directories of a topic's closed logs.
 
         A failed rename is reported, not raised or retried.
         """

@@ -191,7 +191,7 @@ class Log:
             position = segment.append(view, last_offset, max_timestamp, first_offset + delta)
             try:
                 took_ms = writes.monotonic_ms() - started_ms
-                # While jobs do not write, only a slow write changes the state of the disk.
+                # As long as the disk is fast, `took` ignores fast writes.
                 if took_ms > SLOW_WRITE_MS:
                     writes.took(took_ms)
                 self.appended(header, first_offset, leader_epoch)
@@ -235,7 +235,7 @@ class Log:
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
-        """Append in a job on the directory's lane, because the disk is slow or was until now."""
+        """Append in a job, because the disk is slow or jobs are still writing earlier batches."""
         lane = self._lane or SlowDiskWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:

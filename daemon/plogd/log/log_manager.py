@@ -1,6 +1,6 @@
 """All logs of a broker: create, load, maintain, delete and close them.
 
-`LogManager` owns the map from partition to `Log`. disk/log_dirs.py holds the log directories,
+`LogManager` owns the map from partition to `Log`. disk/log_dirs.py manages log directories,
 recovery/log_loader.py finds and loads logs, and log.py implements a single log. The metadata store,
 not this module, determines which topics exist.
 
@@ -168,7 +168,7 @@ class LogManager:
     def load_metadata_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: TopicConfig
     ) -> Later[Log]:
-        """Load the embedded store's log, or create it in the first directory if none has it."""
+        """Load the embedded store's log, or create it if no directory contains it."""
         return spawn(self._load_metadata_log(topic_partition, topic_id, config))
 
     async def _load_metadata_log(
@@ -204,7 +204,7 @@ class LogManager:
         """Load the other logs; rename the directories of unknown topics to ``-stray`` names.
 
         Removes directories that are marked for deletion. A log directory that cannot be read goes
-        offline. Raises LogDirUnusable if two log directories hold the same partition.
+        offline. Raises LogDirUnusable if two log directories contain the same partition.
         """
         return spawn(self._load_logs(topic_of))
 
@@ -287,7 +287,7 @@ class LogManager:
         expiration_ms = self._config.producer_id_expiration_ms
 
         def create() -> list[LogState]:
-            # First: after a crash, offsets of a deleted topic would apply to its new namesake.
+            # First, because after a crash, offsets of a deleted topic would apply to the new logs.
             log_dir.forget([new.topic_partition for new in new_logs])
             return create_logs(
                 self._files, log_dir.path, new_logs, producer_id_expiration_ms=expiration_ms
@@ -322,7 +322,7 @@ class LogManager:
     # -- cold reads ---------------------------------------------------------------------------
 
     def begin_read(self, log: Log, cold: UncachedLookup) -> Later[None]:
-        """Read the data for an uncached lookup in jobs, before a retry. Fails with OSError."""
+        """Read the data for an uncached lookup, which is then retried. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
         return self._jobs.submit(_read_lane(log.log_dir), cold.warm)

@@ -1,7 +1,7 @@
 """The interface between a `Log` and its `LogManager`: the loaded state, and callbacks.
 
-Recovery (recovery/log_recovery.py) or creation (creation.py) builds a `LogState`; `LogManager`
-creates a `Log` from it and passes the `LogHooks` to it.
+Recovery (recovery/log_recovery.py) or creation (creation.py) builds a `LogState`. From this state
+and its `LogHooks`, `LogManager` creates a `Log`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _EXPIRED_PER_STEP = 1000
 MAX_REFUSED = 10_000
 """Maximum number of rejected first batches that are remembered; the oldest is dropped first."""
 
-_SEQUENCE_MODULUS = 2**31  # A sequence number is a Java int, and wraps from the largest one to 0.
+_SEQUENCE_MODULUS = 2**31  # Sequence numbers are Java ints; after the largest, 0 follows.
 
 
 class BatchMetadata(NamedTuple):

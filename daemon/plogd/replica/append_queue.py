@@ -67,7 +67,7 @@ class _Abandoned(Exception):
 
 
 class QueuedAppend:
-    """One queued append; `is_settled` is set once its `append` holds a result or an error."""
+    """A queued append. `is_settled` is set as soon as `append` has a result or an error."""
 
     __slots__ = ("append", "is_settled", "parked_bytes", "producer_id", "records", "request")
 

@@ -158,7 +158,7 @@ class FetchContext:
 
 
 class _FullFetch(FetchContext):
-    """A full fetch: it returns every partition and opens a session if there is room."""
+    """A full fetch: the response contains every partition, and a session if there is room."""
 
     def __init__(
         self, items: Sequence[FetchItem], cache: FetchSessionCache, *, uses_topic_ids: bool
@@ -182,15 +182,15 @@ class _FullFetch(FetchContext):
 
     def end(self) -> int:
         # If the session contained an unknown partition, the client would not request the partition
-        # again, and would never learn when it exists. Until the client removes the topic at its
-        # next metadata refresh, it sends full fetches.
+        # again, and would not notice when it is created. Until the next metadata refresh removes
+        # the partition from its fetches, the client sends full fetches.
         if self._has_unknown:
             return NO_SESSION
         return self._cache.open(self.items, uses_topic_ids=self._uses_topic_ids)
 
 
 class _IncrementalFetch(FetchContext):
-    """An incremental fetch in a session: it returns only partitions with something new."""
+    """An incremental fetch in a session: the response omits partitions with nothing new."""
 
     def __init__(self, session: FetchSession, cache: FetchSessionCache) -> None:
         super().__init__(list(session.items.values()))
@@ -364,7 +364,7 @@ class FetchSessionCache:
         self, session: FetchSession, items: _Items, forgotten: Sequence[_Key]
     ) -> FetchContext:
         added = len(items.keys() - session.items.keys())
-        # `_add` inserts the session again, as the most recently used one and with its new size.
+        # `_add` inserts the session again: as the most recently used, and with its new size.
         self.close(session)
         if not self._has_room(len(session.items) + added):
             return _RefusedFetch(FetchSessionIdNotFound())

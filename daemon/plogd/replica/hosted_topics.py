@@ -80,7 +80,7 @@ class HostedTopics:
             await self._lead(topic, slices)
 
     async def _missing_logs(self, topics: Sequence[TopicState], slices: Slices) -> list[NewLog]:
-        """Return the logs that `topics` should have but lack."""
+        """Return the logs that are missing from `topics`."""
         missing: list[NewLog] = []
         for topic in topics:
             config = self._topic_config(topic)
@@ -223,7 +223,7 @@ class HostedTopics:
                 log.producer_state.note_refused(header)
 
     async def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
-        """Return the partitions of `topics` that should have a log but lack it."""
+        """Return the partitions of `topics` that should have a log but do not."""
         missing = await self._missing_logs(topics, Slices(self._queue))
         return [new.topic_partition for new in missing]
 

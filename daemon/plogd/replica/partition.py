@@ -51,7 +51,7 @@ class PartitionRead(NamedTuple):
     log_start_offset: int = -1
     region: FileRegion | None = None
     diverging_epoch: tuple[int, int] | None = None
-    """The epoch, with its end offset, after which the reader's log differs from this log."""
+    """The epoch, and its end offset, after which the reader's log differs from this log."""
 
     @property
     def nbytes(self) -> int:

@@ -290,7 +290,7 @@ class SyncRounds:
         notify_all(chain(calls, self._wake_ups()))
 
     def _wake_ups(self) -> Iterator[Callable[[], None]]:
-        """Yield the next wake-up as long as there is room: each waiter may append and use it up."""
+        """Yield wake-ups while there is room, which each woken append may use up."""
         while (
             self._waiting_for_room
             and self._unsynced_bytes + self._unwritten_bytes < self._max_unsynced_bytes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 _MISTRUST_MS = 30_000.0
 """The time for which ``syncfs`` is avoided after it has taken much longer than predicted."""
 _SURPRISE = 4.0
-"""The multiple of the predicted cost above which ``syncfs`` is then avoided."""
+"""``syncfs`` is avoided after it has taken more than this multiple of its predicted cost."""
 _WEIGHT = 0.2
 """The weight of a new observation in a running cost."""
 _HALF_LIFE_MS = 15_000.0

@@ -42,7 +42,7 @@ from plogd.ports import Files, Report
 
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
-    """Load the log in an existing directory. Raises OSError and LoadingStopped."""
+    """Load the log in an existing directory. Raises OSError or LoadingStopped."""
     # A clean log is loaded even if the broker is stopping: that is fast, and the log remains clean.
     if not request.clean:
         request.work.check()
@@ -76,7 +76,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None  # The limit is for recovered batches; later epochs will be higher.
     for segment in segments:
-        # A log may have thousands of segments; the next lookup in one opens its indexes again.
+        # A log may have thousands of segments; the next lookup opens a segment's indexes again.
         segment.release_indexes()
     # After recovery, all segments are durable, but there is no snapshot at the active one's end.
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
@@ -217,7 +217,7 @@ def _is_below_start(
 
 
 def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
-    """Delete empty segments with a base offset that the preceding segment also contains."""
+    """Delete empty segments that begin at an offset in the preceding segment."""
     kept: list[LogSegment] = []
     for segment in segments:
         # Left by a failed roll, after which appends continued in the old segment: the files could
@@ -254,7 +254,7 @@ def _load_epochs(
 
 
 def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:
-    """Return whether the last segment still holds all its records after a clean stop."""
+    """Return whether the last segment still contains all its records after a clean stop."""
     return _next_offset(segment) >= request.durable_end_offset
 
 

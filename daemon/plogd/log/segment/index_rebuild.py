@@ -7,8 +7,8 @@ that find the damage during the check wait for its end.
 
 The jobs open the files separately, and write the indexes under ``.cleaned`` names, which the next
 startup removes after a crash. The segment switches to the new indexes on the reactor, in one step.
-Only the damage in an active segment is recorded; the segment's indexes are rebuilt after it has
-been rolled and sealed.
+In an active segment, damage is only recorded; the indexes are rebuilt after the segment has been
+rolled and sealed.
 
 Called on the reactor's thread. Source: Kafka 3.9 LogSegment.recover, which runs only at startup.
 Invariant: a segment is scanned at most once per `RECHECK_MS`, whatever the scan finds.

@@ -109,10 +109,11 @@ class LogSegment:
         return segment
 
     def open_for_reading(self) -> LogSegment:
-        """Return a copy of the segment with separate, read-only files; the caller closes the copy.
+        """Return a copy of the segment with separate, read-only files, for use in a job.
 
-        For jobs. The copy contains the current batches, and appends, deletions and index rebuilds
-        do not affect it. Raises FileNotFoundError if the segment was deleted, or another OSError.
+        The copy contains the current batches; appends, deletions and index rebuilds do not affect
+        it. The caller closes it. Raises FileNotFoundError if the segment was deleted, or another
+        OSError.
         """
         # Without `__init__`, which opens files for appends.
         copy = LogSegment.__new__(LogSegment)

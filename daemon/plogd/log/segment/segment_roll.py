@@ -1,4 +1,4 @@
-"""Determine whether a log needs a new segment, create the segment, and reject too large batches.
+"""Determine whether a log needs a new segment, create it, and reject batches that fit in none.
 
 Used by log.py, which writes synchronously, and by disk/slow_disk_writes.py, which writes in jobs.
 

@@ -1,5 +1,6 @@
-"""The ``.timeindex`` file of a segment: maps a timestamp to an offset up to which none is larger.
+"""The ``.timeindex`` file of a segment: maps timestamps to offsets.
 
+All records with a timestamp larger than the timestamp in an entry follow the offset in the entry.
 An entry has 12 bytes, big-endian. It is added together with an offset index entry if the largest
 timestamp has increased, and once more when the segment is rolled or closed:
 
