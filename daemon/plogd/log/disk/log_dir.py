@@ -94,7 +94,7 @@ class LogDir:
 
     def _make(self) -> None:
         """Durably create the directory and its missing parents."""
-        # Collected before `mkdir`, after which new directories cannot be told from old ones.
+        # Collected before `mkdir`: afterwards, new directories look like old ones.
         missing = []
         path = posixpath.abspath(self.path)
         while not self.files.exists(path):
