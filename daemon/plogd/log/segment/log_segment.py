@@ -219,7 +219,7 @@ class LogSegment:
         return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
     def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
-        """Return the segment's age by record timestamps, or by the clock if there are none."""
+        """Return the segment's age by record timestamps, or by the clock if no record has one."""
         if self._first_timestamp is None:
             try:
                 header = self.records.header_at(0)
