@@ -1,7 +1,7 @@
-"""The log of a partition, and all logs of a broker.
+"""A partition's log, and all logs of a broker.
 
-Appending, reading, retention, deletion and producer state belong here. The package is pure and
-accesses the disk only through `plogd.ports.Files`. Leadership, the high watermarks of followers and
-pending requests belong to `plogd.replica`. Start with log.py, then log_manager.py. File names and
-formats are those of Kafka; docs/log-format.md describes them.
+This package appends and reads records, enforces retention, deletes logs, recovers them after a
+crash and tracks producers. It accesses the disk only through the port `plogd.ports.Files`.
+Leadership and pending requests belong to `plogd.replica`. Start with log.py, then read
+log_manager.py. File names and formats are Kafka's; docs/log-format.md describes them.
 """

@@ -1,14 +1,14 @@
 """Validate a record batch before the log appends it, and convert it as the topic requires.
 
 Size, checksum and header are checked in place; the batch is copied only if the topic's
-``compression.type`` requires another codec. Records are read only if the header is not enough: for
-keys on a compacted topic, for a lower bound on timestamps, for another codec, and on topics of
-coordinators. Kafka decompresses every batch and checks each record. Here, a correct checksum and a
-consistent header are sufficient, because the producer wrote both.
+``compression.type`` requires another codec. Records are read only where the header does not
+suffice: to require keys on a compacted topic, to enforce a lower bound on timestamps, to change the
+codec, and to check records for a coordinator. Kafka decompresses every batch and checks each
+record. Here, a correct checksum and a consistent header suffice, because the producer wrote both.
 
 producer_state.py checks sequence numbers; log.py assigns offsets and leader epochs. `Log` calls
-`validate_batch` on the reactor's thread, in the turn in which it writes a batch. If `bytes_to_read`
-returns more than `INLINE_BYTES`, a job of replica/append_queue.py calls it instead.
+`validate_batch` on the reactor's thread, immediately before it writes the batch. If `bytes_to_read`
+returns more than `INLINE_BYTES`, replica/append_queue.py calls `validate_batch` in a job instead.
 
 Source: Kafka 3.9 LogValidator, UnifiedLog.analyzeAndValidateRecords; KIP-32, KIP-98, KIP-937.
 """
@@ -54,23 +54,25 @@ from plogd.topic_config import TopicConfig
 NO_TIMESTAMP = -1
 
 _MIN_RECORD_BYTES = 7
-"""One byte each: length, attributes, two deltas, absent key, absent value, header count."""
+"""The smallest record: a byte each for its length, attributes, two deltas, absent key, absent value
+and header count."""
 _ANY_AGE = 2**63 - 1  # Default of message.timestamp.before.max.ms, as in Kafka (Long.MAX_VALUE).
 # Attributes that a client must not set: only a broker writes batches with them.
 _BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 MAX_EXPANSION: Final = 16
-"""The limit on a batch's uncompressed size, as a multiple of max.message.bytes, if it must be
-decompressed (decision 0005). Most producers fill batches by uncompressed size and stay far below
-the limit."""
+"""The limit on the uncompressed size of a batch that must be decompressed, as a multiple of
+max.message.bytes (decision 0005). Most producers limit the uncompressed size of a batch, and stay
+far below this limit."""
+# Reading this many records takes a quarter of a second.
 MAX_WALKED_RECORDS: Final = 250_000
-"""Maximum number of records in a batch that the broker reads, which takes a quarter of a second."""
+"""Maximum number of records in a batch whose records must be read."""
+# Checking a key and a value takes about 20 times as long as only reading the record.
 MAX_CHECKED_RECORDS: Final = 10_000
-"""Maximum number of records in a batch if their keys and values are checked, which takes about 20
-times as long per record."""
+"""Maximum number of records in a batch whose keys and values must be checked."""
 # gzip -9 needs 3 ms for the worst 2 KiB.
 INLINE_BYTES: Final = 2048
-"""The largest total size of records that the reactor reads; a job reads more."""
+"""The number of bytes of records that the reactor reads per request; a job reads more."""
 FAR_TOO_MANY: Final = 1 << 30
 """A number of bytes that always requires a job."""
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
@@ -92,19 +94,19 @@ RecordCheck = Callable[[bytes | None, bytes | None], None]
 
 
 class DecompressedTooLarge(MessageTooLarge):
-    """The uncompressed records of a batch exceed the limit."""
+    """The uncompressed size of a batch exceeds the limit."""
 
 
 class AppendOrigin(Enum):
-    """The source of a batch, which determines the checks."""
+    """The source of a batch, which determines how the batch is checked."""
 
     CLIENT = "client"
     """A produce request: everything is checked."""
     COORDINATOR = "coordinator"
-    """A coordinator of this broker. It may write control batches, uses no sequence numbers, and
-    chooses the codec: its records are stored as it wrote them."""
+    """A coordinator of this broker. Coordinators may write control batches and use no sequence
+    numbers. Their records are stored in the codec that they have chosen."""
     REPLICATION = "replication"
-    """Fetched from the leader, which has validated the batch: only its size and checksum are
+    """A fetch from the leader, which has validated the batch: only the size and the checksum are
     checked."""
     RAFT_LEADER = "raft-leader"
     """The writer of the metadata log. max.message.bytes does not limit its batches."""
@@ -118,10 +120,11 @@ class ValidatedBatch(NamedTuple):
     header: BatchHeader
     """The header in `view`, still with the base offset and leader epoch that the sender set."""
     max_timestamp: int
+    # Not the delta of the record with this timestamp, because time indexes refer to batches.
     max_timestamp_offset_delta: int
-    """The offset delta of the batch's last record: time indexes refer to batches."""
+    """The offset delta of the batch's last record."""
     log_append_time_ms: int
-    """The timestamp that the broker set for all records; -1 if they kept their own."""
+    """The timestamp that the broker set for all records; -1 if the records keep their own."""
 
 
 class BatchRules(NamedTuple):
@@ -135,9 +138,9 @@ class BatchRules(NamedTuple):
     by_broker: bool
     """Whether the broker sets the timestamps of records."""
     max_ahead_ms: int
-    """The maximum time by which the newest timestamp may be ahead of the current time."""
+    """The maximum time by which a timestamp may be ahead of the current time."""
     is_plain: bool
-    """Whether a valid batch is accepted unchanged unless its timestamp is too far in the future."""
+    """Whether a valid batch is stored unchanged unless its timestamp is too far in the future."""
 
     @classmethod
     def of(cls, config: TopicConfig) -> BatchRules:
@@ -157,18 +160,18 @@ class BatchRules(NamedTuple):
 
 
 def _proceed() -> None:
-    """Do nothing: validation that runs inline is never aborted."""
+    """Do nothing: validation on the reactor is never aborted."""
 
 
 class RecordReading(NamedTuple):
-    """The limits and callbacks for reading records, if that is necessary."""
+    """The limits and callbacks for batches whose records must be read."""
 
     max_decompressed_bytes: int = DECOMPRESSED_MAX_BYTES
     """The limit on a batch's uncompressed size, in addition to `MAX_EXPANSION`."""
     check_record: RecordCheck | None = None
     """Checks each record; None for topics that no coordinator reads."""
     on_step: Callable[[], None] = _proceed
-    """Called between the steps of long work; an exception aborts the work."""
+    """Called between the steps of a long validation; an exception aborts the validation."""
 
 
 _INLINE_READING = RecordReading()
@@ -177,8 +180,8 @@ _INLINE_READING = RecordReading()
 def bytes_to_read(data: memoryview, rules: BatchRules, now_ms: int) -> int:
     """Return the number of bytes of records that must be read to validate a client's batch.
 
-    Returns `FAR_TOO_MANY` for a compressed batch. Reads only the header, which may be invalid:
-    `validate_batch` checks it.
+    Returns `FAR_TOO_MANY` for a compressed batch. Reads only the header, which has not been
+    checked yet.
     """
     if rules.is_plain or len(data) <= HEADER_SIZE:
         return 0
@@ -197,7 +200,7 @@ def validate_batch(
     origin: AppendOrigin,
     reading: RecordReading = _INLINE_READING,
 ) -> ValidatedBatch:
-    """Check the one batch in `data`, convert it for the topic, and return it with its header.
+    """Check the single batch in `data`, convert it for the topic, and return it with its header.
 
     Raises CorruptMessage, MessageTooLarge, InvalidRecord, InvalidTimestamp,
     UnsupportedForMessageFormat, UnsupportedCompressionType, or an error of a callback in `reading`.
@@ -236,7 +239,7 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
     available = len(data)
     if available < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
         raise _not_a_batch(data)
-    # Faster than _make, which also counts the fields: every batch of a client passes here.
+    # Faster than `_make`, which also counts the fields; every produced batch passes here.
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
     size_bytes = header.batch_length + LOG_OVERHEAD
     if not HEADER_SIZE <= size_bytes <= available:
@@ -253,7 +256,7 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
 
 
 def _not_a_batch(data: memoryview) -> KafkaError:
-    """Return the error for data that does not begin with a header of a supported format."""
+    """Return the error for data that does not begin with a batch header of magic 2."""
     if not len(data):
         return InvalidRecord("no record batch was sent")
     if len(data) <= MAGIC_POSITION:
@@ -271,11 +274,11 @@ def _too_large(size_bytes: int, config: TopicConfig) -> MessageTooLarge:
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    """Check that a client set only permitted fields of the header, to consistent values."""
+    """Check that a client has set only permitted header fields, to consistent values."""
     base_offset, length, _, _, _, attributes, last_delta, _, _, producer, epoch, sequence, count = (
         header
     )
-    if base_offset:
+    if base_offset:  # As in Kafka's UnifiedLog.analyzeAndValidateRecords.
         raise InvalidRecord(f"the base offset must be 0, not {base_offset}")
     if count <= 0 or last_delta != count - 1:  # Only compaction leaves gaps between offsets.
         raise InvalidRecord(f"{count} records do not match a last offset delta of {last_delta}")
@@ -287,7 +290,7 @@ def _check_client_header(header: BatchHeader) -> None:
         raise InvalidRecord(
             f"producer {producer} sent an invalid sequence number or epoch: {sequence}, {epoch}"
         )
-    # Otherwise, a few bytes could claim two billion records, and so occupy as many offsets.
+    # Otherwise, a batch of a few bytes could claim two billion records and use up their offsets.
     payload_bytes = length + LOG_OVERHEAD - HEADER_SIZE
     if not attributes & COMPRESSION_MASK and payload_bytes < count * _MIN_RECORD_BYTES:
         raise InvalidRecord(f"{count} records do not fit in {payload_bytes} bytes")
@@ -298,8 +301,8 @@ def _check_client_header(header: BatchHeader) -> None:
 def _work_on_records(
     header: BatchHeader, rules: BatchRules, now_ms: int, origin: AppendOrigin
 ) -> tuple[bool, bool]:
-    """Return whether the records must be recompressed, and whether each must be read."""
-    # A coordinator has chosen the codec and the keys of its records (see `AppendOrigin`).
+    """Return whether the records must be recompressed, and whether each of them must be checked."""
+    # A coordinator chooses the codec and the keys of its records (see `AppendOrigin`).
     if header.is_control or origin is AppendOrigin.COORDINATOR:
         return False, False
     recompress = rules.target is not None and header.attributes & COMPRESSION_MASK != rules.target
@@ -336,9 +339,9 @@ def _shape(
 
 
 def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
-    """Return whether, according to the header, a record may be older than the topic accepts."""
+    """Return whether, judging by the header, a record may be older than the topic accepts."""
     oldest = now_ms - config.message_timestamp_before_max_ms
-    if oldest <= 0:
+    if oldest <= 0:  # Timestamps are never negative.
         return False
     # The header contains the first and the largest timestamp, but not the smallest.
     return header.records_count > 1 or header.max_timestamp < oldest
@@ -383,7 +386,8 @@ def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int 
         oldest = now_ms - config.message_timestamp_before_max_ms
         newest = now_ms + config.message_timestamp_after_max_ms
     keyless, max_timestamp = 0, NO_TIMESTAMP
-    # Headers are bounded like records, because an empty one takes only two bytes (decision 0005).
+    # Headers are limited like records, because an empty header takes only two bytes (decision
+    # 0005).
     for _, timestamp, has_key in walk_records(payload, header, max_headers=MAX_WALKED_RECORDS):
         keyless += not has_key
         max_timestamp = max(max_timestamp, timestamp)
@@ -412,7 +416,7 @@ def _rebuild(
     max_timestamp: int,
     reading: RecordReading,
 ) -> tuple[memoryview, BatchHeader]:
-    """Return the batch in the codec `target`. Raises MessageTooLarge as early as possible."""
+    """Recompress the batch with the codec `target`. Raises MessageTooLarge as early as possible."""
     levels = {
         Compression.GZIP: config.compression_gzip_level,
         Compression.LZ4: config.compression_lz4_level,
@@ -420,11 +424,12 @@ def _rebuild(
     }
 
     def on_step(nbytes: int) -> None:
+        # The rest of a result that is already too large could take seconds (decision 0015).
         if HEADER_SIZE + nbytes > config.max_message_bytes:
             raise _too_large(HEADER_SIZE + nbytes, config)
         reading.on_step()
 
-    if target is Compression.NONE:  # The size is known before the batch is built.
+    if target is Compression.NONE:  # The size of the result is already known.
         on_step(len(payload))
     rebuilt = rebuild_batch(
         header,

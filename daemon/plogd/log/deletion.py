@@ -1,16 +1,16 @@
 """Delete segments and partition directories: rename them now, unlink them later.
 
-A file first gets a ``.deleted`` name, and a directory a ``-delete`` name. If the broker stops, the
-next start removes it. Otherwise, it is unlinked after ``file.delete.delay.ms``, which gives readers
-time to close it. All steps are jobs on the log directory's lane. retention.py and the controller
-decide what to delete.
+A file first gets a ``.deleted`` name, and a directory a ``-delete`` name. The files are unlinked
+after ``file.delete.delay.ms``, so that readers have time to close them, or at the next startup if
+the broker stops before that. All steps are jobs on the log directory's lane. retention.py and the
+controller decide what to delete.
 
 A failed disk takes the log directory offline. A full disk, a missing file or a bug affects only one
-log or directory, whose deletion is retried after `RETRY_MS`.
+log or directory, and the deletion is retried after `RETRY_MS`.
 
 Source: Kafka 3.9 LocalLog.deleteSegmentFiles, LogManager.asyncDelete. Invariant: a crash never
 leaves a gap in a log. The log start offset is on disk before the first file below it is renamed; if
-a full disk prevents that, files are renamed and synced one by one.
+a full disk prevents that, files are renamed and synced one at a time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files, Ports, spawn
 
 _REMOVED_PER_JOB = 50
-"""Maximum number of directories that one job removes, so that other jobs of the lane can run."""
+"""Maximum number of directories that one job removes, so that the lane's other jobs can run."""
 _TASK = "deletion"
 _LEFT = "the next start removes it or moves it to a -stray directory"
 
 
 class Deletions:
-    """Renames and unlinks for all logs of a broker. Called on the reactor's thread.
+    """Deletes segments and directories of all logs of a broker. Called on the reactor's thread.
 
     `write_log_starts(log_dir)` writes the log start offsets of a directory and returns whether that
     succeeded; `storage_failed(log_dir, error)` takes a log directory offline.
@@ -62,13 +62,11 @@ class Deletions:
     # -- segments -----------------------------------------------------------------------------
 
     def retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Rename, and later unlink, segments that were removed from `log`.
-
-        Segments retired in the same turn share one write of the log start offsets, because
-        retention may remove segments from thousands of logs at once.
-        """
+        """Rename, and later unlink, segments that were removed from `log`."""
         if log.log_dir not in self._retired:
             self._retired[log.log_dir] = []
+            # Later, because retention may remove segments from thousands of logs in one pass, and
+            # they share one write of the log start offsets.
             self._timers.call_later(0, lambda: self._rename_retired(log.log_dir))
         self._retired[log.log_dir].append((log, segments))
 
@@ -97,7 +95,7 @@ class Deletions:
             self._rename(log, segments, is_noted=is_noted)
 
     def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
-        """Rename now and unlink later; retry after any error except a disk failure."""
+        """Rename segments now and unlink them later; retry unless the disk has failed."""
 
         def failed(error: Exception) -> None:
             if self._is_disk_failure(log.log_dir, error):
@@ -118,11 +116,11 @@ class Deletions:
         def mark_deleted() -> None:
             # The directory of a closed log may belong to a new topic with the same name.
             if not log.closed:
-                # Oldest first, so that a crash leaves the rest contiguous.
+                # Oldest first, so that the remaining segments are contiguous after a crash.
                 for segment in segments:
                     segment.rename(file_names.DELETED_SUFFIX)
-                    # Without the log start offset on disk, only the order of the renames prevents
-                    # a gap, and without syncs, a power loss could change their order.
+                    # If the log start offset is not on disk, only the order of the renames prevents
+                    # a gap, and a power loss can change the order of renames that are not synced.
                     if not is_noted:
                         self._files.sync_dir(log.directory)
 
@@ -132,12 +130,12 @@ class Deletions:
         )
 
     def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Unlink the files of `segments`, and retry later if some cannot be unlinked."""
+        """Unlink the files of `segments`; retry later with those that cannot be unlinked."""
 
         def unlink() -> list[tuple[LogSegment, Exception]]:
             left: list[tuple[LogSegment, Exception]] = []
             for number, segment in enumerate(segments):
-                # The files are deleted with their directory, or by the next start.
+                # These files are deleted with their directory, or by the next startup.
                 if log.closed or log.offline:
                     segment.close()
                     continue
@@ -149,8 +147,8 @@ class Deletions:
                         raise
                     left.append((segment, error))
             if not (left or log.closed or log.offline):
-                # Up to the first segment's base, not the log start: only the snapshot at that base
-                # contains the producers of records between the two.
+                # Up to the first segment's base offset, not up to the log start offset: only the
+                # snapshot at the base offset contains the producers of records between the two.
                 log.producer_state.delete_snapshots_before(log.segments.first.base_offset)
             return left
 
@@ -170,11 +168,9 @@ class Deletions:
     # -- whole logs ---------------------------------------------------------------------------
 
     async def delete_logs(self, log_dir: str, logs: Sequence[Log]) -> None:
-        """Rename the directories of a topic's closed logs, durably.
+        """Durably rename the directories of a topic's closed logs.
 
-        A failed rename is reported, not raised: the next start removes a directory that belongs to
-        no known topic, or gives it a ``-stray`` name. The rename is not retried, because a new
-        topic may have the same name by then.
+        A failed rename is reported, not raised or retried.
         """
         doomed_by_path = {
             # A random id, because a topic of the same name may be created and deleted again.
@@ -195,11 +191,13 @@ class Deletions:
             for path, doomed in doomed_by_path.items():
                 try:
                     self._files.rename(path, doomed)
+                # Not retried, because a new topic may have the same name by then. The next startup
+                # removes a directory that belongs to no known topic, or gives it a -stray name.
                 except Exception as error:
                     if _is_disk_error(error):
                         raise
                     left.append((path, error))
-            self._files.sync_dir(log_dir)
+            self._files.sync_dir(log_dir)  # Otherwise, a crash could bring the topic back.
             return left
 
         try:
@@ -217,7 +215,7 @@ class Deletions:
         )
 
     def _remove_directories(self, log_dir: str, doomed: Sequence[str]) -> None:
-        """Remove ``-delete`` directories, a few per job so that other jobs can run."""
+        """Remove ``-delete`` directories, a limited number per job."""
         for start in range(0, len(doomed), _REMOVED_PER_JOB):
             self._remove_some(log_dir, doomed[start : start + _REMOVED_PER_JOB])
 
@@ -230,7 +228,7 @@ class Deletions:
                 except Exception as error:
                     if _is_disk_error(error):
                         raise
-                    if self._files.exists(path):  # Otherwise, the operator has removed it.
+                    if self._files.exists(path):  # Otherwise, the operator has removed it already.
                         left.append((path, error))
             return left
 
@@ -252,7 +250,7 @@ class Deletions:
         self._timers.call_later(RETRY_MS, operation)
 
     def _is_disk_failure(self, log_dir: str, error: Exception) -> bool:
-        """Return whether `error` is a disk failure, and if so take the directory offline."""
+        """Return whether `error` is a disk failure; if it is, take the directory offline."""
         if isinstance(error, OSError) and _is_disk_error(error):
             self._storage_failed(log_dir, error)
             return True
@@ -260,7 +258,7 @@ class Deletions:
 
 
 def _is_disk_error(error: Exception) -> bool:
-    """Return whether `error` is neither a full disk, nor a missing file, nor a bug."""
+    """Return whether `error` is a disk failure: not a full disk, a missing file or a bug."""
     return (
         isinstance(error, OSError)
         and not isinstance(error, FileNotFoundError)
@@ -280,7 +278,7 @@ def lane_of(log_dir: str) -> str:
 
 
 def remove_tree(files: Files, directory: str) -> None:
-    """Unlink all files in a partition's directory, then the directory. A job."""
+    """Unlink all files in a partition's directory, then remove the directory. Runs as a job."""
     for name in files.listdir(directory):
         files.unlink(posixpath.join(directory, name))
     files.rmdir(directory)

@@ -1,9 +1,9 @@
-"""The names of files and directories in a log directory, as in Kafka.
+"""Names of the files and directories in a log directory, as in Kafka.
 
-A partition's directory is ``<topic>-<partition>``; before its deletion, it is renamed to
-``<topic>-<partition>.<32 hex digits>-delete``. The files of a segment share a stem of 20 digits,
-the base offset. A suffix denotes the kind of file, and a second suffix its state, for example
-``.deleted``.
+A partition's directory is called ``<topic>-<partition>``; before its deletion, it is renamed to
+``<topic>-<partition>.<32 hex digits>-delete``. The names of a segment's files begin with the base
+offset in 20 digits. A suffix denotes the type of the file, and a second suffix its state, for
+example ``.deleted``.
 
 Source: Kafka 3.9 LogFileUtils, LocalLog.parseTopicPartitionName, LocalLog.logDeleteDirName.
 """
@@ -22,7 +22,7 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-"""The suffixes of a segment's files, records first."""
+"""The suffixes of a segment's files; the file of the records comes first."""
 
 DELETED_SUFFIX = ".deleted"
 """Second suffix of a file that was removed from the log and will be unlinked later."""
@@ -31,9 +31,9 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 """Second suffix of a file that compaction has written and is renaming."""
 STRAY_SUFFIX = ".stray"
-"""Last suffix of a file that recovery has removed from the log; only the operator deletes it.
+"""Last suffix of a file that recovery has removed from the log; only the operator deletes the file.
 
-Startup, retention and Kafka ignore such files. See `stray_state`."""
+Startup, retention and Kafka ignore files with this suffix. See `stray_state`."""
 
 DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
@@ -50,7 +50,7 @@ LOCK_FILE = ".lock"
 
 _METADATA_DIR = "__cluster_metadata-0"
 _MAX_DIR_NAME = 255  # NAME_MAX of Linux file systems.
-# Without re.ASCII, \d also matches digits of other scripts, which int() accepts as well.
+# Without re.ASCII, \d would match digits of other scripts, and int() accepts these, too.
 _SEGMENT_FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?",
     re.ASCII,
@@ -71,7 +71,10 @@ class SegmentFileName(NamedTuple):
 
 
 class PartitionDirName(NamedTuple):
-    """The parts of a partition directory's name; a ``-delete`` name may have a shortened topic."""
+    """The parts of a partition directory's name.
+
+    The topic in a ``-delete`` or ``-stray`` name may be shortened.
+    """
 
     topic_partition: TopicPartition
     state: str
@@ -79,7 +82,7 @@ class PartitionDirName(NamedTuple):
 
 
 def segment_file_name(base_offset: int, suffix: str, state: str = "") -> str:
-    """Return the name of a file of a segment.
+    """Return the name of one of a segment's files.
 
     >>> segment_file_name(42, LOG_SUFFIX)
     '00000000000000000042.log'
@@ -103,7 +106,7 @@ def stray_state(number: int) -> str:
 
 
 def segment_path(directory: str, base_offset: int, suffix: str, state: str = "") -> str:
-    """Return the path of a file of a segment in `directory`."""
+    """Return the path of one of a segment's files in `directory`."""
     return posixpath.join(directory, segment_file_name(base_offset, suffix, state))
 
 
@@ -139,9 +142,9 @@ def is_metadata_dir(directory: str) -> bool:
 
 
 def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
-    """Return the name of a partition's directory that will be deleted.
+    """Return the ``-delete`` name of a partition's directory; shorten the topic if necessary.
 
-    Shortens the topic if the name would be too long for a file. `unique_id` has 32 hex digits.
+    `unique_id` has 32 hex digits.
 
     >>> deleted_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
     'page-views-3.0123456789abcdef0123456789abcdef-delete'
@@ -159,6 +162,7 @@ def stray_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
 
 
 def _marked_dir_name(topic_partition: TopicPartition, unique_id: str, suffix: str) -> str:
+    # As in Kafka's LocalLog.logDeleteDirName: a topic may have 249 characters.
     tail = f"-{topic_partition.partition}.{unique_id}{suffix}"
     return topic_partition.topic[: _MAX_DIR_NAME - len(tail)] + tail
 

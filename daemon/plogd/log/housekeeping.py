@@ -1,9 +1,9 @@
-"""Run background work on many logs or log directories; an error affects only one of them.
+"""Run background tasks on all logs, and isolate the errors of each log.
 
-Errors in retention, flushes, producer expiration, checkpoints, seals and deletions are handled here
-unless the task handles them itself. They are counted, reported at a limited rate, and do not affect
-other logs. The task retries the log at its next run, or after `RETRY_MS`. A pass over all logs runs
-in slices, so that requests are served between slices.
+The tasks are retention, flushes, producer expiration, checkpoints, seals and deletions. If a task
+fails in one log or log directory, the error is counted and reported at a limited rate, and the task
+continues with the other logs. The failed log is retried in the task's next run, or after
+`RETRY_MS`. A pass over all logs runs in slices, so that requests are served between slices.
 
 Called on the reactor's thread. Source: docs/architecture.md, rule R15, for the effect of a failed
 disk.
@@ -26,15 +26,16 @@ RETRY_MS = 60_000
 
 _SLICE_MS = 5.0
 _SLICE_STEPS = 256
-"""A pass yields to other work after this time, or after this many logs or steps."""
+"""A pass lets other work run after this time, or after this number of logs or steps."""
 
+# A full disk may fail the same task in thousands of logs.
 _REPORT_INTERVAL_MS = 60_000.0
 _REPORTS_PER_INTERVAL = 10
-"""Maximum number of log lines per task and minute; further errors are only counted."""
+"""Maximum number of log lines per task and minute; other errors are only counted."""
 
 
 class Housekeeping:
-    """Runs passes over logs, and counts the errors of background work by task.
+    """Runs passes over logs, and counts the errors of each background task.
 
     `operation_failed(log_dir, error)` decides what an OSError means for a log directory.
     """
@@ -55,8 +56,8 @@ class Housekeeping:
     def each(self, task: str, logs: Iterable[Log], visit: Callable[[Log], object]) -> Later[None]:
         """Call `visit` with each log, in slices; an error affects only the log that raised it.
 
-        If `visit` returns an iterator, it is advanced step by step, and other work may run between
-        two steps.
+        If `visit` returns an iterator, the iterator is advanced step by step, and other work can
+        run between two steps.
         """
         # A copy, because logs may be created and deleted between two slices.
         return spawn(self._each(task, list(logs), visit))
@@ -64,7 +65,7 @@ class Housekeeping:
     async def _each(self, task: str, logs: list[Log], visit: Callable[[Log], object]) -> None:
         slice_ = _Slice(self._clock)
         for log in logs:
-            if log.closed:  # It was deleted after the pass began.
+            if log.closed:  # The log was deleted after the pass began.
                 continue
             try:
                 work = visit(log)
@@ -79,8 +80,8 @@ class Housekeeping:
 
     def log_failed(self, task: str, log: Log, error: Exception) -> None:
         """Count and report an `error` of `task` in `log`."""
-        # A missing file is damage to one log. Any other OSError concerns the disk, for example
-        # because it is full.
+        # A missing file is damage to one log. Any other OSError concerns the whole disk, which has
+        # failed or is full.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             self._operation_failed(log.log_dir, error)
         self.failed(task, log.topic_partition, error)
@@ -110,7 +111,7 @@ class Housekeeping:
 
 
 class _Slice:
-    """The part of a pass that runs without interruption by other work."""
+    """The part of a pass that runs without giving other work a turn."""
 
     __slots__ = ("_clock", "_steps", "_until_ms")
 
@@ -130,7 +131,7 @@ class _Slice:
 
 
 class _Limit:
-    """A limit on the log lines of one task per interval."""
+    """Limits the number of log lines of one task per interval."""
 
     __slots__ = ("_count", "_until_ms")
 

@@ -1,9 +1,9 @@
 """Classify errors of file operations as temporary refusals or disk failures.
 
-A refused operation changed nothing and may succeed later. Any other `OSError` takes the log
-directory offline (docs/architecture.md, rule R15). Any other exception is a bug. If a bug leaves
-the state of a file unknown, `storage_error` turns it into an error that also takes the directory
-offline. Used by the whole log package, on any thread.
+A refused operation has changed nothing and may succeed later. Any other `OSError` takes the log
+directory offline (docs/architecture.md, rule R15). An exception of another type is a bug. If a bug
+leaves the state of a file unknown, `storage_error` converts the exception into an error that also
+takes the directory offline. Used by the whole log package, on any thread.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _REMEDIES = {
 
 
 class HalfWritten(OSError):
-    """A failed write left bytes that could not be removed, so no write may follow them."""
+    """A failed write has left bytes that could not be removed, so nothing may be appended."""
 
-    # Raised without an errno, so that `is_refusal` never treats it as a full disk.
+    # Raised without an errno, so that `is_refusal` never mistakes this error for a full disk.
 
 
 def storage_error(what: str, error: Exception) -> OSError:
@@ -35,14 +35,14 @@ def storage_error(what: str, error: Exception) -> OSError:
     """
     if isinstance(error, OSError):
         return error
-    # No errno, so that `is_refusal` treats a bug in a file operation as a disk failure.
+    # Without an errno, `is_refusal` treats the bug as a disk failure.
     failure = OSError(f"{what} failed: {error!r}")
     failure.__cause__ = error
     return failure
 
 
 def is_refusal(error: OSError) -> bool:
-    """Return whether the operation only lacked space or descriptors; the disk has not failed.
+    """Return whether the operation lacked space or descriptors, so that the disk has not failed.
 
     >>> is_refusal(OSError(errno.ENOSPC, "No space left on device"))
     True
@@ -63,7 +63,7 @@ def describe(error: OSError) -> str:
 
 
 def is_out_of_files(error: OSError) -> bool:
-    """Return whether a file could not be opened because too many are open.
+    """Return whether a file could not be opened because too many files are open.
 
     >>> is_out_of_files(OSError(errno.EMFILE, "Too many open files"))
     True

@@ -1,11 +1,12 @@
-"""The leader epochs of a log, each with its first offset.
+"""The leader epochs of a log, each with the offset of its first record.
 
-An epoch ends where the next one begins. A follower and a leader compare their entries to find where
-their logs diverge (KIP-101, KIP-279); a follower that truncated its log to its high watermark could
-lose records. Entries are removed or moved when the log is truncated, or when its start moves.
+An epoch ends where the next one begins. From these entries, a follower determines where its log
+diverges from the leader's (KIP-101, KIP-279). If the follower truncated its log to its high
+watermark instead, records could be lost. Entries are removed or moved when the log is truncated at
+either end.
 
-The file is ``leader-epoch-checkpoint`` (disk/checkpoint_files.py). `assign` changes memory only: a
-new epoch needs no additional sync, because recovery reads it from the headers of its batches.
+The file is ``leader-epoch-checkpoint`` (disk/checkpoint_files.py). It is written when a segment is
+sealed, not for each new epoch (docs/decisions/0003).
 
 Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for truncations. Invariant: epochs and start
 offsets strictly increase from entry to entry.
@@ -85,18 +86,20 @@ class LeaderEpochs:
         """Record that `epoch` begins at `start_offset`; return whether this added an entry.
 
         Recovery calls this for every batch that it finds. Removes entries that contradict the new
-        one: they belong to a leader whose records were truncated.
+        entry.
         """
+        # Memory only: a new epoch needs no sync, because recovery reads it from the batch headers.
         if self.highest is not None and epoch > self.highest:
             self.too_high.append(EpochEntry(epoch, start_offset))
             return False
         entries = self._entries
         if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
             return False
-        if epoch == self.epoch_for_offset(start_offset):  # Recovery finds batches of old epochs.
+        if epoch == self.epoch_for_offset(start_offset):  # Recovery also finds older batches.
             return False
         assert epoch >= 0, epoch
         assert start_offset >= 0, start_offset
+        # The entries removed here belong to a leader whose records were truncated.
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
@@ -105,10 +108,11 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return the largest epoch <= `epoch`, and the offset at which it ends.
+        """Return the largest known epoch <= `epoch`, and the offset at which it ends.
 
-        Returns (-1, -1) if `epoch` is newer than all entries. If it is older than all entries,
-        returns `epoch` and the start of the oldest one: earlier records are no longer in the log.
+        Returns (-1, -1) if `epoch` is newer than all entries. If `epoch` is older than all entries,
+        returns `epoch` and the start offset of the oldest entry, because the log no longer contains
+        earlier records.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -121,30 +125,30 @@ class LeaderEpochs:
         return found, self._entries[after].start_offset
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Return the epoch that wrote `offset`; -1 if it is unknown."""
+        """Return the epoch in which the record at `offset` was written; -1 if it is unknown."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[after - 1].epoch if after else UNDEFINED_EPOCH
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Remove the epochs that begin at or after `end_offset`, the new end of the log."""
+        """Remove the epochs that begin at or after `end_offset`, the new log end."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self.is_dirty = True
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs before `start_offset`, the new start of the log."""
+        """Remove the epochs that end at or before `start_offset`, the new log start offset."""
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if not after:
             return
-        # The epoch of the new start offset also has later records, so it keeps an entry.
+        # The epoch at the new start offset may have later records, so it keeps an entry.
         moved = EpochEntry(self._entries[after - 1].epoch, start_offset)
         if after > 1 or moved != self._entries[0]:
             self._entries[:after] = [moved]
             self.is_dirty = True
 
     def flush(self) -> None:
-        """Durably write the file if it is out of date. A job. Raises OSError."""
+        """Durably write the file if it is out of date. Runs as a job. Raises OSError."""
         self.prepare_flush()()
 
     def prepare_flush(self) -> Callable[[], None]:

@@ -1,16 +1,17 @@
 """A partition's log: an append-only sequence of record batches in segment files.
 
 `Log` assigns offsets, requests syncs, and maps a read to a slice of a segment file. Other modules
-contain the rules for a batch (batch_validator.py), producer state, single segments, truncation
-after a crash (recovery/), and the set of all logs (log_manager.py). replica/partition.py decides
-when an append is allowed and which offsets consumers may read.
+validate batches (batch_validator.py), check producers' sequence numbers (producer_state.py),
+implement a single segment (segment/), recover a log after a crash (recovery/), and manage all logs
+of a broker (log_manager.py). replica/partition.py decides whether an append is allowed and which
+offsets consumers can read.
 
 Called on the reactor's thread. A log has three ends: the high watermark, the durable end D and the
 log end offset (docs/architecture.md, "Group commit"). Appends and rolls write synchronously unless
-the disk is slow (disk/slow_disk_writes.py); syncing, sealing and deleting are jobs.
+the disk is slow (disk/slow_disk_writes.py). Syncs, seals and deletions run as jobs.
 
 Source: Kafka 3.9 UnifiedLog and LocalLog; the Kafka paper (NetDB 2011), section 3.1.
-Invariant: an append that raises any exception leaves no bytes in the file and no changed state.
+Invariant: an append that raises an exception leaves no bytes in the file and changes no state.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Log:
         """A sync has been requested for all appends below this offset."""
         self._unflushed_since_ms: float | None = None
         """When `flush_if_overdue` first found the current unflushed appends (monotonic)."""
+        # The end of a sync round becomes the high watermark, which is where most reads stop.
         self._end_position = (state.log_end_offset, self._segments.active, self._active_size())
         """A recent durable end, its segment and its byte position: most reads stop there."""
 
@@ -114,7 +116,7 @@ class Log:
 
     @property
     def acknowledged_end_offset(self) -> int:
-        """The end of the records that this replica may acknowledge (A in rule R1)."""
+        """The end of the records that this replica can acknowledge (A in rule R1)."""
         return self.durable_end_offset if self._acks_durable_only else self.log_end_offset
 
     @property
@@ -139,10 +141,9 @@ class Log:
     ) -> AppendInfo:
         """Assign offsets to `batch`, write it and request a sync.
 
-        Changes the batch in place (the checksum does not cover base offset and leader epoch). A
-        `ValidatedBatch` is not validated again. If the batch is refused, raises the `KafkaError`
-        for the client and appends nothing. On a slow disk, a write may fail later: see
-        `AppendInfo.writing`.
+        Changes the batch in place. A `ValidatedBatch` is not validated again. If the batch is
+        rejected, raises the `KafkaError` for the client and appends nothing. On a slow disk, the
+        write can still fail after this method has returned: see `AppendInfo.writing`.
         """
         if self.offline or self.closed:
             raise self.not_open()
@@ -150,9 +151,9 @@ class Log:
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
         if not isinstance(batch, ValidatedBatch):
             batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
-        # While jobs still write earlier batches, a synchronous append would overtake them.
+        # While jobs are still writing earlier batches, a synchronous append would overtake them.
         by_job = self._lane is not None or self._writes.is_slow
-        # SlowDiskWrites has its own check, which includes batches that are not written yet.
+        # SlowDiskWrites makes its own check, which includes batches that are not written yet.
         if not by_job and batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)
             if duplicate is not None:
@@ -167,8 +168,8 @@ class Log:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
         except Exception as error:
-            # A batch that breaks a rule is not retried. Any other refused batch must be appended
-            # before the producer's next one.
+            # A producer does not retry a batch that breaks a rule. It retries any other rejected
+            # batch, which must be appended before the producer's later batches (rule R15).
             if isinstance(error, KafkaStorageError) or not isinstance(error, KafkaError):
                 self.producer_state.note_refused(batch.header)
             raise
@@ -179,6 +180,7 @@ class Log:
         started_ms = writes.monotonic_ms()
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
+        # In place: the batch's checksum does not cover these two fields.
         set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
         info = AppendInfo(first_offset, last_offset, time_ms, self.log_start_offset)
         segment = self._segments.active
@@ -189,7 +191,7 @@ class Log:
             position = segment.append(view, last_offset, max_timestamp, first_offset + delta)
             try:
                 took_ms = writes.monotonic_ms() - started_ms
-                # Fast writes matter only while the disk is slow, and its jobs report them.
+                # As long as the disk is fast, `took` ignores fast writes.
                 if took_ms > SLOW_WRITE_MS:
                     writes.took(took_ms)
                 self.appended(header, first_offset, leader_epoch)
@@ -224,8 +226,8 @@ class Log:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if header.producer_id >= 0:
             self.producer_state.update(header, first_offset=first_offset)
-        # Last, because the steps above have no effect without it: they sync nothing new, or add
-        # an epoch without records.
+        # Set last: if a step above raises, the batch is not part of the log. The sync request and
+        # the epoch without records that may remain are harmless.
         self.log_end_offset = end_offset
         if wants_sync:
             self._requested_end_offset, self._unflushed_since_ms = end_offset, None
@@ -233,7 +235,7 @@ class Log:
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
-        """Append in a job on the directory's lane, because the disk is or was slow."""
+        """Append in a job, because the disk is slow or jobs are still writing earlier batches."""
         lane = self._lane or SlowDiskWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:
@@ -243,11 +245,11 @@ class Log:
     def writes_ended(self) -> None:
         """Return to synchronous appends, because every prepared batch is written or has failed."""
         self._lane = None
-        if self.closed:
+        if self.closed:  # `close` has left this segment open for the job.
             self._segments.active.close()
 
     def not_open(self) -> KafkaStorageError:
-        """Return the error of an operation on an offline or closed log."""
+        """Return the error for an operation on an offline or closed log."""
         why = f"{self.log_dir} is offline" if self.offline else "the log is closed"
         return KafkaStorageError(f"{self.topic_partition}: {why}")
 
@@ -255,13 +257,13 @@ class Log:
 
     @property
     def has_unflushed(self) -> bool:
-        """Whether the log has appends for which no sync has been requested."""
+        """Whether the log has appended records for which no sync has been requested."""
         return self._requested_end_offset < self.log_end_offset
 
     def flush_if_overdue(self, now_ms: float) -> None:
-        """Request a sync if ``flush.ms`` has passed since the first append without one.
+        """Request a sync if the oldest unflushed append has waited for ``flush.ms``.
 
-        The time is measured from the first call after that append.
+        The wait is measured from the first call of this method after the append.
         """
         if not self.has_unflushed or self.closed or self.offline:
             self._unflushed_since_ms = None
@@ -276,11 +278,11 @@ class Log:
         self._requested_end_offset, self._unflushed_since_ms = self.log_end_offset, None
 
     def begin_sync(self) -> SyncTicket | None:
-        """Return the files to sync and the resulting durable end; None if the log is closed."""
+        """Return the files to sync and the end that becomes durable; None if closed or offline."""
         if self.closed or self.offline:
             return None
-        # Indexes are not synced, because recovery rebuilds those of segments that are not sealed.
-        # Retained, because retention may close a segment before its sync is complete.
+        # Indexes are not synced: recovery rebuilds the indexes of segments that are not sealed.
+        # The files are retained, because retention may close a segment before its sync is complete.
         files = [segment.records_file.retain() for segment in self._dirty]
         directory = self.directory if self._directory_dirty else None
         self._dirty, self._directory_dirty = [], False
@@ -321,16 +323,17 @@ class Log:
                 offset=self.log_end_offset,
             )
             self._hooks.seal(self, old, self.log_end_offset)
-        # Not raised: recovery reads segments that are not sealed, so no records are lost.
+        # Not raised: without the seal, recovery reads the segment again, so no records are lost.
         except Exception as error:
             self.on_bug(f"sealing a segment of {self.topic_partition}", error)
 
     def sealed(self, segment: LogSegment) -> None:
         """Record that `segment` and its indexes are durable, so that recovery skips them."""
-        if segment in self._unsealed:
+        if segment in self._unsealed:  # Otherwise, retention has deleted it during the seal.
             self._unsealed.remove(segment)
             self._dirty = [dirty for dirty in self._dirty if dirty is not segment]
             segment.on_sealed()
+        # After a clean stop, the recovery point is above the base offset of the active segment.
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
 
     def is_unsealed(self, segment: LogSegment) -> bool:
@@ -338,7 +341,7 @@ class Log:
         return segment in self._unsealed
 
     def go_offline(self) -> None:
-        """Refuse appends and syncs from now on: the log directory has failed."""
+        """Reject appends and syncs from now on, because the log directory has failed."""
         self.offline = True
 
     # -- read ---------------------------------------------------------------------------------
@@ -354,9 +357,9 @@ class Log:
     ) -> FetchData:
         """Return batches, starting with the one that contains `offset`, as a slice of one segment.
 
-        `end_offset` is the first offset not to return: the high watermark, or for followers the log
-        end offset. With `at_least_one`, the first batch is whole even if it exceeds `max_bytes`.
-        Costs one index lookup. Raises OffsetOutOfRange, KafkaStorageError; with `nowait`, also
+        The batches end below `end_offset`: the high watermark, or the log end offset for followers.
+        With `at_least_one`, the first batch is whole even if it exceeds `max_bytes`. Costs one
+        index lookup. Raises OffsetOutOfRange, KafkaStorageError; with `nowait`, also
         UncachedLookup.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -375,7 +378,7 @@ class Log:
     def _read(
         self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, nowait: bool
     ) -> FetchData:
-        # Several segments, because a lost file may leave a gap at the end of the first one.
+        # If a segment has lost records at its end, reads continue in the next segment.
         for segment in self._segments.starting_at(offset):
             if segment.base_offset >= end_offset:
                 break
@@ -392,6 +395,7 @@ class Log:
 
     def _position_of(self, end_offset: int, segment: LogSegment, nowait: bool) -> int:
         """Return the byte position in `segment` at which the batches below `end_offset` end."""
+        # The cases before the last one avoid an index lookup for most reads.
         known_offset, known_segment, known_position = self._end_position
         if known_segment is segment and known_offset == end_offset:
             return known_position
@@ -410,20 +414,20 @@ class Log:
     # -- retention ----------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete segments that retention selects or that precede the log start.
+        """Delete segments that retention selects or that precede the log start offset.
 
         Returns the number of deleted segments.
         """
         policy = RetentionPolicy.of(self.config)
         self._roll_if_expired(policy, now_ms)
-        if self.closed or self.offline:
+        if self.closed or self.offline:  # A failed roll may have taken the directory offline.
             return 0
         return self._delete_segments(policy, now_ms)
 
     def delete_records_before(self, offset: int) -> None:
-        """Move the log start offset up to `offset`, and delete the segments below it.
+        """Advance the log start offset to `offset`, and delete the segments below it.
 
-        A crash may undo this until `LogManager.write_log_start_of` has completed. Raises
+        A crash can undo the deletion until `LogManager.write_log_start_of` has completed. Raises
         KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high watermark.
         """
         if self.offline or self.closed:
@@ -457,8 +461,8 @@ class Log:
 
     def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
         active = self._segments.active
-        # Retention keeps segments with records above the high watermark, so a roll would be useless
-        # now. If the log has a lane, a job may be writing to the active segment.
+        # Retention keeps segments that have records above the high watermark, so a roll would free
+        # nothing now. If the log has a lane, a job may be writing to the active segment.
         in_doubt = self.high_watermark < self.log_end_offset or self._lane is not None
         if self.closed or self.offline or in_doubt or not active.size_bytes:
             return
@@ -493,7 +497,7 @@ class Log:
     # -- closing ------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the files without syncing them; regions that readers hold stay open."""
+        """Close the files without syncing them; files of regions that readers hold stay open."""
         self.closed = True
         self.on_durable = lambda: None  # Breaks a cycle: the partition refers back to this log.
         for segment in self._segments:
@@ -502,12 +506,14 @@ class Log:
                 segment.close()
 
     def close_durably(self) -> None:
-        """Sync and close all files, so that the next start can skip recovery of this log. A job.
+        """Sync and close all files, so that the next startup can skip recovery of this log.
 
-        The caller ensures that no append runs meanwhile. Raises OSError.
+        Runs as a job, while no append runs. Raises OSError.
         """
         assert self._lane is None, "a job is still writing"
+        # Syncing idle logs again would delay the shutdown of a broker with many partitions.
         if not self._is_all_on_disk():
+            # The next startup would rebuild a time index that lacks its last entry.
             self._segments.active.on_become_inactive()
             for segment in self._unsealed:
                 for file in segment.sync_files():
@@ -520,7 +526,7 @@ class Log:
         self.close()
 
     def _is_all_on_disk(self) -> bool:
-        """Return whether the log is unchanged since it was created or loaded after a clean stop."""
+        """Return whether the log is unchanged since its creation or a load after a clean stop."""
         end, snapshot_path = self.log_end_offset, self.producer_state.snapshot_path
         if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
             return False

@@ -1,15 +1,14 @@
 """All logs of a broker: create, load, maintain, delete and close them.
 
-`LogManager` owns the map from partition to `Log`. disk/log_dirs.py holds the log directories,
-recovery/log_loader.py finds and loads logs, and log.py implements a single log. The metadata
-decides which topics exist.
+`LogManager` owns the map from partition to `Log`. disk/log_dirs.py manages log directories,
+recovery/log_loader.py finds and loads logs, and log.py implements a single log. The metadata store,
+not this module, determines which topics exist.
 
-Called on the reactor's thread; all access to a directory runs as a job on that directory's lane. To
-start, call `open_directories`, then `load_metadata_log`, then `load_logs` with a lookup in the
-metadata.
+Called on the reactor's thread; files are created, renamed, synced and deleted by jobs on the lane
+of their log directory. At startup, call `open_directories`, `load_metadata_log`, then `load_logs`.
 
-Source: Kafka 3.9 LogManager. Invariants: a checkpoint file is written with all partitions of its
-directory; a directory that has failed is never written to again in this process.
+Source: Kafka 3.9 LogManager. Invariants: each checkpoint file covers all partitions in its log
+directory; a directory that has failed is never written to again by this process.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
 
+# A full disk rejects every append, and each would otherwise be reported.
 _REFUSAL_INTERVAL_MS = 60_000.0
 """Minimum interval between two reports of the same refusal."""
 
@@ -168,7 +168,7 @@ class LogManager:
     def load_metadata_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: TopicConfig
     ) -> Later[Log]:
-        """Load the embedded store's log, or create it in the first directory if none has it."""
+        """Load the embedded store's log, or create it if no directory contains it."""
         return spawn(self._load_metadata_log(topic_partition, topic_id, config))
 
     async def _load_metadata_log(
@@ -203,9 +203,8 @@ class LogManager:
     def load_logs(self, topic_of: TopicOf) -> Later[None]:
         """Load the other logs; rename the directories of unknown topics to ``-stray`` names.
 
-        Removes directories that are marked for deletion. A stray directory remains on disk, so that
-        the operator can inspect it. A log directory that cannot be read goes offline. Raises
-        LogDirUnusable if two log directories hold the same partition.
+        Removes directories that are marked for deletion. A log directory that cannot be read goes
+        offline. Raises LogDirUnusable if two log directories contain the same partition.
         """
         return spawn(self._load_logs(topic_of))
 
@@ -220,10 +219,10 @@ class LogManager:
         return self._loading.progress
 
     def stop_loading(self) -> None:
-        """End the recovery of logs between two batches; the loading then fails with LoadingStopped.
+        """Stop the recovery of logs between two batches; `load_logs` then fails (LoadingStopped).
 
-        The next start recovers these logs. Logs that were closed cleanly are still loaded, which
-        takes little time, so that they remain clean for the next start.
+        The next startup recovers these logs. Logs that were closed cleanly are still loaded, which
+        takes little time, so that they remain clean.
         """
         if not self._is_loaded:
             self._loading.progress.stop()
@@ -239,16 +238,16 @@ class LogManager:
         log.flush_before_visible = self._config.plog_flush_before_visible
         log.producer_state.expiration_ms = self._config.producer_id_expiration_ms
         if self._dirs[state.log_dir].offline:
-            log.go_offline()  # The directory failed while the log was created or loaded.
+            log.go_offline()  # The directory failed while a job created or loaded the log.
         self.logs[log.topic_partition] = log
         return log
 
     # -- creating and deleting ----------------------------------------------------------------
 
     def create(self, new_logs: Sequence[NewLog]) -> Later[list[Log]]:
-        """Create logs durably, each in the directory that holds the fewest logs.
+        """Durably create logs, each in the directory that holds the fewest logs.
 
-        Raises KafkaStorageError, and PolicyViolation if there are too few descriptors.
+        Raises KafkaStorageError, or PolicyViolation if there are too few file descriptors.
         """
         return spawn(self._create_balanced(new_logs))
 
@@ -272,7 +271,7 @@ class LogManager:
         return [log for logs in created for log in logs]
 
     def _check_descriptors(self, count: int) -> None:
-        """Raise PolicyViolation if the broker would have more logs than its descriptors allow."""
+        """Raise PolicyViolation if the broker has too few file descriptors for `count` new logs."""
         descriptors = self._files.descriptors
         if len(self.logs) + count > descriptors.max_logs:
             error = (
@@ -288,7 +287,7 @@ class LogManager:
         expiration_ms = self._config.producer_id_expiration_ms
 
         def create() -> list[LogState]:
-            # First: after a crash, entries of a deleted topic would apply to the new logs.
+            # First, because after a crash, offsets of a deleted topic would apply to the new logs.
             log_dir.forget([new.topic_partition for new in new_logs])
             return create_logs(
                 self._files, log_dir.path, new_logs, producer_id_expiration_ms=expiration_ms
@@ -315,7 +314,7 @@ class LogManager:
         by_dir: dict[str, list[Log]] = {one.path: [] for one in self._dirs}
         async for key in Slices(self._queue).over(of_topic):
             log = self.logs.pop(key)
-            log.close()  # Before the rename: a closed log starts no further job in its directory.
+            log.close()  # Before the rename: a closed log starts no more jobs in its directory.
             by_dir[log.log_dir].append(log)
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
         await gather(deletions)
@@ -323,13 +322,13 @@ class LogManager:
     # -- cold reads ---------------------------------------------------------------------------
 
     def begin_read(self, log: Log, cold: UncachedLookup) -> Later[None]:
-        """Run the jobs that an uncached lookup needs before it is retried. Fails with OSError."""
+        """Read the data for an uncached lookup, which is then retried. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
         return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
 
     def check_suspects(self, log: Log) -> None:
-        """Rebuild the indexes of `log` that a job's lookup has found to be wrong."""
+        """Rebuild those indexes of `log` in which a lookup by a job has found a wrong entry."""
         self._index_rebuilds.check_suspects(log)
 
     # -- housekeeping -------------------------------------------------------------------------
@@ -345,7 +344,7 @@ class LogManager:
         return self._each("retention", lambda log: log.apply_retention(now_ms))
 
     def flush_overdue(self, now_ms: float) -> Later[None]:
-        """Request a sync of each log that has had unflushed appends for ``flush.ms``."""
+        """Request a sync of each log whose oldest unflushed append has waited for ``flush.ms``."""
         return self._each("flush", lambda log: log.flush_if_overdue(now_ms))
 
     def expire_producers(self, now_ms: float) -> Later[None]:
@@ -363,7 +362,7 @@ class LogManager:
         return self._write_everywhere(file_names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
-        """Write replication-offset-checkpoint in every directory, up to the durable ends."""
+        """Write replication-offset-checkpoint, limited to the durable ends, in every directory."""
         return self._write_everywhere(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:
@@ -371,7 +370,7 @@ class LogManager:
         return self._write_everywhere(file_names.LOG_START_OFFSET_CHECKPOINT)
 
     def write_log_start_of(self, log: Log) -> Later[bool]:
-        """Write the log start offset of `log` durably; return whether that succeeded."""
+        """Durably write the log start offset of `log`; return whether that succeeded."""
         written = self._dirs[log.log_dir].log_starts.get(log.topic_partition, 0)
         if written >= log.log_start_offset:
             return ready(True)
@@ -395,7 +394,7 @@ class LogManager:
             self.storage_failed(log_dir, error)
 
     def _operation_failed(self, path: str, error: OSError) -> None:
-        """Take the directory offline; if the disk is merely full, report that at a limited rate."""
+        """Take the directory offline; if the disk is only full, report that at a limited rate."""
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
@@ -421,6 +420,7 @@ class LogManager:
         if log_dir.offline:
             return
         log_dir.offline = True
+        # `storage_error` has wrapped an exception that is a bug, and needs a traceback.
         if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, OSError):
             self._on_bug(f"log directory {path}", error.__cause__)
         logs = self._logs_in(path)
@@ -436,7 +436,7 @@ class LogManager:
     # -- shutdown -----------------------------------------------------------------------------
 
     def shutdown(self) -> Later[None]:
-        """Make all logs durable, close them, and write the clean shutdown files."""
+        """Sync and close all logs, and write the clean shutdown files."""
         return spawn(self._shutdown())
 
     async def _shutdown(self) -> None:
@@ -444,29 +444,30 @@ class LogManager:
             # Jobs must not use a directory after its lock has been released.
             await self._loading.end_jobs()
         for rounds in self._dirs.sync_rounds:
-            await rounds.idle()  # Pending writes to a slow disk may request a sync.
+            await rounds.idle()  # A pending write to a slow disk requests a sync when it is done.
         for log in self.logs.values():
             if log.has_unflushed and not log.offline:
                 log.request_sync()
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()
         for log_dir in self._dirs.online:
-            # Wait for the seals in progress: one that fails takes the directory offline.
+            # Wait for all seals: if one fails, the directory must not be marked as clean.
             await self._jobs.submit(log_dir.lane, _nothing)
             while self._sealing.is_running(log_dir.path):
                 await self._jobs.submit(log_dir.lane, _nothing)
             if not log_dir.offline:
                 if self._is_loaded or not self.load_progress.is_stopped:
                     await self._close_logs(log_dir)
-                else:  # Nothing was appended, and the next start recovers all logs.
+                else:  # Nothing was appended, and the next startup recovers all logs.
                     text = "stopped before the logs in {log_dir} were loaded"
                     self._report(text, log_dir=log_dir.path)
-                await self._jobs.submit(_read_lane(log_dir.path), _nothing)
+                await self._jobs.submit(_read_lane(log_dir.path), _nothing)  # Wait for cold reads.
         for log_dir in self._dirs:
             log_dir.release()
 
     async def _close_logs(self, log_dir: LogDir) -> None:
         """Close all logs of a directory, and mark it as clean if all of them could be closed."""
+        # On num.recovery.threads.per.data.dir lanes, as in Kafka.
         closings = [
             self._jobs.submit(self._loading.lane(log_dir), log.close_durably).map(self._closed)
             for log in self._logs_in(log_dir.path)
@@ -479,7 +480,7 @@ class LogManager:
             reason = "not all logs were loaded"
         except (OSError, PlogError) as error:
             reason = str(error)
-        except Exception as error:  # A bug affects the mark of this directory only.
+        except Exception as error:  # A bug keeps only this directory from being marked as clean.
             reason = repr(error)
         # If no log was loaded, the broker refused to start and has reported the reason.
         if self.logs or self._loading.has_begun:
@@ -491,7 +492,7 @@ class LogManager:
 
 
 def _read_lane(log_dir: str) -> str:
-    # Not the lane of the other jobs, on which a read would wait for seals and deletions.
+    # A separate lane, because a read must not wait for seals and deletions.
     return f"read:{log_dir}"
 
 

@@ -1,4 +1,4 @@
-"""The results of a `Log`: the outcome of an append, and the bytes that a read returns."""
+"""The results of `Log` methods: the outcome of an append, and the bytes that a read returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from plogd.log.segment.file_records import FileRegion
 
 
 class Writing:
-    """The state of a batch that a job writes: pending, written or failed (slow_disk_writes.py)."""
+    """The state of a batch that a job writes: pending, written or failed.
+
+    Used while the disk is slow (disk/slow_disk_writes.py).
+    """
 
     __slots__ = ("error", "is_written")
 
@@ -20,7 +23,7 @@ class Writing:
 
 
 class AppendInfo(NamedTuple):
-    """The outcome of an append; offsets are inclusive, timestamps are in ms or -1."""
+    """The outcome of an append; `last_offset` is inclusive, and timestamps are in ms or -1."""
 
     first_offset: int
     last_offset: int
@@ -29,7 +32,7 @@ class AppendInfo(NamedTuple):
     duplicate: bool = False
     """Whether the batch was already in the log; the offsets are those of its first append."""
     writing: Writing | None = None
-    """Set while the disk is slow: the batch has offsets, but is not in the log yet."""
+    """Set if a job writes the batch, which then has offsets but is not in the log yet."""
 
 
 class FetchData(NamedTuple):
@@ -47,8 +50,8 @@ NO_DATA = FetchData(region=None)
 
 
 def as_fetch_data(region: FileRegion) -> FetchData:
-    """Return `region` as FetchData; close it if it is empty, because it would never be sent."""
+    """Return `region` as FetchData; close an empty region and return `NO_DATA`."""
     if region.nbytes:
         return FetchData(region=region)
-    region.close()
+    region.close()  # An empty region is never sent, so nothing else would close it.
     return NO_DATA

@@ -1,7 +1,7 @@
 """The interface between a `Log` and its `LogManager`: the loaded state, and callbacks.
 
-Recovery (recovery/log_recovery.py) or creation (creation.py) builds a `LogState`; `LogManager`
-creates a `Log` from it and passes the `LogHooks` to it.
+Recovery (recovery/log_recovery.py) or creation (creation.py) builds a `LogState`. From this state
+and its `LogHooks`, `LogManager` creates a `Log`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LogState:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    """The last value in the checkpoint, limited to the offsets of the log."""
+    """The value in the checkpoint, limited to the offsets of the log."""
     recovery_point: int
     """All records below this offset were durable before this process started."""
 
@@ -44,14 +44,14 @@ class LogState:
 class LogHooks(Generic[L]):
     """Callbacks from a `Log` to its `LogManager`; `L` is always `Log`."""
 
-    # Generic, because log.py imports this module and not the other way round.
+    # Generic, because log.py imports this module, so this module cannot import `Log`.
 
     seal: Callable[[L, LogSegment, int], None]
     """Make a rolled segment durable in a job, then call `Log.sealed`."""
     retire: Callable[[L, Sequence[LogSegment]], None]
     """Delete segments that were removed from the log, after ``file.delete.delay.ms``."""
     operation_failed: Callable[[str, OSError], None]
-    """Handle a failed write: take the log directory offline, unless the disk is only full."""
+    """Handle a failed file operation: take the log directory offline unless the disk is full."""
     report: Report
     on_bug: Callable[[str, Exception], None]
     """Report an unexpected exception as a bug, with its traceback and the failed operation."""

@@ -1,13 +1,13 @@
 """The ``.snapshot`` file: the state of a partition's producers up to an offset.
 
-The offset (exclusive) is in the file's name. Version 1, big-endian:
+The file's name contains this offset, which is exclusive. Version 1, big-endian:
 
     version             int16    1
     crc                 uint32   CRC-32C of everything that follows
     entry count         int32
     entries             46 bytes each, `_ENTRY` below
 
-A snapshot contains only the newest batch of each producer, so the broker recognizes fewer
+As in Kafka, a snapshot contains only the newest batch of each producer, so the broker detects fewer
 duplicates directly after a restart.
 
 Source: Kafka 3.9 ProducerSnapshot.json, ProducerStateManager.readSnapshot and writeSnapshot.
@@ -24,7 +24,7 @@ from plog.records.crc32c import crc32c
 
 _VERSION = 1
 _HEADER = struct.Struct(">hIi")
-_CRC_END = 6  # Everything after it is covered by the checksum.
+_CRC_END = 6  # The checksum covers everything after this position.
 
 # producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch,
 # first offset of the open transaction
@@ -64,7 +64,7 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
         raise CorruptSnapshot(f"producer snapshot version {version} is not supported")
     if crc32c(memoryview(data)[_CRC_END:]) != crc:
         raise CorruptSnapshot("the checksum of a producer snapshot does not match")
-    # The checksum covers the count, so this is a bug of the writer, not a damaged file.
+    # The checksum covers the count, so a wrong count is a bug in the writer, not damage.
     if len(data) != _HEADER.size + count * _ENTRY.size:
         raise CorruptSnapshot(
             f"a producer snapshot of {len(data)} bytes does not contain {count} entries"

@@ -1,20 +1,13 @@
 """The state of a partition's idempotent and transactional producers.
 
-Each batch of such a producer carries its id, its epoch, and the sequence number of its first
-record. `ProducerStateManager` recognizes duplicates (which get the original response), batches out
-of order, and batches of a producer that has been fenced. `Log` calls `check` before an append and
-`update` after it; recovery replays the log's batches through `update`. With snapshots, recovery can
-begin at the base offset of a segment instead of the log start offset.
+Each batch of these producers contains the producer's id, its epoch, and the sequence number of the
+first record. `ProducerStateManager` detects duplicates (which get the original response), batches
+that are out of order, and batches of fenced producers. `Log` calls `check` before an append and
+`update` after it; recovery replays the log's batches through `update`. Snapshots allow recovery to
+begin at a segment's base offset instead of the log start offset.
 
-The state of a producer remains when retention deletes its batches. It expires when the producer has
-been inactive for ``producer.id.expiration.ms``. Unlike in Kafka, the broker's clock measures this,
-not the timestamps of records: a producer that backfills old data must not expire early. The time is
-measured from the first check after the last append or, after a start, from the modification time of
-the newest batch's segment. Both are no earlier than the last append.
-
-An unknown producer may begin with any sequence number. But if a full disk refused its first batch,
-that batch must come first. Otherwise, the next batch, which may be smaller, would be accepted out
-of order. Kafka has no such rule, because a full disk takes its log directory offline.
+The state of a producer is kept when retention deletes its batches. It expires when the producer has
+been inactive for ``producer.id.expiration.ms``.
 
 Called on the reactor's thread; functions that access files run in jobs.
 
@@ -47,15 +40,16 @@ from plogd.ports import Files
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 REMEMBERED_BATCHES = 5
-"""A producer may have this many requests in flight, so this many may be duplicates (KIP-98)."""
+"""Number of newest batches in which duplicates are found: the largest number of requests that an
+idempotent producer has in flight (Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 _EXPIRED_PER_STEP = 1000
 """Number of producers that one step of `expire` checks."""
 
 MAX_REFUSED = 10_000
-"""Maximum number of refused first batches that are remembered; the oldest is dropped first."""
+"""Maximum number of rejected first batches that are remembered; the oldest is dropped first."""
 
-_SEQUENCE_MODULUS = 2**31  # After Java's largest int, a producer continues with 0.
+_SEQUENCE_MODULUS = 2**31  # Sequence numbers are Java ints; after the largest, 0 follows.
 
 
 class BatchMetadata(NamedTuple):
@@ -68,7 +62,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """The sequence number of its first record.
+        """The sequence number of the batch's first record.
 
         >>> BatchMetadata(1, last_offset=9, offset_delta=3, timestamp=0).first_sequence
         2147483646
@@ -77,17 +71,17 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
-        """The offset of its first record."""
+        """The offset of the batch's first record."""
         return self.last_offset - self.offset_delta
 
 
 class _Refused(NamedTuple):
-    """A producer's first batch, refused because the disk was full."""
+    """A producer's first batch, which was rejected because the disk was full."""
 
     producer_epoch: int
     base_sequence: int
     silent_since_ms: float | None = None
-    """Monotonic time; None until the first check after the refusal."""
+    """Monotonic time; None until the first expiration check after the rejection."""
 
 
 class ProducerState:
@@ -112,6 +106,8 @@ class ProducerState:
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         """The timestamp of its newest record, for DescribeProducers and snapshots."""
+        # Kafka measures inactivity by record timestamps. A producer of backfilled data would then
+        # expire early, and a retried batch would be appended twice.
         self.silent_since_ms: float | None = None
         """Monotonic time, no earlier than the producer's last append; None until the next check."""
         self.current_txn_first_offset: int | None = None
@@ -119,7 +115,7 @@ class ProducerState:
 
     @classmethod
     def from_snapshot(cls, entry: SnapshotEntry) -> ProducerState:
-        """Return the producer of a snapshot entry."""
+        """Return the state that a snapshot entry describes."""
         state = cls(entry.producer_id)
         state.producer_epoch = entry.producer_epoch
         state.coordinator_epoch = entry.coordinator_epoch
@@ -165,7 +161,7 @@ class ProducerState:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
-        """Return the known batch with the epoch and sequence numbers of `header`, or None."""
+        """Return the remembered batch that has the epoch and sequence numbers of `header`."""
         if header.producer_epoch != self.producer_epoch:
             return None
         base_sequence, delta = header.base_sequence, header.last_offset_delta
@@ -207,18 +203,18 @@ class ProducerStateManager:
     # -- before and after an append -----------------------------------------------------------
 
     def check(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
-        """Return the batch that this one duplicates, or None if it may be appended.
+        """Return the batch that the batch with `header` duplicates, or None if it can be appended.
 
-        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState. Replicated batches
-        are not checked, because the leader has checked them.
+        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState.
         """
+        # The leader has checked a replicated batch.
         if header.producer_id < 0 or origin is AppendOrigin.REPLICATION:
             return None
         state = self.producers.get(header.producer_id)
         if state is None:
             self._check_first(header)
             return None
-        # Before the sequence check, which would refuse a duplicate as out of order.
+        # Before the sequence check, which would reject a duplicate as out of order.
         if origin is AppendOrigin.CLIENT:  # Coordinators use no sequence numbers.
             duplicate = state.find_duplicate(header)
             if duplicate is not None:
@@ -240,7 +236,10 @@ class ProducerStateManager:
         return None
 
     def _check_first(self, header: BatchHeader) -> None:
-        """Refuse a batch of an unknown producer if a refused batch must be sent first."""
+        """Reject a batch of an unknown producer if a batch rejected earlier must be sent first."""
+        # An unknown producer can begin with any sequence number. If a full disk has rejected its
+        # first batch, a later, smaller one may fit, and would be appended out of order. In Kafka,
+        # a full disk takes the log directory offline, so the case does not arise.
         refused = self._refused.get(header.producer_id)
         if (
             refused is not None
@@ -254,12 +253,11 @@ class ProducerStateManager:
             )
 
     def note_refused(self, header: BatchHeader) -> None:
-        """Record a batch that was refused for lack of space: its producer must send it first.
-
-        Does nothing for a known producer, whose next sequence number is checked in any case.
-        """
+        """Record a batch rejected for lack of disk space, which its producer must send first."""
+        # The next sequence number of a known producer is checked in any case.
         if header.producer_id < 0 or header.producer_id in self.producers:
             return
+        # Of the rejected batches in an epoch, only the first can begin the sequence.
         noted = self._refused.get(header.producer_id)
         if noted is None or noted.producer_epoch < header.producer_epoch:
             self._refused[header.producer_id] = _Refused(
@@ -271,8 +269,8 @@ class ProducerStateManager:
     def _check_sequence(self, state: ProducerState, header: BatchHeader) -> None:
         if header.producer_epoch != state.producer_epoch:
             last_sequence = NO_SEQUENCE
-            # Each epoch begins with sequence number 0. If the producer's epoch is unknown, its
-            # batches have expired, and it may continue with any number (KIP-360).
+            # Each epoch begins with sequence number 0. As in Kafka, a producer whose epoch is
+            # unknown can continue with any number (KIP-360).
             in_order = header.base_sequence == 0 or state.producer_epoch == NO_PRODUCER_EPOCH
         else:
             last_sequence = state.last_sequence
@@ -289,9 +287,10 @@ class ProducerStateManager:
     ) -> None:
         """Record a batch appended at `first_offset`, which `header` may not contain yet.
 
-        `max_timestamp` replaces that of `header` if the broker set the timestamps. If this raises,
-        nothing has changed: operations that may fail precede the first change.
+        `max_timestamp` replaces the timestamp in `header` if the broker set the timestamps. If this
+        raises, nothing has changed.
         """
+        # All operations that can fail come before the first change of the state.
         timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
         delta = header.last_offset_delta
         batch = BatchMetadata(
@@ -318,14 +317,14 @@ class ProducerStateManager:
         state.current_txn_first_offset = None
 
     def _to_change(self, producer_id: int) -> ProducerState:
-        """Return a state of the producer that no snapshot shares; create or copy it if needed."""
+        """Return the producer's state for a change; create it, or copy it if a snapshot uses it."""
         state = self.producers.get(producer_id)
         if state is not None and state.generation == self._generation:
             state.silent_since_ms = None
             return state
         assert producer_id >= 0
         if state is None:
-            # The producer's first batch is in the log now: from here on, its sequence is checked.
+            # The producer's first batch is now in the log, so its sequence numbers are checked.
             self._refused.pop(producer_id, None)
             state = ProducerState(producer_id, self._generation)
         else:
@@ -339,8 +338,8 @@ class ProducerStateManager:
             pass
 
     def expire(self, now_ms: float) -> Iterator[None]:
-        """Remove producers as `remove_expired` does, in steps of a limited number of producers."""
-        # In a single step, because there are at most MAX_REFUSED of these.
+        """Remove producers as `remove_expired` does, a limited number per step."""
+        # All in one step, because there are at most MAX_REFUSED.
         for producer_id, refused in list(self._refused.items()):
             if refused.silent_since_ms is None:
                 self._refused[producer_id] = refused._replace(silent_since_ms=now_ms)
@@ -357,16 +356,18 @@ class ProducerStateManager:
                 yield
 
     def _expired(self, state: ProducerState, now_ms: float) -> bool:
-        # A producer with an open transaction never expires, as in Kafka: its marker is still due.
+        # As in Kafka, a producer with an open transaction never expires: its commit or abort marker
+        # has yet to arrive.
         if state.silent_since_ms is None or state.current_txn_first_offset is not None:
             return False
         return now_ms - state.silent_since_ms >= self.expiration_ms
 
     def date_silence(self, appended_ms: Callable[[BatchMetadata], float]) -> None:
-        """Set the start of each producer's inactivity, after the state has been loaded.
+        """Set the times from which inactivity is measured, after the state has been loaded.
 
-        `appended_ms` returns a monotonic time that is no earlier than the append of a batch.
+        `appended_ms` returns a monotonic time at or after the append of a batch.
         """
+        # Snapshots do not contain the times of appends.
         for state in self.producers.values():
             if state.batches:
                 state.silent_since_ms = appended_ms(state.batches[-1])
@@ -379,8 +380,8 @@ class ProducerStateManager:
 
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
         """Return a job that writes the current state; see `write_snapshot`."""
-        # Copying all states would block the reactor. Instead, a new generation makes `_to_change`
-        # copy the state of a producer before its next change.
+        # Copying the states of all producers would block the reactor. Instead, `_to_change` copies
+        # a state of an older generation before it changes.
         self._generation += 1
         states = list(self.producers.values())
         files, path = self._files, self.snapshot_path(end_offset)
@@ -406,7 +407,7 @@ class ProducerStateManager:
     def load(self, log_start_offset: int, log_end_offset: int) -> int | None:
         """Load the newest usable snapshot; return the offset from which to replay batches.
 
-        Deletes damaged snapshots and those outside the log. Returns None if no snapshot is usable.
+        Deletes snapshots that are damaged or outside the log. Returns None if none is usable.
         """
         self.producers.clear()
         for offset in reversed(self.snapshot_offsets()):
@@ -419,27 +420,22 @@ class ProducerStateManager:
                 for entry in entries:
                     self.producers[entry.producer_id] = ProducerState.from_snapshot(entry)
                 return offset
-            # A snapshot beyond the log end contains producers of records that were lost.
+            # A snapshot beyond the log end includes sequence numbers of records that were lost.
             self.delete_snapshot(offset)
         return None
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete snapshots that belong to no segment.
-
-        Keeps the newest snapshot if its offset is above those of all segments, because a clean stop
-        wrote it.
-        """
+        """Delete snapshots that belong to no segment, except one above all base offsets."""
         offsets = self.snapshot_offsets()
+        # A clean stop writes a snapshot at the log end, where no segment begins.
         latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []
         for offset in offsets:
             if offset not in segment_base_offsets and offset not in latest:
                 self.delete_snapshot(offset)
 
     def delete_snapshots_before(self, offset: int) -> None:
-        """Delete the snapshots of offsets below `offset`, except the newest one at or below it.
-
-        That snapshot is needed until one at `offset` exists.
-        """
+        """Delete all snapshots at or below `offset` except the newest of them."""
+        # Recovery needs that snapshot until there is one at `offset`.
         for snapshot_offset in [one for one in self.snapshot_offsets() if one <= offset][:-1]:
             self.delete_snapshot(snapshot_offset)
 

@@ -1,13 +1,14 @@
 """Select the segments of a log that retention may delete.
 
-Pure: receives a list of the segments and returns the oldest ones that may be deleted. `Log` and
-`LogManager` delete them (rename to ``.deleted``, unlink after ``file.delete.delay.ms``); the timer
-is the row ``log-retention`` in tasks.py. Not used for compacted topics.
+This module only computes: `deletable_segments` receives facts about the segments, and returns the
+oldest segments that may be deleted. `Log` removes them from the log, and deletion.py deletes their
+files. The task ``log-retention`` in tasks.py starts each pass over all logs. Without ``delete`` in
+``cleanup.policy``, only segments below the log start offset are deleted.
 
 Source: Kafka 3.9 UnifiedLog.deletableSegments; the Kafka paper (NetDB 2011), section 3.1. Kafka may
 select the active segment and rolls it while deleting. Here, `Log.apply_retention` first rolls an
-active segment that has expired and is not empty, so this function never selects it. Invariant: the
-active segment and every segment holding an offset >= the high watermark are kept.
+active segment that has expired and is not empty, so this function never selects the active one.
+Invariant: the active segment and every segment with an offset >= the high watermark are kept.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from plogd.topic_config import TopicConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
-    """The facts about a segment that retention needs; `end_offset` is exclusive."""
+    """The facts about a segment on which retention depends; `end_offset` is exclusive."""
 
     base_offset: int
     end_offset: int
@@ -72,13 +73,13 @@ def deletable_segments(
     deletable: list[SegmentInfo] = []
     for segment in segments[:-1]:  # The last segment is active.
         if segment.end_offset > high_watermark:
-            break  # Retention must not delete records that are not committed.
+            break  # Retention must not delete uncommitted records.
         expired = 0 <= policy.retention_ms < now_ms - segment.max_timestamp_ms
-        # Deleting must leave at least retention.bytes: the setting is a minimum, not a maximum.
+        # As in Kafka, at least retention.bytes remain: the setting is not an upper limit.
         oversize = policy.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
         before_start = segment.end_offset <= log_start_offset
         if not (expired or oversize or before_start):
-            break
+            break  # Deleting a later segment would leave a gap in the log.
         deletable.append(segment)
         excess_bytes -= segment.size_bytes
     assert all(segment.end_offset <= high_watermark for segment in deletable)

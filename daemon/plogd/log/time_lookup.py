@@ -1,9 +1,9 @@
 """Find a record of a log by timestamp, using the segments' time indexes.
 
-A lookup may read uncached data from the disk and decompress a batch, so it runs in jobs. It is an
-iterator of steps, each with a limited number of batches or records. Between two steps, it may be
-abandoned, and other lookups may run. It opens its own files for each segment, so that the reactor
-can append, roll, delete and close concurrently.
+A lookup may read uncached data from the disk and decompress a batch, so it runs in jobs. Each
+lookup is a generator that processes a limited number of batches or records per step. Between two
+steps, other lookups can run, and the lookup can be abandoned. It opens each segment's files
+separately, so that the reactor can concurrently append, roll, delete and close.
 
 Called by replica/offset_lookup.py, on any thread. Source: Kafka 3.9
 UnifiedLog.fetchOffsetByTimestamp.
@@ -26,11 +26,11 @@ from plogd.log.segment.time_index import NO_TIMESTAMP, TimestampAndOffset
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""A lookup in progress: each `next` runs a step, and StopIteration carries the result."""
+"""A lookup in progress: each `next` runs one step, and StopIteration contains the result."""
 
 _BATCHES_PER_STEP = 256
 _BATCH_MAX_BYTES = 64 << 20
-"""Maximum uncompressed size of a batch that is read; producers may have sent larger ones."""
+"""Maximum uncompressed size of a batch that a lookup reads; the log may contain larger batches."""
 _RECORDS_PER_STEP = 4096
 
 
@@ -39,7 +39,7 @@ def offset_for_timestamp(log: Log, timestamp_ms: int) -> Steps[TimestampAndOffse
 
     Raises KafkaStorageError, CorruptMessage, OSError.
     """
-    # A copy, because the reactor may add and remove segments while this runs.
+    # A copy, because the reactor may add and remove segments during the lookup.
     for segment in list(log.segments):
         if segment.max_timestamp < timestamp_ms:
             continue
@@ -61,7 +61,7 @@ def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
     for segment in list(log.segments):
         if segment.base_offset >= start:
             latest = max(latest, segment.max_timestamp)
-        # The log starts inside this segment: its largest timestamp may be that of a deleted record.
+        # The log starts inside this segment, whose largest timestamp may be of a deleted record.
         elif segment.max_timestamp > latest:
             look_up = partial(max_timestamp_from, starting_offset=start)
             found = yield from _read(log, segment, look_up)
@@ -75,20 +75,20 @@ def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
 def _read(
     log: Log, segment: LogSegment, look_up: Callable[[LogSegment], Steps[T]]
 ) -> Steps[T | None]:
-    """Run `look_up` in `segment`; return None if retention has deleted it."""
+    """Run `look_up` in `segment`; return None if retention has deleted the segment."""
     if log.offline or log.closed:
         raise log.not_open()
     try:
         at = segment.open_for_reading()
     except FileNotFoundError:
-        if segment in log.segments:  # Not deleted by retention, so the file was lost.
+        if segment in log.segments:  # Retention has not deleted the segment: the file is lost.
             raise
         return None
     try:
         return (yield from look_up(at))
     finally:
         at.close()
-        # `at` is a copy, but the check works on the segment of the log.
+        # `at` is a copy; the check of suspect indexes looks at the log's own segments.
         if at.index_is_suspect:
             segment.index_is_suspect = True
 
@@ -98,13 +98,13 @@ def find_in_segment(
 ) -> Steps[TimestampAndOffset | None]:
     """Find the first record at or after `starting_offset` with at least this timestamp.
 
-    Decompresses only the batch that holds the record, unless the largest timestamp in a batch
-    header is wrong. Raises CorruptMessage.
+    Raises CorruptMessage.
     """
     position = _position_before(segment, timestamp, starting_offset)
     for number, (batch_position, header) in enumerate(segment.records.batches_from(position), 1):
         if not number % _BATCHES_PER_STEP:
             yield
+        # So that usually only the batch that contains the record is decompressed.
         if header.max_timestamp < timestamp or header.last_offset < starting_offset:
             continue
         for count, record in enumerate(_record_heads(segment, batch_position, header), 1):
@@ -118,9 +118,9 @@ def find_in_segment(
 
 
 def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
-    """Return the largest timestamp at or after `starting_offset`; -1 if no record has one.
+    """Return the largest timestamp at or after `starting_offset`; -1 if no record has a timestamp.
 
-    Reads batch headers if the offset is in the middle of the segment. Raises CorruptMessage.
+    Reads batch headers unless the offset is at the start of the segment. Raises CorruptMessage.
     """
     if starting_offset <= segment.base_offset:
         return segment.max_timestamp
@@ -132,6 +132,7 @@ def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
         if header.base_offset >= starting_offset:
             latest = max(latest, header.max_timestamp)
             continue
+        # The first batch also contains records below `starting_offset`, so its records are read.
         for count, record in enumerate(_record_heads(segment, position, header), 1):
             if record.offset >= starting_offset:
                 latest = max(latest, record.timestamp)
@@ -141,12 +142,12 @@ def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
 
 
 def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) -> int:
-    """Return a position before which all records are too old or below `starting_offset`."""
+    """Return a byte position before which all records are too old or below `starting_offset`."""
     try:
         hint = segment.time_index.lookup(timestamp)
         if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:
             place = segment.find_offset(hint.offset)
-            # A damaged entry could lead past the record, so it must match the batch.
+            # A damaged entry could lead past the record, so its timestamp must match the batch.
             header = None if place is None else segment.records.header_at(place.position)
             if header is not None and header.max_timestamp == hint.timestamp:
                 return segment.position_of(hint.offset)

@@ -1,5 +1,5 @@
 """The partitions that this broker hosts: appends, reads and delayed requests.
 
 Leadership, high watermarks, fetch sessions and the purgatory belong here. Files and segments belong
-to `plogd.log`. Start with replica_manager.py, then partition.py.
+to `plogd.log`. Start with replica_manager.py, then read partition.py.
 """

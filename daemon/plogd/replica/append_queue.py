@@ -1,21 +1,21 @@
-"""Queues of appends that cannot run immediately: one per partition, in order of arrival.
+"""Queues of appends that cannot run immediately: one queue per partition, in order of arrival.
 
 An append is queued for one of three reasons: the file system has no room for more unsynced bytes
-(rule R10), a job has to validate the batch, or the request is for a large number of partitions and
-other requests get a turn in between. Later appends to the same partition queue behind it, even if
-none of this applies to them; other partitions are not affected. An append still queued when its
-request times out is never made: its client receives REQUEST_TIMED_OUT and may send it again.
+(rule R10), a job must validate the batch, or the request has so many partitions that other requests
+get a turn in between. Later appends to the same partition are then queued, too, whether or not they
+have such a reason; other partitions are not affected. If an append is still queued when its request
+times out, the client receives REQUEST_TIMED_OUT, and the append is never made.
 
-Queued appends hold copies of their records, because the memory of a request is reused. The copies
-are bounded by ``plog.produce.parked.max.bytes``. Beyond that bound an append is refused, so that a
-client writing to a hung disk cannot exhaust the memory that other clients need.
+Queued appends hold copies of their records. ``plog.produce.parked.max.bytes`` limits the total size
+of the copies. Beyond this limit, appends are rejected, so that clients that write to a hung disk
+cannot exhaust the memory that other clients need.
 
-A batch is validated with the topic settings in force when its validation starts. Settings that
-change before the append apply to later batches only, as if the append had preceded the change.
+A batch is validated with the topic settings that are in effect when its validation starts. Settings
+that change between validation and append apply only to later batches.
 
 Called on the reactor thread by `ReplicaManager`. Coordinators bypass these queues.
-Invariants: the appends of a partition succeed or fail in order of arrival; an abandoned append is
-never made later; `parked_bytes` counts every copy that is held.
+Invariants: the appends to a partition succeed or fail in order of arrival; an abandoned append is
+never made later; `parked_bytes` includes all copies.
 """
 
 from __future__ import annotations
@@ -43,34 +43,37 @@ from plogd.replica.partition import Partition
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.validation_lanes import ValidationLanes
 
+# Some clients send a timeout of 0.
 PARKED_MIN_MS: Final = 100
-"""Minimum time for which an append may wait: some clients send a timeout of 0."""
+"""Minimum time for which an append can wait in a queue."""
+# The default of the producer setting delivery.timeout.ms.
 PARKED_MAX_MS: Final = 120_000
-"""Maximum time for which an append may wait: the default delivery.timeout.ms of producers."""
+"""Maximum time for which an append can wait in a queue."""
 STEPS_PER_TURN: Final = 64
 TURN_MAX_MS: Final = 2.0
 """Maximum number of appends, and maximum time, before other work can run on the thread."""
 _OVERHEAD_BYTES: Final = 4096
-"""Bytes counted for each append besides its records, to limit how many can expire together."""
+"""Number of bytes counted for each append in addition to its records. This limits the number of
+appends that can expire at the same time."""
 _TOPIC_SHARE: Final = 2
-"""A single topic may use the bound divided by this number, so that a topic whose appends cannot
-run leaves memory to the others (decision 0015)."""
+"""A single topic can use the limit divided by this number, so that a topic with appends that cannot
+run leaves memory for other topics (decision 0015)."""
 
 MakeAppend = Callable[[PartitionAppend, "memoryview | ValidatedBatch", int], None]
 
 
 class _Abandoned(Exception):
-    """Stops the validation of a batch whose append was abandoned."""
+    """Stops the validation of a batch after its append has been abandoned."""
 
 
 class QueuedAppend:
-    """One queued append; `is_settled` is set once its `append` holds a result or an error."""
+    """A queued append. `is_settled` is set as soon as `append` has a result or an error."""
 
     __slots__ = ("append", "is_settled", "parked_bytes", "producer_id", "records", "request")
 
     def __init__(self, append: PartitionAppend, records: memoryview, request: AppendRequest):
         self.append = append
-        # A copy, because the memory of a request is reused.
+        # A copy, because the memory of a request is reused when its handler returns.
         self.records: memoryview | None = memoryview(bytearray(records))
         self.request = request
         self.parked_bytes = len(records) + _OVERHEAD_BYTES
@@ -79,7 +82,7 @@ class QueuedAppend:
 
 
 class AppendRequest:
-    """The queued appends of one request; `later` completes once all of them are settled."""
+    """The queued appends of one request. `later` completes when all of them are settled."""
 
     __slots__ = ("_abandon", "inline_bytes", "later", "queued", "required_acks", "unsettled")
 
@@ -90,11 +93,12 @@ class AppendRequest:
         """Bytes of records to read for validation so far, on the reactor thread or in a job."""
         self.queued: list[QueuedAppend] = []
         self.unsettled = 0
-        # Not cancelled when the client disconnects: a retry on a new connection must come after it.
+        # Not cancelled if the client disconnects, because a retry on a new connection must be
+        # queued after the original append.
         self.later: Later[None] = Later()
 
     def try_complete(self, key: Hashable) -> bool:
-        """Return False: no key that the purgatory checks can settle an append."""
+        """Return False, because no change of a partition settles a queued append."""
         return False
 
     def expire(self) -> None:
@@ -151,7 +155,7 @@ class AppendQueues:
     # -- enqueue and dequeue ------------------------------------------------------------------
 
     def new_request(self, required_acks: int) -> AppendRequest:
-        """Return a request without appends; call `watch` after adding them."""
+        """Return a request without appends. Call `watch` after adding its appends."""
         return AppendRequest(required_acks, self._abandon)
 
     def enqueue(
@@ -161,11 +165,11 @@ class AppendQueues:
         request: AppendRequest,
         is_one_of_many: bool,
     ) -> bool:
-        """Queue or refuse an append that has to wait; return False if it can be made now."""
+        """Queue or reject an append that has to wait; return False if it can be made now."""
         partition = append.partition
         assert partition is not None
         if partition.problem() is not None or len(records) > partition.log.rules.max_bytes:
-            return False  # The append itself raises the error.
+            return False  # This append fails immediately, so it need not wait.
         nbytes = self._bytes_to_read(partition, records)
         request.inline_bytes += nbytes
         must_wait = (
@@ -196,8 +200,10 @@ class AppendQueues:
             append.error = refusal
             self.refused += 1
             producer_id = _producer_id(records)
-            # A producer does not retry a batch that is too large, so later ones need not wait.
+            # A producer does not retry a batch that is too large, so later batches need not wait
+            # for it.
             may_be_retried = not isinstance(refusal, MessageTooLarge)
+            # If earlier batches of the producer are queued, their sequence numbers reveal the gap.
             if may_be_retried and (queue is None or producer_id not in queue.by_producer):
                 self._note_refused(partition, records, producer_id)
             return
@@ -215,7 +221,7 @@ class AppendQueues:
             queue.by_producer.setdefault(queued.producer_id, OrderedDict())[queued] = None
 
     def watch(self, request: AppendRequest, timeout_ms: int) -> Later[None]:
-        """Wait until every append of `request` is made, refused or abandoned."""
+        """Wait until every append of `request` is made, rejected or abandoned."""
         if request.unsettled:
             self._deadlines.watch(request, (), waiting_ms(timeout_ms))
         else:
@@ -231,8 +237,8 @@ class AppendQueues:
                 f" plog.produce.parked.max.bytes={limit}; send smaller batches"
             )
         of_topic = self._bytes_by_topic[partition.topic_partition.topic]
-        # A topic without queued bytes may exceed its share: otherwise, an append larger than the
-        # share would be refused each time it is retried.
+        # A topic without queued bytes can exceed its share. Otherwise, an append larger than the
+        # share would be rejected on every retry.
         exceeds_share = of_topic and of_topic + nbytes > limit // _TOPIC_SHARE
         if exceeds_share or self.parked_bytes + nbytes > limit:
             return RequestTimedOut(
@@ -242,7 +248,7 @@ class AppendQueues:
         return None
 
     def reserve(self, nbytes: int) -> KafkaError | None:
-        """Reserve bytes for copies kept until `unreserve`, or return the error that prevents it."""
+        """Reserve bytes for copies of records; return an error if the limit does not allow it."""
         limit = self._config().plog_produce_parked_max_bytes
         if self.parked_bytes + nbytes <= limit:
             self.parked_bytes += nbytes
@@ -260,40 +266,41 @@ class AppendQueues:
         )
 
     def unreserve(self, nbytes: int) -> None:
-        """Release reserved bytes."""
+        """Release bytes that `reserve` has reserved."""
         self.parked_bytes -= nbytes
 
     def close(self) -> None:
-        """Abandon every queued append and stop its job: the broker is stopping."""
+        """Abandon every queued append and stop its job, because the broker is stopping."""
         for queue in list(self._queues.values()):
             for queued in list(queue.queued):
                 if not queued.is_settled:
                     self._abandon(queued, "the broker is stopping")
 
     def _abandon(self, queued: QueuedAppend, why: str = "the request timed out") -> None:
-        """Fail an append that was not made; it will never be made."""
+        """Fail an append that has not been made, so that it is never made."""
         append = queued.append
         partition = append.partition
         assert partition is not None
         queue = self._queues[partition]
         append.error = RequestTimedOut(f"cannot append to {append.topic_partition}: {why}")
         if queued.producer_id >= 0 and next(iter(queue.by_producer[queued.producer_id])) is queued:
-            # Otherwise an earlier batch may still be appended; its sequence then reveals the gap.
+            # If an earlier batch is queued, it may still be appended. The sequence number of the
+            # producer's next batch then reveals the gap.
             assert queued.records is not None
             self._note_refused(partition, queued.records, queued.producer_id)
         self._settle(queue, queued)
-        if queued is not queue.running:
+        if queued is not queue.running:  # Otherwise, a job is still reading the records.
             self._drop(queue, queued)
 
     def _note_refused(self, partition: Partition, records: memoryview, producer_id: int) -> None:
-        """Accept no later batch of this producer before this one (rule R15)."""
+        """Accept no later batch of this producer before the batch in `records` (rule R15)."""
         if producer_id < 0:
             return
         log = partition.log
         try:
             header = check_header(records, log.rules, AppendOrigin.CLIENT)
         except KafkaError:
-            return  # The append would have refused it anyway.
+            return  # The append would have failed in any case, and is not retried.
         log.producer_state.note_refused(header)
 
     def _settle(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
@@ -308,7 +315,7 @@ class AppendQueues:
         request.unsettled -= 1
         if not request.unsettled:
             self._deadlines.remove(request)
-            # At the end of the turn, because an append may be in progress now.
+            # At the end of the turn, because an append may be in progress at this point.
             self._turn.defer(partial(request.later.succeed, None))
 
     def _drop(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
@@ -334,20 +341,20 @@ class AppendQueues:
         """Process ready queues until none is ready or other work has to run."""
         try:
             until_ms = self._clock.monotonic_ms() + TURN_MAX_MS
-            with self._turn:  # The appends share a sync round.
+            with self._turn:  # The appends of one turn share a sync round.
                 for _ in range(STEPS_PER_TURN):
                     if not self._ready or self._clock.monotonic_ms() > until_ms:
                         break
                     self._step_or_fail(self._ready.popleft())
         finally:
             self._is_scheduled = bool(self._ready)
-            if self._ready:  # Not in this turn, so that the reactor serves requests in between.
+            if self._ready:  # By timer, so that the reactor can serve requests in between.
                 self._timers.call_later(0, self._run)
 
     def _step_or_fail(self, queue: _PartitionQueue) -> None:
         try:
             self._step(queue)
-        except Exception as error:  # Otherwise later appends to the partition would never run.
+        except Exception as error:  # Otherwise, later appends to the partition would never run.
             self._on_validation_error(queue, next(iter(queue.queued)), error)
 
     def _step(self, queue: _PartitionQueue) -> None:
@@ -357,7 +364,7 @@ class AppendQueues:
             del self._queues[partition]
             partition.has_queue = False
             return
-        # An append that is bound to fail needs no room.
+        # If the partition has a problem, the append fails, so it needs no room.
         if partition.problem() is None and not partition.sync_rounds.has_room:
             partition.sync_rounds.room().then(lambda _: self._make_ready(queue), _ignore)
             return
@@ -371,7 +378,7 @@ class AppendQueues:
 
     def _validate(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
         def on_step() -> None:
-            if queued.is_settled:
+            if queued.is_settled:  # The result is not needed any more, and may take seconds.
                 raise _Abandoned
 
         partition, records = queue.partition, queued.records
@@ -425,13 +432,13 @@ class AppendQueues:
         try:
             if not queued.is_settled:
                 self._settle(queue, queued)
-        finally:  # A failure to schedule the response must not block the next appends.
+        finally:  # An error in completing the request must not block the next appends.
             self._drop(queue, queued)
             self._make_ready(queue)
 
 
 def waiting_ms(timeout_ms: int) -> int:
-    """Return the time for which appends of a request with this timeout may wait."""
+    """Return the time for which appends of a request with this timeout can wait in a queue."""
     return min(max(timeout_ms, PARKED_MIN_MS), PARKED_MAX_MS)
 
 
@@ -443,4 +450,4 @@ def _producer_id(records: memoryview) -> int:
 
 
 def _ignore(error: Exception) -> None:
-    """Ignore the error: waiting for room does not fail."""
+    """Do nothing, because waiting for room never fails."""

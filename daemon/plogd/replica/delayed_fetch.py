@@ -1,9 +1,11 @@
-"""Delayed fetches, which found fewer than min_bytes and wait in purgatory for data or a timeout.
+"""Delayed fetches: fetches that have found fewer than min_bytes wait in purgatory for more data.
 
-Source: Kafka 3.9 DelayedFetch. As in Kafka, available bytes are counted per partition, so that an
-append costs a delayed fetch one check of one partition, however many partitions the fetch contains.
-If the check needs data that is not in the page cache, a job reads it first while the fetch keeps
-waiting; further appends to that partition start no second check.
+As in Kafka, available bytes are counted per partition, so that after an append, only one partition
+of a delayed fetch must be checked, however many partitions the fetch contains. If the check needs
+data that is not in the page cache, a job first reads the data while the fetch continues to wait; no
+second check of the partition starts in the meantime.
+
+Source: Kafka 3.9 DelayedFetch.
 """
 
 from __future__ import annotations
@@ -22,14 +24,14 @@ Key = tuple[str, int]
 
 
 class WorkShare(Protocol):
-    """The part of the broker's memory for large requests that a fetch uses."""
+    """A fetch's share of the memory that the broker reserves for large requests."""
 
     def begin_wait(self) -> bool:
         """Release the share until `end_wait`; return False if the fetch must not wait."""
         ...
 
     async def end_wait(self) -> None:
-        """Wait until the fetch may make progress."""
+        """Wait until the fetch has its share again and can continue."""
         ...
 
 
@@ -37,7 +39,7 @@ class WorkShare(Protocol):
 class FetchParams:
     """Limits of a fetch that apply to all its partitions together.
 
-    `share` is None unless the request has very many elements.
+    `share` is None unless the request has a very large number of elements.
     """
 
     max_wait_ms: int
@@ -54,7 +56,7 @@ class FetchReads(Protocol):
         ...
 
     def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
-        """Read one partition as if it were the first in its fetch.
+        """Read one partition as if it were the first partition of its fetch.
 
         Returns a `Later` if the read needs a job.
         """
@@ -74,8 +76,9 @@ class FetchReads(Protocol):
 class DelayedFetch:
     """A fetch in purgatory; it completes `later` with a read of all its partitions.
 
-    `items` are the partitions that were readable when the wait started, and `found` the bytes
-    available in each. `requested` are all partitions; they are read again when the wait ends.
+    `items` are the partitions that were readable when the wait started, and `found` contains the
+    number of bytes available in each. `requested` are all partitions of the fetch, which are read
+    again when the wait ends.
     """
 
     __slots__ = (
@@ -122,7 +125,7 @@ class DelayedFetch:
         return list(self._items)
 
     def try_complete(self, key: Hashable) -> bool:
-        """Complete if partition `key` now has enough data or an error, or is no longer hosted."""
+        """Complete the fetch if `key` now has enough data or an error, or is no longer hosted."""
         item = self._items.get(key)  # type: ignore[call-overload]  # other keys are simply absent
         if item is None:
             return False
@@ -131,7 +134,7 @@ class DelayedFetch:
             at_end = partition.high_watermark == item.request.fetch_offset
             if at_end and partition.problem() is None:
                 return False
-            # With min_bytes=1, any new data is enough and need not be counted.
+            # With min_bytes=1, any new data suffices, so it need not be counted.
             if self._params.min_bytes > 1 and not self._has_enough(key, item):
                 return False
         self._complete()
@@ -140,7 +143,7 @@ class DelayedFetch:
     def _has_enough(self, key: Hashable, item: FetchItem) -> bool:
         """Read partition `key`; return whether all partitions together have enough bytes."""
         if key in self._pending_checks:
-            return False  # The pending check reads again after its job.
+            return False  # The pending check reads again when its job is done.
         read = self._reads.read_one(item)
         if isinstance(read, Later):
             self._pending_checks[key] = read
@@ -149,8 +152,8 @@ class DelayedFetch:
         return self._count(key, read)
 
     def _count(self, key: Hashable, read: PartitionRead) -> bool:
-        """Count the bytes available in partition `key`; return whether there are enough now."""
-        read.close()  # Only its size matters: all partitions are read again when the wait ends.
+        """Count the bytes available in partition `key`; return whether the fetch can complete."""
+        read.close()  # Only the size is needed: all partitions are read again after the wait.
         if read.error is not None or read.diverging_epoch is not None:
             return True
         self._found_bytes += read.nbytes - self._found.get(key, 0)  # type: ignore[call-overload]
@@ -161,7 +164,7 @@ class DelayedFetch:
         """Finish a check of `key` that needed a job; `read` is None if the job failed."""
         if self._pending_checks.pop(key, None) is None:
             return  # The wait has ended.
-        # If the check failed, reading all partitions reports the error.
+        # If the check failed, the read of all partitions reports the error.
         if read is None or self._count(key, read):
             self._reads.forget(self)
             self._complete()
@@ -172,7 +175,7 @@ class DelayedFetch:
             check.cancel()
 
     def expire(self) -> None:
-        """Complete with the data available."""
+        """Complete with the data that is available."""
         self._complete()
 
     def _complete(self) -> None:
@@ -186,7 +189,7 @@ class DelayedFetch:
 
 
 class FetchOutcome:
-    """The reads of a fetch, summed up to decide whether it has to wait."""
+    """The total of a fetch's reads, which determines whether the fetch has to wait."""
 
     __slots__ = ("_is_urgent", "_nbytes", "_readable")
 
@@ -195,22 +198,20 @@ class FetchOutcome:
         self._readable = self._is_urgent = False
 
     def add(self, reads: Sequence[PartitionRead]) -> None:
-        """Include `reads` in the sum."""
+        """Include `reads` in the total."""
         for read in reads:
             if read.error is None:
                 self._readable = True
                 self._nbytes += read.nbytes
                 if read.diverging_epoch is not None:
                     self._is_urgent = True
+            # An unknown partition does not end the wait, because the client would repeat the fetch
+            # immediately, in an endless loop.
             elif not isinstance(read.error, UnknownTopicOrPartition | UnknownTopicId):
                 self._is_urgent = True
 
     def is_enough(self, min_bytes: int) -> bool:
-        """Return whether there are enough bytes, or a result that cannot wait.
-
-        An unknown partition does not end the wait: its client would repeat the fetch immediately,
-        in an endless loop.
-        """
+        """Return whether there are enough bytes, or a result that must be sent immediately."""
         return self._is_urgent or self._nbytes >= min_bytes or not self._readable
 
 

@@ -1,7 +1,7 @@
-"""Delayed produces: a produce request waits in purgatory until its acks condition holds.
+"""Delayed produces: produce requests wait in purgatory until their records satisfy the acks.
 
-It completes a `Later` with the results of all its partitions. When its client disconnects, the
-Later is cancelled and the operation is removed; its appends are not undone.
+A delayed produce completes a `Later` with the results of all its partitions. If the client
+disconnects, the `Later` is cancelled and the operation is removed; its appends are not undone.
 Source: Kafka 3.9 DelayedProduce.
 """
 
@@ -42,6 +42,7 @@ class PartitionAppend:
             return False
         partition, writing = self.partition, info.writing
         assert partition is not None, "an append with info has a partition"
+        # Even acks=0 waits for a slow disk, because the write may still fail (decision 0007).
         if writing is not None and not writing.is_written:
             self.error = partition.problem() or writing.error
             return self.error is None
@@ -64,11 +65,11 @@ class PartitionAppend:
 
 
 class DelayedProduce:
-    """A produce request whose records are appended but do not satisfy its acks yet (rule R3).
+    """A produce request with appended records that do not satisfy its acks yet (rule R3).
 
-    acks=1 waits for the leader's log to be durable, acks=all for the high watermark. With any acks,
-    it waits until a slow disk has written the records. A duplicate waits for the original (rule
-    R7): it has the original's offsets, so the condition is the same.
+    With acks=1, it waits until the leader can acknowledge the records; with acks=all, until they
+    are below the high watermark; with any acks, until a slow disk has written them. A duplicate has
+    the offsets of the original batch, so it waits for the original (rule R7).
     """
 
     __slots__ = ("_appends", "_required_acks", "_waiting", "later")
@@ -86,8 +87,8 @@ class DelayedProduce:
         self.later: Later[list[PartitionAppend]] = Later(lambda: on_cancel(self))
 
     def try_complete(self, key: Hashable) -> bool:
-        """Complete if no partition is waiting any more."""
-        # Stop at the first append that waits, because a sync round may cause thousands of checks.
+        """Complete the request if none of its partitions is waiting any more."""
+        # Stop at the first append that waits, because a sync round can cause thousands of checks.
         while self._waiting:
             if self._waiting[-1].is_waiting(self._required_acks):
                 return False
@@ -96,7 +97,7 @@ class DelayedProduce:
         return True
 
     def expire(self) -> None:
-        """Fail the partitions that still wait; their records may become durable later."""
+        """Fail the appends that are still waiting; their records may become durable later."""
         for append in self._waiting:
             if not append.is_waiting(self._required_acks):
                 continue

@@ -1,10 +1,10 @@
-"""Reads for Fetch: read partitions within the request's limits, or wait until there is data.
+"""Read the partitions of a Fetch request within its limits, or wait until there is enough data.
 
-A fetch of few partitions is read in one turn, and returns directly if it need not wait. A fetch of
-more than `SLICE` partitions is read in slices (fair_queue.py), initially and when its wait ends.
-Jobs read data that is not in the page cache: before the first read, when a wait ends, and when an
-append makes a delayed fetch check one partition. ReplicaManager finds the partitions;
-delayed_fetch.py holds delayed fetches.
+Up to `SLICE` partitions are read in one turn, and the result is returned directly if the fetch need
+not wait. A larger fetch is read in slices (fair_queue.py), both initially and when its wait ends.
+Jobs read data that is not in the page cache: for the first read, at the end of a wait, and when a
+delayed fetch checks a partition after an append. ReplicaManager finds the partitions;
+delayed_fetch.py implements delayed fetches.
 
 Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.fetchMessages, readFromLog.
 """
@@ -35,25 +35,26 @@ from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import Partition, PartitionRead
 from plogd.replica.purgatory import Purgatory
 
+# Most fetches need at most three rounds: for the index, its entries and the batches. The kernel may
+# evict pages between two rounds.
 _MAX_COLD_READS = 8
-"""Maximum number of rounds of cold reads per fetch: most need at most three (for the index, its
-entries and the batches), but pages may be evicted in between."""
+"""Maximum number of rounds in which jobs read cold (uncached) data for one fetch."""
 
 _COLD = PartitionRead(None)
 """Placeholder for a read that has to wait for the disk."""
 
 Key = tuple[str, int]
-"""Topic and number of a partition; compares equal to its TopicPartition."""
+"""Topic and number of a partition; equal to the partition's TopicPartition."""
 
 Cold = list[tuple[Log, Later[None]]]
-"""Logs whose lookup needs data from the disk, with the jobs in progress that read it."""
+"""Logs in which a lookup needs data from the disk, each with the job that is reading the data."""
 
 
 class FetchReader:
-    """Performs the reads of all fetches.
+    """Reads partitions for all fetches.
 
-    `partitions` are the hosted partitions; `look_up` raises the KafkaError for any other.
-    `begin_read` starts a job that reads the data that a lookup in a log needs.
+    `partitions` are the hosted partitions; `look_up` raises the KafkaError for other partitions.
+    `begin_read` starts the jobs that read the data for a lookup in a log.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class FetchReader:
     ) -> MaybeLater[list[PartitionRead]]:
         """Read each partition up to its high watermark; wait for `min_bytes` if necessary.
 
-        The results are in the order of `items`; the caller closes their regions.
+        The results are in the order of `items`. The caller closes their regions.
         """
         if len(items) > SLICE:
             return spawn(self._fetch_wide(items, params))
@@ -95,7 +96,7 @@ class FetchReader:
         reads: list[PartitionRead],
         cold: Cold,
     ) -> list[PartitionRead]:
-        """Continue `fetch` once jobs have read the data that `reads` lack."""
+        """Continue `fetch` when jobs have read the data that is missing from `reads`."""
         warm = await self._warmed(items, params, reads, cold)
         return await settle(self._answer_or_wait(items, params, warm))
 
@@ -106,7 +107,7 @@ class FetchReader:
         reads: list[PartitionRead],
         cold: Cold,
     ) -> list[PartitionRead]:
-        """Wait for the jobs that read cold data, then read again, until no read is cold."""
+        """Wait for the jobs that read cold data, then read again, until all data is in memory."""
         for left in reversed(range(_MAX_COLD_READS)):
             _close_all(reads)
             jobs, cold = cold, []
@@ -114,12 +115,13 @@ class FetchReader:
                 try:
                     await job
                 except OSError as error:
-                    if not log.closed:  # The next read finds the log offline or retries.
+                    if not log.closed:  # The next read finds the log offline, or retries.
                         log.disk_failed("read", error)
                 except Exception:  # Includes Cancelled, but not a simulated process kill.
                     _cancel_all(jobs)
                     raise
-            # Under memory pressure pages may be evicted each time: the last round may block.
+            # If memory is short, the kernel may evict the pages in every round. The last round
+            # therefore blocks for the disk.
             reads = await settle(self._read(items, params, cold if left else None))
             if not cold:
                 break
@@ -139,7 +141,7 @@ class FetchReader:
             if read.region is not None
         }
         _close_all(reads)  # All partitions are read again when the wait ends.
-        # No append can be missed, because `reads` were made in this turn.
+        # No append is missed, because `reads` were made in this turn.
         delayed = self._delayed(items, readable, found, params)
         self._delayed_fetches.watch(delayed, readable, params.max_wait_ms)
         return delayed.later
@@ -160,7 +162,7 @@ class FetchReader:
         return self._partitions.get((item.topic or "", item.request.partition))
 
     def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
-        """Read one partition as if it were the first in its fetch."""
+        """Read one partition as if it were the first partition of its fetch."""
         max_bytes = item.request.partition_max_bytes
         cold: Cold = []
         read = self._read_one(item, max_bytes, True, cold)
@@ -172,7 +174,7 @@ class FetchReader:
     def read_all(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
-        """Read all partitions of a fetch whose wait has ended."""
+        """Read all partitions of a fetch at the end of its wait."""
         if len(items) > SLICE:
             return spawn(self._read_after_wait(items, params))
         cold: Cold = []
@@ -231,9 +233,11 @@ class FetchReader:
             raise
 
     async def _wait_wide(self, delayed: DelayedFetch, params: FetchParams) -> list[PartitionRead]:
-        # One entry in purgatory instead of thousands: the fetch ignores keys of other partitions.
+        # `watch_all` needs one entry in purgatory instead of thousands. The fetch ignores the keys
+        # of other partitions.
         self._delayed_fetches.watch_all(delayed, params.max_wait_ms)
-        # Appends made since the first read have not been checked yet.
+        # Unlike in `_answer_or_wait`, other turns have run since the first read, so appends made in
+        # these turns must be checked.
         try:
             keys = delayed.keys
             for start in range(0, len(keys), SLICE):
@@ -275,9 +279,9 @@ class FetchReader:
     def _read_all(
         self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None
     ) -> list[PartitionRead]:
-        """Read in order until `max_bytes` is reached; the first batch found is returned whole.
+        """Read in order until `max_bytes` is reached. The first batch found is returned whole.
 
-        If `cold` is a list, a lookup that would block on the disk becomes a job in that list.
+        If `cold` is a list, a lookup that would wait for the disk adds its job to this list.
         """
         reads: list[PartitionRead] = []
         self._read_some(items, reads, params.max_bytes, True, cold)
@@ -295,7 +299,9 @@ class FetchReader:
         for item in items:
             read = self._read_one(item, left, at_least_one, cold)
             reads.append(read)
-            if read is _COLD:  # Assume that the read will return as much as it may.
+            # Assume that the read will return as many bytes as it may, so that jobs read no more
+            # data than the response can contain.
+            if read is _COLD:
                 at_least_one = False
                 left = max(0, left - item.request.partition_max_bytes)
             if read.region is not None:
@@ -331,11 +337,11 @@ class FetchReader:
             return _COLD
         except OSError as error:
             return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
-        except Exception as error:  # As for appends, a bug fails only its own partition.
+        except Exception as error:  # As in appends, a bug fails only one partition.
             self._on_bug(f"read of {partition.topic_partition}", error)
             return PartitionRead(KafkaError("unexpected error; see the broker's log"))
         if read.error is not None:
-            read.error.bare()
+            read.error.bare()  # A traceback would keep the request in memory.
         return read
 
     def _why_unknown(self, item: FetchItem) -> KafkaError:
@@ -345,7 +351,7 @@ class FetchReader:
             self._look_up(item.topic, item.request.partition)
         except KafkaError as error:
             return error
-        return NotLeaderOrFollower()  # The partition has just been created: the client retries.
+        return NotLeaderOrFollower()  # The partition was created just now, so the client retries.
 
 
 def _key(item: FetchItem) -> Key:

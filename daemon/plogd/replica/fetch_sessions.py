@@ -1,23 +1,20 @@
-"""Fetch sessions: the broker remembers a consumer's partitions, so requests carry only changes.
+"""Fetch sessions: the broker remembers a consumer's partitions, so requests contain only changes.
 
-A full fetch (epoch 0) may open a session. Later fetches (epochs 1, 2, …) name only changed
-partitions, and their responses omit partitions with nothing new. A session is lost when it is
-evicted or when the client's epoch is not the next one; the client then starts over with a full
-fetch.
+A full fetch (epoch 0) can open a session. Later fetches (epochs 1, 2, …) contain only changed
+partitions, and their responses omit partitions with nothing new. A session ends when it is evicted,
+or when a request does not have the session's next epoch; the client then sends a full fetch again.
 
-The number of sessions, the partitions of each and the total number of partitions are bounded. A
-full fetch beyond a bound gets no session (id 0), and its client continues with full fetches. A
-session that would grow beyond a bound ends with FETCH_SESSION_ID_NOT_FOUND, and its client starts
-over.
+The number of sessions, the number of partitions in each session, and the total number of partitions
+are limited. If a full fetch would exceed a limit, no session is opened (the response has session id
+0), and the client continues with full fetches. If a session would exceed a limit, it ends with
+FETCH_SESSION_ID_NOT_FOUND, and the client starts over.
 
-A session never contains an unknown partition. If a fetch names one, the response carries its error
-and session id 0, which closes the session. A client that believed the partition to be in its
-session would not name it again, and would never learn when the partition exists. Clients send full
-fetches until they have removed the topic, which happens at their next metadata refresh.
+A session never contains an unknown partition: the response to a fetch of an unknown partition
+contains the error and session id 0, which closes the session.
 
-`FetchSessionCache.begin` turns a request into a `FetchContext`. The context lists the partitions to
-read, each once; after the read it decides which of them the response contains. This module does no
-I/O; apis/fetch.py calls it.
+`FetchSessionCache.begin` returns a `FetchContext` for a request. The context lists each partition
+to read once; after the read, it selects the partitions for the response. This module does no I/O;
+apis/fetch.py calls it.
 
 Source: KIP-227; Kafka 3.9 FetchSession.scala (eviction rules, topic ids of KIP-516).
 """
@@ -45,7 +42,8 @@ FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS: Final = 120_000
 """A session that has been idle for longer than this is evicted for any new session.
 
-A session that is merely older than this is evicted only for a larger one. This is Kafka's value.
+A session that is only older than this is evicted only for a larger session. Kafka has the same
+value.
 """
 _FIRST_TOPIC_ID_VERSION = 13  # KIP-516
 _MAX_EPOCH = 0x7FFFFFFF
@@ -58,15 +56,16 @@ _UNKNOWN: Final = frozenset(
 )
 _Key = tuple[str | Uuid | None, int]
 _Items = dict[_Key, "FetchItem"]
-"""Partitions by key. If a request repeats a partition, the last element counts, as in Kafka."""
+"""Partitions by key. If a request repeats a partition, the last occurrence counts, as in Kafka."""
 
 
 class FetchItem:
     """One partition of a fetch: the request, and the offsets last sent to the session's client.
 
-    `topic` is None while no topic has the id. Mutable and slotted, because there may be very many.
+    `topic` is None while no topic has the id.
     """
 
+    # Mutable and slotted, because there may be a very large number of items.
     __slots__ = (
         "key",
         "request",
@@ -102,7 +101,7 @@ class ReadResult(Protocol):
 
 
 class FetchSession:
-    """The partitions that one consumer reads, in reading order."""
+    """The partitions that one consumer reads, in the order in which they are read."""
 
     __slots__ = ("created_ms", "epoch", "items", "last_used_ms", "session_id", "uses_topic_ids")
 
@@ -117,7 +116,7 @@ class FetchSession:
         self.last_used_ms = now_ms
 
     def update(self, items: _Items, forgotten: Iterable[_Key]) -> None:
-        """Apply the changes of a request; new partitions are added at the end."""
+        """Apply the changes in a request; new partitions are added at the end."""
         for key, item in items.items():
             known = self.items.get(key)
             if known is None:
@@ -131,19 +130,19 @@ class FetchSession:
 class FetchContext:
     """A fetch without a session: the response contains every partition of the request.
 
-    After the read, call `finish`; or, to process a wide fetch in slices, call `check`, then
-    `is_answered` for each partition in order, then `end`.
+    After the read, call `finish`. To process a wide fetch in slices, call `check`, then
+    `is_answered` for each partition in order, then `end` instead.
     """
 
     error: KafkaError | None = None
-    """The error of a request that does not match its session; it is the whole response."""
+    """Set if the request does not match its session; the response then contains only this error."""
     session_id: int = NO_SESSION
 
     def __init__(self, items: Sequence[FetchItem]) -> None:
         self.items = items
 
     def finish(self, results: Sequence[ReadResult]) -> tuple[int, list[int]]:
-        """Return the response's session id and the indexes of the results it contains."""
+        """Return the response's session id, and the indexes of the results in the response."""
         return NO_SESSION, list(range(len(results)))
 
     def check(self) -> None:
@@ -159,7 +158,7 @@ class FetchContext:
 
 
 class _FullFetch(FetchContext):
-    """A full fetch: it returns every partition and opens a session if there is room."""
+    """A full fetch: the response contains every partition, and a session if there is room."""
 
     def __init__(
         self, items: Sequence[FetchItem], cache: FetchSessionCache, *, uses_topic_ids: bool
@@ -182,13 +181,16 @@ class _FullFetch(FetchContext):
         return True
 
     def end(self) -> int:
+        # If the session contained an unknown partition, the client would not request the partition
+        # again, and would not notice when it is created. Until the next metadata refresh removes
+        # the partition from its fetches, the client sends full fetches.
         if self._has_unknown:
             return NO_SESSION
         return self._cache.open(self.items, uses_topic_ids=self._uses_topic_ids)
 
 
 class _IncrementalFetch(FetchContext):
-    """An incremental fetch of a session: it returns only partitions with something new."""
+    """An incremental fetch in a session: the response omits partitions with nothing new."""
 
     def __init__(self, session: FetchSession, cache: FetchSessionCache) -> None:
         super().__init__(list(session.items.values()))
@@ -208,7 +210,7 @@ class _IncrementalFetch(FetchContext):
 
     def check(self) -> None:
         if self._session.epoch != self._expected_epoch:
-            # The client sent the next request without waiting for this response.
+            # The client has sent its next request without waiting for this response.
             self.error = InvalidFetchSessionEpoch()
 
     def is_answered(self, item: FetchItem, result: ReadResult) -> bool:
@@ -218,7 +220,8 @@ class _IncrementalFetch(FetchContext):
             self._has_unknown = True
         items = self._session.items
         if result.nbytes and items.get(item.key) is item:
-            # A partition with data moves to the end, so that full responses starve no partition.
+            # A partition with data moves to the end, so that all partitions are read in turn even
+            # if every response is full.
             del items[item.key]
             items[item.key] = item
         return True
@@ -239,7 +242,7 @@ class _RefusedFetch(FetchContext):
 
 
 def _has_news(item: FetchItem, result: ReadResult) -> bool:
-    """Return whether `result` is new to the client, and record the offsets sent."""
+    """Return whether `result` is new to the client, and record the offsets that are sent."""
     news = bool(result.nbytes or result.error_code or result.is_diverging)
     if item.sent_high_watermark != result.high_watermark:
         item.sent_high_watermark = result.high_watermark
@@ -248,22 +251,23 @@ def _has_news(item: FetchItem, result: ReadResult) -> bool:
         item.sent_log_start_offset = result.log_start_offset
         news = True
     if result.error_code:
-        # So that the client receives the first result after the error, even without records.
+        # After the error, the client must receive the first result even if it has no records.
         item.sent_high_watermark = -1
     return news
 
 
 def _next_epoch(epoch: int) -> int:
-    # 0 would open a new session, and negative epochs are special (KIP-227).
+    # Epoch 0 would open a new session, and -1 would end this session (KIP-227).
     return 1 if epoch == _MAX_EPOCH else epoch + 1
 
 
 class FetchSessionCache:
-    """All open sessions: at most `max_sessions` with `max_partitions` each and `max_total` in all.
+    """All open sessions: up to `max_sessions`, each with up to `max_partitions` partitions.
 
-    A new session replaces one that has been idle for `MIN_EVICTION_MS`. If all have been used since
-    then, it replaces the smallest session that is older than that and smaller than the new one.
-    Otherwise, the new session is not opened.
+    Together, the sessions have up to `max_total` partitions. If there is no room, a new session
+    replaces sessions that have been idle for `MIN_EVICTION_MS`. If all sessions have been used more
+    recently, it replaces the smallest of those that are older than this and smaller than the new
+    session. Otherwise, the new session is not opened.
     """
 
     def __init__(
@@ -292,7 +296,7 @@ class FetchSessionCache:
         return len(self._sessions)
 
     def topics_in(self, session_id: int) -> set[str]:
-        """Return the topics that a session reads; an unknown session reads none."""
+        """Return the topics in a session; an empty set if the session is unknown."""
         session = self._sessions.get(session_id)
         items = () if session is None else session.items.values()
         return {item.topic for item in items if item.topic is not None}
@@ -300,7 +304,7 @@ class FetchSessionCache:
     def begin(
         self, request: FetchRequest, version: int, topic_name: Callable[[Uuid], str | None]
     ) -> MaybeLater[FetchContext]:
-        """Return the context of a request, within the session that it continues, if any."""
+        """Return the context of a request, in its session if it has one."""
         uses_topic_ids = version >= _FIRST_TOPIC_ID_VERSION
         resolve = topic_name if uses_topic_ids else None
         if _is_wide(request):
@@ -317,7 +321,7 @@ class FetchSessionCache:
     async def _begin_wide(
         self, request: FetchRequest, resolve: Callable[[Uuid], str | None] | None
     ) -> FetchContext:
-        """Process a wide request in slices, so that other requests can run in between."""
+        """Process a wide request in slices, so that other requests can run between slices."""
         slices = Slices(self._queue)
         items: _Items = {}
         async for topic in slices.over(request.topics):
@@ -351,6 +355,7 @@ class FetchSessionCache:
             return _RefusedFetch(FetchSessionIdNotFound())
         if session.epoch != request.session_epoch:
             return _RefusedFetch(InvalidFetchSessionEpoch())
+        # A session cannot change between topic names and topic ids (KIP-516).
         if session.uses_topic_ids != uses_topic_ids:
             return _RefusedFetch(FetchSessionTopicIdError())
         return self._continue(session, items, forgotten)
@@ -359,11 +364,12 @@ class FetchSessionCache:
         self, session: FetchSession, items: _Items, forgotten: Sequence[_Key]
     ) -> FetchContext:
         added = len(items.keys() - session.items.keys())
-        self.close(session)  # `_add` makes it the most recently used, and counts its new size.
+        # `_add` inserts the session again: as the most recently used, and with its new size.
+        self.close(session)
         if not self._has_room(len(session.items) + added):
             return _RefusedFetch(FetchSessionIdNotFound())
         session.update(items, forgotten)
-        if not session.items:  # As in Kafka, a session without partitions ends.
+        if not session.items:  # As in Kafka, a session without partitions is closed.
             return FetchContext(list(items.values()))
         session.last_used_ms = self._clock.monotonic_ms()
         self._add(session)
@@ -378,14 +384,14 @@ class FetchSessionCache:
         if not items or not self._make_room(len(items), now_ms):
             return NO_SESSION
         session_id = NO_SESSION
-        # Random, so that a client cannot guess the sessions of other clients (KIP-227).
+        # Random, so that a client cannot guess the ids of other clients' sessions (KIP-227).
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randrange(_MAX_EPOCH)
         self._add(FetchSession(session_id, items, uses_topic_ids=uses_topic_ids, now_ms=now_ms))
         return session_id
 
     def close(self, session: FetchSession) -> None:
-        """Close `session`; does nothing if it is closed already."""
+        """Close `session`; do nothing if it is already closed."""
         if self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
             self.partition_count -= len(session.items)
@@ -400,7 +406,7 @@ class FetchSessionCache:
     def _make_room(self, size: int, now_ms: float) -> bool:
         if size > self._max_partitions or not self._max_sessions:
             return False
-        # As in Kafka's tryEvict: first idle sessions, then the smallest session that is old enough.
+        # As in Kafka's tryEvict: idle sessions first, then the smallest session that is old enough.
         while not self._fits(size):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_ms - oldest.last_used_ms <= MIN_EVICTION_MS:

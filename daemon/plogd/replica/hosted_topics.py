@@ -1,13 +1,13 @@
 """The topics that this broker hosts: create, start, reconfigure and stop replicas of partitions.
 
-The controller calls it (`Brokers` in controller/controller.py), as does the broker when it starts.
-Requests find partitions through `ReplicaManager`, which shares `partitions` with this object.
-
-The partitions of a topic, of which there may be thousands, are handled in slices (fair_queue.py).
+The controller calls this module (`Brokers` in controller/controller.py), and so does the broker
+when it starts. Request handlers find partitions through `ReplicaManager`, which shares `partitions`
+with `HostedTopics`. A topic may have thousands of partitions, so they are processed in slices
+(fair_queue.py).
 
 Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.becomeLeaderOrFollower,
-ReplicaManager.stopReplicas.
-Invariant: `MetadataCache` lists a topic only while all its partitions that have a log are led here.
+ReplicaManager.stopReplicas. Invariant: while `MetadataCache` lists a topic, this broker leads all
+its partitions that have a log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from plogd.topic_config import TopicConfig
 
 
 class HostedTopics:
-    """The replicas of every topic on this broker, and the partitions that have no log."""
+    """The replicas of all topics on this broker, and the partitions that have no log."""
 
     def __init__(
         self,
@@ -67,20 +67,20 @@ class HostedTopics:
         """Called with a topic that is no longer served."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
-        """Create or take over the logs of `topic`, lead its partitions, and list it for clients."""
+        """Create missing logs of `topic`, lead its partitions, and list the topic for clients."""
         return spawn(self.start_topics([topic]))
 
     async def start_topics(self, topics: Sequence[TopicState]) -> None:
-        """Do the same as `start_topic` for several topics. Raises KafkaStorageError."""
+        """Start several topics, like `start_topic`. Raises KafkaStorageError or PolicyViolation."""
         slices = Slices(self._queue)
         missing = await self._missing_logs(topics, slices)
-        if missing:  # One call for all topics, so that their new logs share syncs.
+        if missing:  # A single call for all topics, so that their new logs share syncs.
             await self._log_manager.create(missing)
         for topic in topics:
             await self._lead(topic, slices)
 
     async def _missing_logs(self, topics: Sequence[TopicState], slices: Slices) -> list[NewLog]:
-        """Return the logs that `topics` should have but do not have."""
+        """Return the logs that are missing from `topics`."""
         missing: list[NewLog] = []
         for topic in topics:
             config = self._topic_config(topic)
@@ -100,7 +100,7 @@ class HostedTopics:
         await self._log_manager.create(await self._missing_logs([topic], Slices(self._queue)))
 
     def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
-        """Remove the logs of `topic` that no partition serves, after its creation was abandoned."""
+        """Remove logs of `topic` that no partition uses, because its creation was abandoned."""
         return spawn(self._remove_unserved_logs(topic))
 
     async def _remove_unserved_logs(self, topic: TopicState) -> None:
@@ -127,7 +127,8 @@ class HostedTopics:
         for state in states:
             key = TopicPartition(topic.name, state.partition)
             log = self._log_manager.get(key)
-            if log is None or key in self.partitions:  # Led already: the topic was expanded.
+            # If partitions were added to the topic, this broker already leads the others.
+            if log is None or key in self.partitions:
                 continue
             partition = Partition(
                 log=log,
@@ -142,9 +143,10 @@ class HostedTopics:
             self.partitions[key] = partition
 
     def _list(self, topic: TopicState, topic_config: TopicConfig) -> None:
-        """Make `topic`, whose partitions have `topic_config`, visible to clients."""
+        """Make `topic` visible to clients; its partitions currently have `topic_config`."""
         listed = self._cache.topic(topic.name)
-        if listed is not None:  # It was expanded, and its settings may have changed meanwhile.
+        # If partitions were added to the topic, its settings may have changed in the meantime.
+        if listed is not None:
             topic = replace(topic, config=listed.config)
         self._cache.update(topic)
         if self._topic_config(topic) != topic_config:
@@ -157,7 +159,7 @@ class HostedTopics:
         self._update_logs(self._cache.topics())
 
     def update_topic_config(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Apply new topic settings; does nothing for a topic that is not served."""
+        """Apply new topic settings; do nothing if the topic is not served."""
         topic = self._cache.topic(name)
         if topic is not None:
             topic = replace(topic, config=overrides)
@@ -165,7 +167,7 @@ class HostedTopics:
             self._update_logs([topic])
 
     def _update_logs(self, topics: Iterable[TopicState]) -> None:
-        """Begin to apply the current settings to all partitions, one slice after another."""
+        """Begin to apply the current settings to all partitions of `topics`, in slices."""
         spawn(self._update_in_slices([topic.name for topic in topics])).then(_done, _raise)
 
     async def _update_in_slices(self, names: Sequence[str]) -> None:
@@ -174,7 +176,8 @@ class HostedTopics:
             known: tuple[TopicState, BrokerConfig] | None = None
             topic = self._cache.topic(name)
             async for state in slices.over(() if topic is None else topic.partitions):
-                topic = self._cache.topic(name)  # Both may have changed since the last turn.
+                # The topic and the configuration may have changed since the last slice.
+                topic = self._cache.topic(name)
                 if topic is None:
                     break
                 if known is None or topic is not known[0] or self.config is not known[1]:
@@ -189,10 +192,9 @@ class HostedTopics:
         self.without_log.update(keys)
 
     def note_refused(self, key: TopicPartition, records: memoryview) -> None:
-        """Accept no later batch of this producer before this one, which found no log (rule R15).
-
-        The producer may have sent the later one already, and the log may exist when it arrives.
-        """
+        """Record a batch that was rejected because its partition has no log (rule R15)."""
+        # The producer's next batch may already be on its way. If the log exists when that batch
+        # arrives, it must not be appended before this one.
         topic = self._cache.topic(key.topic)
         if key not in self.without_log or topic is None:
             return
@@ -200,7 +202,7 @@ class HostedTopics:
             rules = BatchRules.of(self._topic_config(topic))
             header = check_header(records, rules, AppendOrigin.CLIENT)
         except KafkaError:
-            return  # An invalid batch is refused even if there is a log, and is not retried.
+            return  # An invalid batch is always rejected, and is not retried.
         if header.producer_id < 0:
             return
         noted = self._refused.get((key, header.producer_id))
@@ -210,7 +212,7 @@ class HostedTopics:
             del self._refused[next(iter(self._refused))]
 
     def _pass_on_refused(self, keys: Collection[tuple[str, int]]) -> None:
-        """Pass refused batches of partitions `keys` to their new logs: they must come first."""
+        """Pass rejected batches to the new logs of `keys`, because they must be appended first."""
         refused, self._refused = self._refused, {}
         for (key, producer_id), header in refused.items():
             if key not in keys:
@@ -221,19 +223,19 @@ class HostedTopics:
                 log.producer_state.note_refused(header)
 
     async def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
-        """Return the partitions of `topics` that should have a log but have none."""
+        """Return the partitions of `topics` that should have a log but do not."""
         missing = await self._missing_logs(topics, Slices(self._queue))
         return [new.topic_partition for new in missing]
 
     def create_missing_logs(self, keys: Collection[TopicPartition]) -> Later[None]:
-        """Create the logs of partitions that are offline because they have none, and lead them.
+        """Create the missing logs of offline partitions, and lead these partitions.
 
-        Fails with KafkaStorageError.
+        Fails with KafkaStorageError or PolicyViolation.
         """
         return spawn(self._create_missing_logs(keys))
 
     async def _create_missing_logs(self, keys: Collection[TopicPartition]) -> None:
-        wanted = self.without_log & set(keys)  # The others have been deleted.
+        wanted = self.without_log & set(keys)  # The other partitions have been deleted.
         topics = [
             topic for topic in self._cache.topics() if any(topic.name == k[0] for k in wanted)
         ]
@@ -250,24 +252,24 @@ class HostedTopics:
         await self._log_manager.create(missing)
         self._pass_on_refused(wanted)
         self.without_log -= wanted
-        # Not in slices, because a client could delete the topics between two slices.
+        # Not in slices, because clients could delete a topic between two slices.
         for topic in topics:
             topic_config = self._topic_config(topic)
             self._lead_some(topic, topic.partitions, topic_config)
             self._list(topic, topic_config)
 
     def refuse_writes(self, refuses: bool) -> None:
-        """Refuse or allow appends to all partitions, including those started later."""
+        """Reject or allow appends to all partitions, including partitions that start later."""
         self._refuses_writes = refuses
         for partition in self.partitions.values():
             partition.log.refuses_writes = refuses
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
-        """Stop serving `topic`; completes when its log directories have been renamed."""
+        """Stop serving `topic`; complete when its partition directories have been renamed."""
         return spawn(self._stop_topic(topic))
 
     async def _stop_topic(self, topic: TopicState) -> None:
-        # Hidden first, so that clients do not find a topic whose partitions are disappearing.
+        # Hidden first, so that clients do not find a topic that has already lost partitions.
         if self._cache.topic(topic.name) is not None:
             self._cache.remove(topic.name)
         hosted: list[TopicPartition] = []
@@ -277,7 +279,7 @@ class HostedTopics:
             partition = self.partitions.pop(key, None)
             if partition is not None:
                 partition.is_deleted = True
-                # So that its delayed requests fail now instead of at their timeouts.
+                # Delayed requests then fail now instead of at their timeouts.
                 self._on_progress(partition)
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
@@ -288,18 +290,18 @@ class HostedTopics:
 
 
 def _refuse(key: bytes | None, value: bytes | None) -> None:
-    """Refuse a record of an internal topic for which this broker has no coordinator."""
+    """Reject a record of an internal topic for which this broker has no coordinator."""
     raise InvalidRecord("cannot append the record: this broker has no coordinator to replay it")
 
 
 def _ignore(topic: TopicState) -> None:
-    """Do nothing until the coordinator has set its own callback."""
+    """Do nothing; a coordinator replaces this callback."""
 
 
 def _done(_: None) -> None:
-    """Do nothing: no caller waits until all partitions have the new settings."""
+    """Do nothing, because no caller waits until all partitions have the new settings."""
 
 
 def _raise(error: Exception) -> None:
-    """Raise the error, a bug that the caller or the reactor reports."""
+    """Raise the error, which is a bug, so that the caller or the reactor reports it."""
     raise error

@@ -1,11 +1,12 @@
-"""Lookups of offsets by timestamp, or by a special timestamp such as LATEST, for ListOffsets.
+"""Look up offsets by timestamp, or by special timestamps like LATEST, for ListOffsets.
 
-Special timestamps are negative. A lookup by time reads the disk, possibly data that is not cached,
-so it runs in time_lookup_queue.py, unless the largest timestamps of the segments show that no
-record matches. Only records that consumers can see are found: the end is the high watermark.
+Special timestamps are negative. A lookup by time may read uncached data from the disk, so it runs
+in jobs (time_lookup_queue.py). Lookups find only records below the high watermark, which consumers
+can read.
 
 Source: Kafka 4.3 ListOffsetsRequest, UnifiedLog.fetchOffsetByTimestamp; KIP-734, KIP-405, KIP-1005,
-KIP-1023. There is no tiered storage: its special timestamps behave as in Kafka without it.
+KIP-1023. plog has no tiered storage; the special timestamps for it behave as in Kafka without
+tiered storage.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ async def _look_up_by_time(
         found = await queue.submit(log, lambda: max_timestamp_offset(log))
     else:
         found = await queue.submit(log, lambda: offset_for_timestamp(log, timestamp))
-    # During the job the partition may have been deleted, or the high watermark may have moved.
+    # During the job, the partition may have been deleted, or the high watermark may have changed.
     partition.check_leader()
     if found is None:
         return NOT_FOUND

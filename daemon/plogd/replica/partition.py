@@ -1,13 +1,13 @@
 """A partition hosted by this broker: leadership, leader epoch, ISR and high watermark.
 
-`Partition` sits between requests and the `Log`: it decides whether an append or a read is allowed
-and which records are committed; the log manages offsets and bytes. A partition has a single
-replica so far, so its high watermark is the end offset that its log may acknowledge (rules R1 and
-R2 in docs/architecture.md).
+`Partition` is the layer between requests and the `Log`. It determines whether an append or a read
+is allowed, and which records are committed; the log manages offsets and bytes. Partitions do not
+have several replicas yet, so the high watermark is the end offset that the log can acknowledge
+(rules R1 and R2 in docs/architecture.md).
 
-Called on the reactor thread. Source: Kafka 3.9 Partition; KIP-101, KIP-320, KIP-392 for epochs.
-Invariant: while this broker leads, the high watermark never decreases, and it never exceeds the
-offset that the log may acknowledge.
+Called on the reactor thread. Source: Kafka 3.9 Partition; KIP-101 and KIP-320 for leader epochs.
+Invariant: while this broker is the leader, the high watermark never decreases, and never exceeds
+the offset that the log can acknowledge.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class PartitionRead(NamedTuple):
     log_start_offset: int = -1
     region: FileRegion | None = None
     diverging_epoch: tuple[int, int] | None = None
-    """The epoch in which the reader's log diverges from this one, and the end of that epoch."""
+    """The epoch, and its end offset, after which the reader's log differs from this log."""
 
     @property
     def nbytes(self) -> int:
@@ -65,19 +65,19 @@ class PartitionRead(NamedTuple):
 
     @property
     def is_diverging(self) -> bool:
-        """Whether the reader has to truncate its log."""
+        """Whether the reader must truncate its log."""
         return self.diverging_epoch is not None
 
     def close(self) -> None:
-        """Release the file of a region that will not be sent."""
+        """Release the file of the region, which will not be sent."""
         if self.region is not None:
             self.region.close()
 
 
 class Partition:
-    """A partition of which this broker has a replica.
+    """A partition that has a replica on this broker.
 
-    It calls `on_progress(partition)` when delayed requests for it may be able to complete.
+    Calls `on_progress(partition)` when the partition's delayed requests may be able to complete.
     """
 
     __slots__ = (
@@ -149,7 +149,7 @@ class Partition:
         return self.log.high_watermark
 
     def problem(self) -> KafkaError | None:
-        """Return the error that prevents all use of this partition here, or None."""
+        """Return the error that prevents any use of this partition on this broker, or None."""
         if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
         if self.log.offline:
@@ -159,12 +159,14 @@ class Partition:
         return None
 
     def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
-        """Raise unless this broker is the leader, in `leader_epoch` if the client sent an epoch."""
+        """Raise a KafkaError unless this broker is the leader, in `leader_epoch` if given."""
         problem = self.problem()
         if problem is not None:
             raise problem
         if leader_epoch in (NO_EPOCH, self.leader_epoch):
             return
+        # KIP-320: a client with an older epoch must refresh its metadata; with a newer epoch, it
+        # must wait until this broker has the metadata, too.
         text = (
             f"{self.topic_partition}: the leader epoch is {self.leader_epoch}, not {leader_epoch}"
         )
@@ -174,7 +176,7 @@ class Partition:
 
     @property
     def can_append_now(self) -> bool:
-        """Whether a client's append never has to be queued, whatever its records contain."""
+        """Whether an append by a client can be made immediately, whatever its records contain."""
         return (
             not self.has_queue
             and self.log.rules.is_plain
@@ -184,7 +186,8 @@ class Partition:
 
     @property
     def min_isr(self) -> int:
-        """Number of in-sync replicas that acks=all requires: at most all replicas (KIP-966)."""
+        """Number of in-sync replicas that acks=all requires."""
+        # min.insync.replicas may be larger than the number of replicas (KIP-966).
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def append_records_to_leader(
@@ -197,11 +200,11 @@ class Partition:
     ) -> AppendInfo:
         """Append one batch. Raises the KafkaError for the client if nothing was appended.
 
-        On a slow disk the write may fail after this returns: see `AppendInfo.writing`.
+        On a slow disk, the write can fail after this method has returned: see `AppendInfo.writing`.
         """
         view = records.view if isinstance(records, ValidatedBatch) else records
         log = self.log
-        # The conditions of `problem` without its call, because every append passes here.
+        # The conditions of `problem`, repeated to save every append a call.
         if self.is_deleted or log.offline or self.leader != self.broker_id:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_isr:
@@ -217,15 +220,15 @@ class Partition:
         info = log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
-        # With a larger flush.messages, an append may be acknowledged before it is synced.
+        # If flush.messages is not 1, records can be acknowledged before they are synced.
         if self._raise_high_watermark():
             self._on_progress(self)
         return info
 
     def update_config(self, config: TopicConfig) -> None:
-        """Apply new topic settings, also to records that were appended before."""
+        """Apply new topic settings, even to records that have already been appended."""
         old, self.log.config = self.log.config, config
-        # The new setting may acknowledge older records only once they are synced.
+        # Under the new setting, older records may have to be synced before they are acknowledged.
         if config.flush_messages < old.flush_messages and self.log.has_unflushed:
             self.log.request_sync()
         if self._raise_high_watermark():
@@ -236,7 +239,7 @@ class Partition:
         self._on_progress(self)
 
     def _raise_high_watermark(self) -> bool:
-        """Advance the high watermark to the log's acknowledged end; return whether it moved."""
+        """Advance the high watermark to the acknowledged end; return whether it has changed."""
         log = self.log
         acknowledged = log.acknowledged_end_offset
         if acknowledged <= log.high_watermark:
@@ -256,13 +259,13 @@ class Partition:
         at_least_one: bool,
         nowait: bool = False,
     ) -> PartitionRead:
-        """Read the committed records from `offset` on, up to `max_bytes`.
+        """Read committed records from `offset` on, up to `max_bytes`.
 
-        Errors are returned, not raised, because a fetch reads several partitions. With `nowait`,
-        raises UncachedLookup if the data is not in the page cache.
+        Returns errors instead of raising them, because a fetch reads several partitions. With
+        `nowait`, raises UncachedLookup if the data is not in the page cache.
         """
         log = self.log
-        # Most reads pass these conditions, which saves them the call of `check_leader`.
+        # These conditions save most reads a call of `check_leader`.
         if self.leader_epoch != leader_epoch or self.is_deleted or log.offline:
             try:
                 self.check_leader(leader_epoch)
@@ -278,7 +281,7 @@ class Partition:
                 return PartitionRead(
                     None, high_watermark, log_start_offset, diverging_epoch=diverging
                 )
-        if offset == high_watermark:  # The usual case of a consumer that keeps up.
+        if offset == high_watermark:  # The usual case: a consumer has read everything.
             return PartitionRead(None, high_watermark, log_start_offset)
         try:
             data = log.read(
@@ -293,25 +296,24 @@ class Partition:
         return PartitionRead(None, high_watermark, log_start_offset, data.region)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown.
-
-        The log stores only epochs that have records. An epoch without records starts at this
-        leader's start offset; a client may have received such an epoch from ListOffsets.
-        """
+        """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown."""
         log = self.log
         if epoch == self.leader_epoch:
             return epoch, log.log_end_offset
         latest = log.leader_epochs.latest_epoch
+        # The log stores only epochs with records, but a client may have received an epoch without
+        # records from ListOffsets. Such an epoch ends where the current leader's epoch starts.
         if latest < epoch < self.leader_epoch:
             return (epoch if latest == UNDEFINED_EPOCH else latest), self.epoch_start_offset
         return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
 
     def _diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Return the epoch and offset at which a reader's log diverges from this one, or None.
+        """Return the epoch and offset at which a reader's log diverges from this log, or None.
 
-        The reader is at `offset`, and its last record has `last_fetched_epoch`.
+        The reader continues at `offset`, and its last record was written in `last_fetched_epoch`.
         """
         log = self.log
+        # The same checks as in Kafka's Partition.readRecords (KIP-595).
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:
             raise OffsetOutOfRange(
@@ -325,7 +327,7 @@ class Partition:
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
     def check_offset_is_known(self) -> None:
-        """Raise OffsetNotAvailable while the high watermark of a new leader is stale (KIP-207)."""
+        """Raise OffsetNotAvailable while a new leader's high watermark is out of date (KIP-207)."""
         if self.epoch_start_offset > self.log.high_watermark:
             raise OffsetNotAvailable(
                 f"{self.topic_partition}: the high watermark {self.log.high_watermark} has not "

@@ -1,14 +1,13 @@
-"""Purgatory: delayed operations wait for a partition to change or for their timeout.
+"""Purgatory: delayed operations wait until a partition changes, or until their timeout.
 
 An operation watches certain keys, or all keys. When a partition has changed, `check` is called with
-its key, always from a `Turn` and never from inside an append or an advance of the high watermark.
-The operation then determines whether it can complete. Each operation ends exactly once: it
-completes, expires, or is removed because its client disconnected. An operation that raises has a
-bug; it is reported and removed, and the others continue.
+the partition's key, always at the end of a `Turn` and never inside an append or an advance of the
+high watermark. The operation then determines whether it can complete. Each operation ends exactly
+once: it completes, expires, or is removed because its client has disconnected.
 
-All deadlines share one timer wheel: one bucket per tick, and a single timer for the first bucket. A
-request therefore costs a dictionary entry instead of a timer. Operations expire at most one tick
-late.
+All deadlines share one timer wheel, with one bucket per tick and a single timer for the first
+bucket. An operation therefore costs a dictionary entry instead of a timer. Operations expire at
+most one tick late.
 
 Source: Kafka 3.9 DelayedOperationPurgatory, TimingWheel.
 """
@@ -23,18 +22,18 @@ from typing import Protocol
 from plogd.ports import Clock, Timer, Timers
 
 TICK_MS = 10
-"""Time that one bucket of the timer wheel covers."""
+"""The time covered by one bucket of the timer wheel."""
 
 
 class Operation(Protocol):
     """A delayed operation. Hashable by identity."""
 
     def try_complete(self, key: Hashable) -> bool:
-        """Complete if the change of `key` makes that possible; return whether it did."""
+        """Complete if the change of `key` makes this possible; return whether it did."""
         ...
 
     def expire(self) -> None:
-        """Complete with the results available at the timeout."""
+        """Complete with the results that are available at the timeout."""
         ...
 
 
@@ -63,22 +62,22 @@ class Purgatory:
         return len(self._places)
 
     def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: float) -> None:
-        """Add `operation`, which ends when a check of one of `keys` completes it or it expires."""
-        # Without duplicates, because a produce request may repeat a partition.
+        """Add `operation`, which watches `keys` until it completes or expires."""
+        # Without duplicates, because a produce request can contain a partition twice.
         own_keys = tuple(dict.fromkeys(keys))
         self._wait(operation, own_keys, timeout_ms)
         for key in own_keys:
             self._watchers.setdefault(key, {})[operation] = None
 
     def watch_all(self, operation: Operation, timeout_ms: float) -> None:
-        """Add an operation with too many keys for `watch`: it is checked for every key."""
+        """Add an operation that has too many keys for `watch`, and is checked for every key."""
         self._wait(operation, (), timeout_ms)
         self._watch_all[operation] = None
 
     def _wait(self, operation: Operation, keys: tuple[Hashable, ...], timeout_ms: float) -> None:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         bucket = ceil(deadline_ms / TICK_MS)
-        # The timer is set first: if that fails, the operation has not been added.
+        # The timer is set first, so that the operation is not added if this fails.
         if self._timer is None or bucket < self._timer_bucket:
             self._set_timer(min([bucket, *self._bucket_order[:1]]))
         waiting = self._buckets.get(bucket)
@@ -89,7 +88,7 @@ class Purgatory:
         self._places[operation] = (keys, bucket)
 
     def check(self, key: Hashable) -> None:
-        """Try to complete the operations that watch `key`, because that partition changed."""
+        """Try to complete the operations that watch `key`, because that partition has changed."""
         watchers = self._watchers.get(key)
         if watchers is None and not self._watch_all:
             return
@@ -113,10 +112,10 @@ class Purgatory:
             return operation.try_complete(key)
         except Exception as error:
             self._on_bug("completion of a delayed request", error)
-            return True
+            return True  # Removed, so that the bug is not repeated at every check.
 
     def remove(self, operation: Operation) -> None:
-        """Remove `operation`; does nothing if it is not waiting."""
+        """Remove `operation`; do nothing if it is not waiting."""
         place = self._places.pop(operation, None)
         if place is None:
             return
@@ -127,13 +126,13 @@ class Purgatory:
             watchers.pop(operation, None)
             if not watchers:
                 del self._watchers[key]
-        # The bucket stays until it is due: removing it would require a search in the heap.
+        # The bucket is kept until it is due, because its removal would require a heap search.
         waiting = self._buckets.get(bucket)
         if waiting is not None:
             waiting.pop(operation, None)
 
     def _set_timer(self, first: int) -> None:
-        """Set the timer to expire the bucket `first`, and those before it, when it is due."""
+        """Set the timer for the time at which the bucket `first` is due."""
         delay_ms = first * TICK_MS - self._clock.monotonic_ms()
         timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
         if self._timer is not None:
@@ -145,7 +144,7 @@ class Purgatory:
         now_ms = self._clock.monotonic_ms()
         while self._bucket_order and self._bucket_order[0] * TICK_MS <= now_ms:
             for operation in self._buckets.pop(heapq.heappop(self._bucket_order)):
-                # Expiring one operation may remove another, which stays in its bucket.
+                # The expiration of one operation may remove another, which is still in this list.
                 if operation in self._places:
                     self.remove(operation)
                     self.expired += 1

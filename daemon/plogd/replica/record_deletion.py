@@ -1,9 +1,9 @@
-"""Deletion of records from the start of a partition, for DeleteRecords.
+"""Delete records from the start of a partition, for DeleteRecords.
 
-The log start offset advances immediately, and reads below it are refused from then on. The client
-receives its response once the new start offset is on disk and no crash can restore the records;
-Kafka responds before that. Segments entirely below the start offset are deleted; other records
-below it are deleted with their segment later.
+The log start offset advances immediately, and reads below it then fail. The client receives the
+response when the new log start offset is on disk, so that no crash can bring the records back;
+Kafka responds earlier. Segments entirely below the log start offset are deleted. Other records
+below it are deleted later, together with their segment.
 
 Source: Kafka 4.3 Partition.deleteRecordsOnLeader, ReplicaManager.deleteRecordsOnLocalLog; KIP-107.
 """
@@ -23,14 +23,14 @@ from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.replica.partition import Partition
 
 HIGH_WATERMARK: Final = -1
-"""Special offset for the high watermark: delete every record that consumers can read."""
+"""Special offset that stands for the high watermark: delete all records that consumers can read."""
 
 
 async def delete_records(partition: Partition, offset: int, log_manager: LogManager) -> int:
-    """Delete the records below `offset` durably; return the new log start offset.
+    """Durably delete the records below `offset`; return the new log start offset.
 
     Raises the KafkaError for the client. After a KafkaStorageError, the records are no longer
-    readable, but they may reappear after a crash.
+    readable, but may reappear after a crash.
     """
     _check(partition)
     log = partition.log
@@ -55,6 +55,7 @@ def _check(partition: Partition) -> None:
     if topic in INTERNAL_TOPICS:
         raise InvalidTopicException(f"records of the internal topic {topic} cannot be deleted")
     partition.check_leader()
+    # As in Kafka's Partition.deleteRecordsOnLeader.
     config = partition.log.config
     if config.is_compacted and not config.deletes_old_segments:
         raise PolicyViolation(

@@ -1,7 +1,7 @@
 """Gauges of partitions, logs, fetch sessions and delayed requests, evaluated at each scrape.
 
-The names are those that the usual JMX exporter rules derive from Kafka's MBeans; metrics that Kafka
-lacks start with ``plog_``. Gauges cost nothing between scrapes.
+The metrics have the names that the usual JMX exporter rules derive from Kafka's MBeans. Metrics
+that Kafka lacks start with ``plog_``.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def _of_each_log(
     manager: ReplicaManager, of: Callable[[Log], float]
 ) -> Callable[[], Iterator[tuple[tuple[str, ...], float]]]:
     def samples() -> Iterator[tuple[tuple[str, ...], float]]:
-        for partition in list(manager.partitions):  # Topics may be created or deleted meanwhile.
+        # A copy, because topics may be created or deleted before the next step of this generator.
+        for partition in list(manager.partitions):
             topic, number = partition.topic_partition
             yield (topic, str(number)), of(partition.log)
 

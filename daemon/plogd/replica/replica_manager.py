@@ -1,12 +1,12 @@
-"""All partitions of a broker: appends and reads of several partitions, and the purgatories.
+"""All partitions of a broker: appends to and reads from several partitions, and the purgatories.
 
-The handlers of Produce, Fetch and ListOffsets call `ReplicaManager`. It returns a finished result
-as a plain value, and a `Later` for a request that waits in purgatory. hosted_topics.py creates and
-deletes topics.
+The handlers of Produce, Fetch and ListOffsets call `ReplicaManager`. Its methods return a plain
+value if the result is available immediately, and a `Later` if the request has to wait.
+hosted_topics.py creates and deletes topics.
 
 Called on the reactor thread. Source: Kafka 3.9 ReplicaManager; docs/architecture.md for R1-R8.
-Invariant: a delayed request never completes inside an append or the end of a sync, but afterwards,
-when the turn ends.
+Invariant: a delayed request never completes inside an append or at the end of a sync, but when the
+turn ends.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from plogd.replica.partition import ACKS_ALL, Partition
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
 
+# The timeout in a request is meant for followers; in Kafka, acks=1 does not wait at all. After a
+# short timeout, a producer would resend records that are about to become durable.
 _OWN_DISK_TIMEOUT_MS = 30_000
-"""Minimum timeout for acks=0 and acks=1. The request's timeout concerns followers, and in Kafka
-acks=1 does not wait at all; a producer that timed out would resend records that are about to become
-durable."""
+"""Minimum timeout for acks=0 and acks=1."""
 
 _MAX_IMMEDIATE_APPENDS = 128
-"""Maximum number of appends of one request that are made before other requests can run; the
-rest are queued (decision 0015)."""
+"""Maximum number of a request's appends that are made before other requests can run; its other
+appends are queued (decision 0015)."""
 
 Entry = tuple[TopicPartition, memoryview]
-"""Records for one partition."""
+"""A partition, and the records to append to it."""
 
 
 class ReplicaManager:
@@ -127,7 +127,7 @@ class ReplicaManager:
         raise UnknownTopicOrPartition(f"this broker does not host {topic}-{number}")
 
     def is_offline(self, topic: str, number: int) -> bool:
-        """Return whether the partition has no log, or its log directory has failed."""
+        """Return whether the partition has no log, or is in a failed log directory."""
         partition = self._partitions.get((topic, number))
         return partition.log.offline if partition else (topic, number) in self.topics.without_log
 
@@ -136,10 +136,10 @@ class ReplicaManager:
     def append_records(
         self, entries: Sequence[Entry], *, required_acks: int, timeout_ms: int
     ) -> MaybeLater[list[PartitionAppend]]:
-        """Append to each partition; completes when all records satisfy `required_acks`.
+        """Append to each partition; complete when all records satisfy `required_acks`.
 
-        The records are written or copied before this returns, so the caller may reuse their memory.
-        A queued append (append_queue.py) that times out is not made.
+        The records are written or copied before this method returns, so the caller can then reuse
+        their memory. If a queued append (append_queue.py) times out, it is not made.
         """
         appends: list[PartitionAppend] = []
         request: AppendRequest | None = None
@@ -162,7 +162,7 @@ class ReplicaManager:
     ) -> list[PartitionAppend]:
         began_ms = self._clock.monotonic_ms()
         await self.append_queues.watch(request, timeout_ms)
-        # The request's timeout includes the time that its appends have spent in the queue.
+        # The time that the appends have spent in the queue counts towards the request's timeout.
         left_ms = max(0, timeout_ms - int(self._clock.monotonic_ms() - began_ms))
         return await settle(self._wait_for_acks(appends, request.required_acks, left_ms))
 
@@ -185,12 +185,13 @@ class ReplicaManager:
         """Make one append and set its info or error."""
         key = append.topic_partition
         try:
-            partition = append.partition or self.partition(*key)  # Raises if it has no log.
+            # If there is no such partition, this call raises the KafkaError for the client.
+            partition = append.partition or self.partition(*key)
             append.info = partition.append_records_to_leader(
                 records, required_acks=required_acks, now_ms=self._clock.now_ms()
             )
         except KafkaError as error:
-            append.error = error.bare()
+            append.error = error.bare()  # A traceback would keep the request's records in memory.
             if append.partition is None and isinstance(records, memoryview):
                 self.topics.note_refused(key, records)
         except Exception as error:  # A bug in one partition must not fail the others.
@@ -209,7 +210,8 @@ class ReplicaManager:
             self._turn.defer(self._check_delayed)
 
     def _check_delayed(self) -> None:
-        # Replaced first: completing a request may cause progress, which schedules another check.
+        # Replaced first, because the completion of a request may cause progress, which schedules
+        # another check.
         to_check, self._to_check = self._to_check, {}
         for key in to_check:
             self.delayed_fetches.check(key)
@@ -225,15 +227,15 @@ class ReplicaManager:
             self._on_bug(f"progress listener of {key}", error)
 
     def listen(self, key: TopicPartition, listener: Callable[[], None]) -> None:
-        """Call `listener`, at the end of the turn, whenever partition `key` has made progress.
+        """Call `listener` at the end of each turn in which partition `key` has made progress.
 
         A partition makes progress when its high watermark advances, when it is deleted, and when
-        its log directory fails. It has at most one listener, its coordinator.
+        its log directory fails. Only its coordinator listens, so there is at most one listener.
         """
         self._listeners[key] = listener
 
     def stop_listening(self, key: TopicPartition) -> None:
-        """Remove the listener of `key`, if it has one."""
+        """Remove the listener of partition `key`, if there is one."""
         self._listeners.pop(key, None)
 
     def log_dir_failed(self, logs: Sequence[Log]) -> None:

@@ -1,13 +1,13 @@
 """Queues of lookups by time, which run in jobs on a separate lane for each log directory.
 
 A lookup may read the disk and scan a million records, so it runs in slices of a few milliseconds.
-Each lookup gets one slice soon after it arrives, which is enough for most. Of those that need
-more, only a few run alternately, because each may hold a decompressed batch between slices; the
-rest are queued and start over when their turn comes. Seals, deletions and the appends of a slow
-disk run on other lanes.
+Each lookup gets its first slice soon after it arrives, and most lookups need no other. Of the
+remaining lookups, only `MAX_STARTED` run at a time, in alternating slices; the others are queued,
+and start from the beginning when it is their turn. Seals, deletions and appends to a slow disk run
+on other lanes.
 
-A lookup whose client disconnects is removed from the queue, or stops at its next step. Called on
-the reactor thread; log/time_lookup.py implements the lookups.
+If the client disconnects, its lookup is removed from the queue, or stops at the next step. Called
+on the reactor thread; log/time_lookup.py implements the lookups.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ from plogd.ports import Jobs, Later
 
 Found = TimestampAndOffset | None
 
+# Each of these may hold a decompressed batch between two slices.
 MAX_STARTED = 2
-"""Maximum number of long lookups per log directory that run alternately."""
+"""Maximum number of long lookups per log directory that run in alternating slices."""
 _STEPS_PER_SLICE = 8
 
 
 class TimeLookupQueue:
-    """The lookups in all log directories. It calls `ended(log)` after each one."""
+    """The lookups in all log directories. Calls `ended(log)` after each lookup."""
 
     def __init__(self, jobs: Jobs, ended: Callable[[Log], None]) -> None:
         self._jobs = jobs
@@ -37,7 +38,10 @@ class TimeLookupQueue:
         self._directories: dict[str, _Directory] = {}
 
     def submit(self, log: Log, look_up: Callable[[], Steps[Found]]) -> Later[Found]:
-        """Run `look_up`; cancel the result to stop it. Fails with the KafkaError for the client."""
+        """Run `look_up`, which stops if the result is cancelled.
+
+        Fails with the KafkaError for the client.
+        """
         directory = self._directories.get(log.log_dir)
         if directory is None:
             directory = self._directories[log.log_dir] = _Directory(
@@ -47,7 +51,7 @@ class TimeLookupQueue:
 
 
 class _Lookup:
-    """One lookup: new, queued, started, or in a job."""
+    """A lookup, which is new, queued, started, or running in a job."""
 
     __slots__ = ("begin", "error", "found", "is_cancelled", "is_started", "later", "log", "steps")
 
@@ -63,12 +67,12 @@ class _Lookup:
         self.error: Exception | None = None
 
     def restart(self) -> None:
-        """Discard the progress made so far."""
+        """Discard the progress made so far, and the data that the lookup holds."""
         self.steps.close()
         self.steps = self.begin()
 
     def run_slice(self) -> bool:
-        """Run a few steps, in a job; return whether the lookup has ended."""
+        """Run a few steps in a job; return whether the lookup has ended."""
         try:
             for _ in range(_STEPS_PER_SLICE):
                 if self.is_cancelled:
@@ -112,7 +116,7 @@ class _Directory:
             return
         while self._queued and len(self._started) < MAX_STARTED:
             self._start(_pop_first(self._queued))
-        # Alternate between new and started lookups: neither may starve the other.
+        # New and started lookups alternate, so that neither can starve the others.
         self._ran_new = bool(self._new) and not (self._ran_new and self._started)
         if self._ran_new:
             lookup = _pop_first(self._new)
@@ -135,7 +139,7 @@ class _Directory:
         elif lookup.is_started or (not self._queued and len(self._started) < MAX_STARTED):
             self._start(lookup)
         else:
-            # It may hold a decompressed batch, which is freed until its turn comes.
+            # While it is queued, the lookup must not hold a decompressed batch.
             lookup.restart()
             self._queued[lookup] = None
         self._run_next()
@@ -158,7 +162,7 @@ class _Directory:
     def _cancel(self, lookup: _Lookup) -> None:
         lookup.is_cancelled = True
         if lookup is self._running:
-            return  # Its job stops at the next step.
+            return  # The lookup's job stops at its next step.
         self._new.pop(lookup, None)
         self._queued.pop(lookup, None)
         if lookup in self._started:

@@ -1,7 +1,7 @@
-"""Start all topics when the broker starts, even if a full disk prevents the creation of some logs.
+"""Start all topics at startup, even if a full disk prevents the creation of some logs.
 
-Partitions whose logs cannot be created are offline; the broker retries every second until there is
-room. Called once, by broker.py.
+If a log cannot be created, its partition is offline, and the broker retries every second until
+there is room. Called once, by broker.py.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ class TopicStart:
         self._may_retry = may_retry
 
     async def start(self, topics: Sequence[TopicState]) -> None:
-        """Become the leader of all partitions, except those whose logs cannot be created."""
+        """Become the leader of all partitions except those with logs that cannot be created."""
         try:
             await self._topics.start_topics(topics)
-        # PolicyViolation means that the process may not open enough files for all logs.
+        # PolicyViolation means that the process has too few file descriptors for all logs.
         except (KafkaStorageError, PolicyViolation) as error:
+            # Logs in other log directories may have been created.
             missing = await self._topics.without_logs(topics)
             self._report(
                 "cannot create the logs of {count} partitions ({partitions}): {error}; they stay "
@@ -51,7 +52,7 @@ class TopicStart:
                 error=str(error),
                 level="error",
             )
-            # Now `start_topics` does not try to create these logs again.
+            # `start_topics` then does not try to create these logs again.
             self._topics.set_without_log(missing)
             await self._topics.start_topics(topics)
             self._retry_later(missing)

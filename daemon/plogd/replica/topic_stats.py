@@ -74,7 +74,8 @@ class TopicStats:
         if append.partition is None:
             return
         name = append.topic_partition.topic
-        topic = self._topics.get(name) or self._topic(name)  # Inline, to save a call per append.
+        # The first lookup is inlined, to save a call per append.
+        topic = self._topics.get(name) or self._topic(name)
         topic.produces.value += 1
         info = append.info
         if info is None:

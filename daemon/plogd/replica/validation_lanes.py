@@ -1,11 +1,11 @@
-"""Lanes for validation jobs: one for small batches and one for large ones, fair between topics.
+"""Lanes for validation jobs: one for small and one for large batches, fair between topics.
 
-A lane runs one job at a time and takes the next one from another topic, so a topic that floods the
-lane delays each other topic by only one job. A batch that turns out to be large moves to the other
-lane, so that small batches do not wait for decompression bombs. The lanes also bound memory: at
-most one small and one large batch are being decompressed at any time.
+A lane runs one job at a time, and takes the next job from another topic. A topic that floods the
+lane therefore delays each of the others by only one job. A batch that turns out to be large moves
+to the other lane, so that small batches do not wait for decompression bombs. The lanes also limit
+the memory in use: at most one small and one large batch are decompressed at any time.
 
-Called on the reactor thread by append_queue.py, which keeps the order within each partition.
+Called on the reactor thread by append_queue.py, which keeps appends to a partition in order.
 Source: docs/decisions/0015-recompression-is-a-job.md.
 """
 
@@ -28,15 +28,15 @@ from plogd.log.batch_validator import (
 from plogd.ports import Jobs, Later, failed
 
 SMALL_BYTES: Final = 1 << 20
-"""Maximum uncompressed size of a batch that the small lane validates."""
+"""Maximum uncompressed size of a batch that the lane for small batches validates."""
 _SMALL_COMPRESSED_BYTES: Final = SMALL_BYTES // 4
-"""Compressed batches above this size go to the large lane directly."""
+"""Larger compressed batches are directly submitted to the lane for large batches."""
 
 _Job = Callable[[], ValidatedBatch]
 
 
 class _Lane:
-    """A lane: runs the jobs of all topics one at a time, in order within each topic."""
+    """A lane that runs the jobs of all topics one at a time, in order within each topic."""
 
     def __init__(self, jobs: Jobs, name: str) -> None:
         self._jobs = jobs
@@ -58,8 +58,9 @@ class _Lane:
         waiting = self._waiting.pop(topic)
         job, outcome = waiting.popleft()
         if waiting:
-            self._waiting[topic] = waiting  # Inserted again, so that all other topics come first.
+            self._waiting[topic] = waiting  # At the end of the dict, so that other topics are next.
         self._is_busy = True
+        # A job that cannot be submitted must not stop the lane.
         try:
             running = self._jobs.submit(self._name, job)
         except Exception as error:
@@ -71,14 +72,14 @@ class _Lane:
 
     def _ended(self, deliver: Callable[[], None]) -> None:
         self._is_busy = False
-        # The next job starts first, so that the thread does not idle while the outcome is handled.
+        # The next job starts first, so that the lane's thread is not idle during `deliver`.
         if self._waiting:
             self._start()
         deliver()
 
 
 class ValidationLanes:
-    """The lanes of a broker for small and large batches."""
+    """A broker's lanes for small and large batches."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._small = _Lane(jobs, "validate:small")
@@ -96,12 +97,13 @@ class ValidationLanes:
         """Validate a client's batch in a job. Fails with the errors of `validate_batch`."""
 
         def job(reading: RecordReading) -> ValidatedBatch:
-            reading.on_step()  # Raises if the append was abandoned while the job was queued.
+            reading.on_step()  # Raises if the append was abandoned before the job started.
             return validate_batch(
                 data, rules=rules, now_ms=now_ms, origin=AppendOrigin.CLIENT, reading=reading
             )
 
         large = partial(job, reading)
+        # If the limit is below SMALL_BYTES, the small lane must not raise it.
         if reading.max_decompressed_bytes <= SMALL_BYTES or not _looks_small(data):
             return self._large.submit(topic, large)
         small = partial(job, reading._replace(max_decompressed_bytes=SMALL_BYTES))

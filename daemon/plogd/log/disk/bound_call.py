@@ -1,4 +1,4 @@
-"""Bind an argument to a function, checked by mypy, for jobs and callbacks created in a loop."""
+"""Bind an argument to a function, for jobs and callbacks that are created in a loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ U = TypeVar("U")
 
 
 def bind(function: Callable[[T], U], argument: T) -> Callable[[], U]:
-    """Return ``lambda: function(argument)`` with the current value of `argument`.
+    """Return ``lambda: function(argument)`` with the current value of `argument`, typed for mypy.
 
     >>> calls = [bind(str, number) for number in range(3)]
     >>> [call() for call in calls]

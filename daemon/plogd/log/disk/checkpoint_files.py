@@ -1,9 +1,9 @@
 """The small files of a log directory, each replaced atomically.
 
-A log directory (an entry of ``log.dirs``) holds the offset checkpoints and ``meta.properties``; a
-partition's directory holds its leader epochs and its topic id. A missing file is read as empty, and
-a damaged one raises CorruptCheckpoint; the callers decide how to proceed. Writing syncs, so it runs
-in jobs. The clean shutdown file is in clean_shutdown.py.
+A log directory (an entry of ``log.dirs``) contains the offset checkpoints and ``meta.properties``;
+a partition's directory contains the leader epochs and the topic id. A missing file is read as
+empty, and a damaged file raises CorruptCheckpoint; the callers decide how to proceed. Writes sync,
+so they run in jobs. clean_shutdown.py handles the clean shutdown file.
 
 Source: Kafka 3.9 CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
 PartitionMetadataFile, MetaProperties.
@@ -27,27 +27,27 @@ _VERSION = 0
 
 
 class CorruptCheckpoint(PlogError):
-    """A checkpoint file is damaged; the message contains its path and the problem."""
+    """A checkpoint file is damaged. The message contains the path and the problem."""
 
 
 def write_atomic(files: Files, path: str, data: bytes) -> None:
-    """Durably replace the content of `path`; after a crash, it has the old or the new content.
+    """Durably replace the content of `path`; after a crash, the file has the old or new content.
 
-    Raises OSError. The file then keeps its old content, unless only the last sync failed.
+    Raises OSError. The file then keeps its old content, unless only the last sync has failed.
     """
     temporary = path + _TEMPORARY_SUFFIX
-    if files.exists(temporary):  # A crash has left it, and open_append would add to its content.
+    if files.exists(temporary):  # Left by a crash; open_append would append to its content.
         files.unlink(temporary)
     try:
         file = files.open_append(temporary)
         try:
             file.append(data)
-            file.sync()  # Before the rename: the new name must never have incomplete content.
+            file.sync()  # Before the rename, so that the name never refers to incomplete content.
         finally:
             file.close()
         files.rename(temporary, path)
     except Exception:
-        # The first error is raised; the next write removes a leftover file.
+        # Only the first error is raised; the next write removes a temporary file that remains.
         with contextlib.suppress(Exception):
             files.unlink(temporary)
         raise
@@ -58,7 +58,7 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
     """Read an offset checkpoint: recovery points, log start offsets or high watermarks.
 
     The file is text: a line with the version, 0; a line with the number of entries; then a line
-    ``topic partition offset`` for each entry. A missing file has no entries. Raises
+    ``topic partition offset`` for each entry. Returns no entries if the file is missing. Raises
     CorruptCheckpoint.
     """
     entries = _read_entries(files, path, fields=3)
@@ -127,11 +127,7 @@ def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
 def write_topic_ids(
     files: Files, topic_ids: Iterable[tuple[str, Uuid]], sync_all: Callable[[], None]
 ) -> None:
-    """Write the topic ids of many new directories; `sync_all` makes all their files durable.
-
-    `sync_all` is called twice, because everything else in a directory must be durable before its
-    topic id appears.
-    """
+    """Write the topic ids of many new directories; `sync_all` makes all their files durable."""
     text_by_path = {
         posixpath.join(directory, file_names.PARTITION_METADATA): _topic_id_text(topic_id)
         for directory, topic_id in topic_ids
@@ -143,6 +139,7 @@ def write_topic_ids(
             file.append(text)
         finally:
             file.close()
+    # Before the renames: everything else in a directory must be durable before its topic id is.
     sync_all()
     for path in text_by_path:
         files.rename(path + _TEMPORARY_SUFFIX, path)
@@ -155,14 +152,14 @@ def _topic_id_text(topic_id: Uuid) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """The content of ``meta.properties``: the cluster and the broker of a log directory."""
+    """The content of ``meta.properties``: a log directory's cluster and broker."""
 
     cluster_id: str
     node_id: int
     directory_id: str = ""
     """The id of the directory as text; empty in files of older Kafka versions."""
     version: int = 1
-    """0 in Kafka's ZooKeeper mode, where the node id is called ``broker.id``."""
+    """0 in Kafka's ZooKeeper mode, in which the node id is called ``broker.id``."""
 
 
 def read_meta_properties(files: Files, log_dir: str) -> MetaProperties | None:
@@ -212,17 +209,20 @@ def _read_text(files: Files, path: str) -> str | None:
 
 
 def _check_last_line(path: str, text: str) -> None:
-    """Raise CorruptCheckpoint if the last line is cut off, because its value may be incomplete."""
+    """Raise CorruptCheckpoint if the last line has no end, because its value may be incomplete."""
     if text and not text.endswith("\n"):
         raise CorruptCheckpoint(f"{path}: the file ends in the middle of a line")
 
 
 def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
-    """Return the fields of each entry; the last two are integers. An empty file is damaged."""
+    """Return the fields of each entry, of which the last two are integers.
+
+    An empty file is treated as damaged.
+    """
     text = _read_text(files, path)
     if text is None:
         return []
-    # The count does not detect a cut number in the last line: "12" may be the start of "123".
+    # The number of entries does not reveal a number that was cut off: "12" may have been "123".
     _check_last_line(path, text)
     lines = text.splitlines()
     if len(lines) < 2:
@@ -233,7 +233,7 @@ def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
         for entry in entries:
             if len(entry) != fields:
                 raise ValueError(f"a line has {len(entry)} fields instead of {fields}")
-            # Checked here, so that the callers can convert the fields without handling errors.
+            # Checked here, so that callers can convert the fields without error handling.
             for number in entry[fields - 2 :]:
                 int(number)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""The clean shutdown file of a log directory: while it exists, the logs need no recovery.
+"""The clean shutdown file of a log directory: if it exists, the logs need no recovery.
 
-The broker writes it as the last step of a clean stop and removes it as the first step of startup.
-Without it, the start recovers every log in the directory (recovery/).
+The broker writes the file as the last step of a clean stop, and removes it as the first step of
+startup. If the file is missing, startup recovers every log in the directory (recovery/).
 
 Source: Kafka 3.9 CleanShutdownFileHandler.
 """
@@ -20,20 +20,17 @@ _VERSION = 0
 
 def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None:
     """Durably mark the logs in `log_dir` as cleanly shut down. Raises OSError."""
-    # The content is as in Kafka; plog itself only checks whether the file exists.
+    # Kafka's content; plog itself only checks whether the file exists.
     mark = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_atomic(files, posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE), mark.encode())
 
 
 def take_clean_mark(files: Files, log_dir: str) -> bool:
-    """Durably remove the clean shutdown file; return whether it existed.
-
-    If it remained, a crash during startup would be mistaken for a clean stop (KAFKA-10471). Raises
-    OSError.
-    """
+    """Durably remove the clean shutdown file; return whether it existed. Raises OSError."""
     path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
     if not files.exists(path):
         return False
+    # Otherwise, a crash during startup would be mistaken for a clean stop (KAFKA-10471).
     files.unlink(path)
     files.sync_dir(log_dir)  # Otherwise, a crash could bring the file back.
     return True

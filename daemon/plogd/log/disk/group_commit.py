@@ -1,18 +1,18 @@
 """Group commit: sync dirty logs in rounds, one at a time, and advance their durable ends.
 
 Each file system (``st_dev``) has one `SyncRounds`. A log requests a sync after an append. If no
-round is in flight, one starts at the end of the turn. It includes *every* log that has requested a
-sync, and records each log's end. Appends made during a round wait for the next. So rounds grow with
-the load, while an idle broker syncs a single request immediately. A round is delayed briefly only
-if clients of the last round are expected to send again (commit_delay.py).
+round is in progress, a round starts at the end of the turn. It includes *every* log that has
+requested a sync, and records each log's end. Appends made during a round wait for the next round.
+Rounds therefore grow with the load, while an idle broker syncs a single request immediately. A
+round is delayed briefly only if clients of the last round are expected to send again
+(commit_delay.py).
 
 A round consists of several ``fdatasync`` calls, or of a single ``syncfs`` if many files are dirty
-and the kernel reports its errors (ext4 and xfs, Linux >= 5.8); recent costs decide which is
-cheaper. A failed sync is never retried: the kernel may have dropped the pages, and the next call
-would report success ("fsyncgate"). Instead, the log directory goes offline.
+and ``syncfs`` reports errors (ext4 and xfs, Linux >= 5.8). The choice depends on recently measured
+costs. If a sync fails, the log directory goes offline.
 
-Called on the reactor's thread, except `_sync_files` and `_sync_file_system`, which are jobs.
-Invariant: a log's durable end only ever becomes an end that was recorded before the sync began.
+Called on the reactor's thread, except `_sync_files` and `_sync_file_system`, which run as jobs.
+Invariant: a log's durable end only advances to an end that was recorded before the sync began.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from plogd.notify_all import notify_all
 from plogd.ports import File, Later, Ports, failed, gather, ready, spawn
 
 _PARALLEL_LANES = 8
-"""Number of jobs that share the files of a large round where ``syncfs`` is not used."""
+"""Number of jobs that share the files of a large round if ``syncfs`` is not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncTicket:
-    """A log's part of a sync round: the files to sync, and the end that is durable afterwards."""
+    """A log's part of a sync round: the files to sync, and the end that then becomes durable."""
 
     log: Syncable
     end_offset: int
     files: Sequence[File]
     directory: str | None
-    """The log's directory if it has a new name that must be synced; otherwise None."""
+    """The log's directory if it contains new names that must be synced; otherwise None."""
 
     def release(self) -> None:
-        """Release the files, which were retained for the job."""
+        """Release the files, which are retained for the job."""
         for file in self.files:
             file.close()
 
@@ -65,7 +65,7 @@ class Syncable(Protocol):
         ...
 
     def begin_sync(self) -> SyncTicket | None:
-        """Return the dirty files and the current end; None if the log was closed meanwhile."""
+        """Return the dirty files and the current end; None if the log has been closed."""
         ...
 
     def complete_sync(self, ticket: SyncTicket) -> None:
@@ -74,7 +74,7 @@ class Syncable(Protocol):
 
 
 class SyncFailed(Exception):
-    """A sync reported an error: these log directories can no longer be trusted."""
+    """A sync has failed, so it is unknown what these log directories contain on disk."""
 
     def __init__(self, log_dirs: Sequence[str], error: OSError) -> None:
         super().__init__(f"{', '.join(log_dirs)}: {error}")
@@ -85,9 +85,9 @@ class SyncFailed(Exception):
 class SyncRounds:
     """The sync rounds of one file system.
 
-    `log_dirs` are the log directories on it. Appends must wait for `room` while more than
-    `max_unsynced_bytes` are pending. `on_failure` receives the directories whose sync failed; none
-    of their logs advances its durable end.
+    `log_dirs` are the log directories on the file system. While more than `max_unsynced_bytes` are
+    pending, appends must wait for `room`. `on_failure` is called with the directories in which a
+    sync failed; the durable ends of their logs do not advance.
     """
 
     def __init__(
@@ -134,20 +134,21 @@ class SyncRounds:
         self._schedule()
 
     def hold(self, nbytes: int) -> None:
-        """Add `nbytes` to the bytes that are waiting to be written; negative to release them."""
-        # Counted against the same limit, because a slow disk must not exhaust memory.
+        """Add `nbytes` to the bytes that wait to be written; a negative number releases them."""
+        # The same limit applies to these bytes, because a slow disk must not exhaust memory.
         self._unwritten_bytes += nbytes
         if nbytes < 0:
             notify_all(self._wake_ups())
 
     @property
     def has_room(self) -> bool:
-        """Whether an append may run now, without waiting for `room`."""
+        """Whether an append can run now, without waiting for `room`."""
         unsafe_bytes = self._unsynced_bytes + self._unwritten_bytes
+        # A new append must not overtake appends that are already waiting.
         return unsafe_bytes < self._max_unsynced_bytes and not self._waiting_for_room
 
     def room(self) -> Later[None]:
-        """Wait, in order of arrival, until fewer bytes than the limit are pending."""
+        """Wait until fewer bytes than the limit are pending; waiters are woken in order."""
         if self.has_room:
             return ready(None)
         later: Later[None] = Later()
@@ -155,7 +156,7 @@ class SyncRounds:
         return later
 
     def idle(self) -> Later[None]:
-        """Wait until no write, sync request or round is pending (for shutdown)."""
+        """Wait until no write, sync request or round is pending; used during shutdown."""
         if self._is_idle:
             return ready(None)
         later: Later[None] = Later()
@@ -173,19 +174,19 @@ class SyncRounds:
             self._turn.defer(self._start)
 
     def _start(self) -> None:
-        """Begin a round, now or after the delay for expected requests."""
+        """Begin a round, either now or after a delay for the expected requests."""
         must_wait = False
         try:
-            # Appends that wait for room cannot arrive before a round has ended.
+            # Appends that wait for room need this round to end, so the delay would be wasted.
             must_wait = not self._waiting_for_room and self._commit_delay.must_wait()
-        finally:  # Also after an exception: otherwise, no further round would be scheduled.
+        finally:  # Even after an exception: otherwise, no other round would ever be scheduled.
             if not must_wait:
                 self._begin()
 
     def _begin(self) -> None:
         self._scheduled = False
         self._commit_delay.round_begins()
-        # The ends are recorded before the sync begins: later appends may not be part of it.
+        # The ends are recorded before the sync begins, because the sync may miss later appends.
         tickets = [ticket for log in self._dirty if (ticket := log.begin_sync()) is not None]
         self._dirty.clear()
         self._round_bytes = self._unsynced_bytes
@@ -194,7 +195,7 @@ class SyncRounds:
         self.synced_logs += len(tickets)
         try:
             syncing = self._sync(tickets)
-        except Exception as error:  # As in a failed job: the tickets must be released.
+        except Exception as error:  # Handled like a failed job, because tickets must be released.
             syncing = failed(error)
         syncing.then(
             lambda failures: self._finish(tickets, failures),
@@ -202,7 +203,7 @@ class SyncRounds:
         )
 
     def _sync(self, tickets: Sequence[SyncTicket]) -> Later[list[SyncFailed]]:
-        """Run one round and return the failures; tickets of other directories are durable."""
+        """Run one round; return the failures. Tickets of all other directories are then durable."""
         file_count = sum(len(ticket.files) + (ticket.directory is not None) for ticket in tickets)
         if not file_count:
             return ready([])
@@ -211,8 +212,8 @@ class SyncRounds:
         ):
             self.file_system_rounds += 1
             return self._jobs.submit(self._lane, lambda: self._sync_file_system(tickets))
-        # Where syncfs may be used, rounds with many files use it once it is cheaper, and its costs
-        # are compared with those of sequential syncs. Elsewhere, several jobs share the files.
+        # If syncfs is available, large rounds use it as soon as it is cheaper, and its cost is
+        # compared with the cost of sequential syncs. Otherwise, parallel jobs sync large rounds.
         if self._may_sync_fs or file_count < 2 * _PARALLEL_LANES:
             return self._jobs.submit(self._lane, lambda: self._sync_files(tickets))
         return spawn(self._sync_side_by_side(tickets))
@@ -227,7 +228,7 @@ class SyncRounds:
         return [failure for failures in await gather(jobs) for failure in failures]
 
     def _sync_files(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
-        """``fdatasync`` each file; a failure affects only its own log directory. A job."""
+        """Call ``fdatasync`` for each file; a failure affects only one log directory. A job."""
         failures: list[SyncFailed] = []
         count, started_ms = 0, self._clock.monotonic_ms()
         for ticket in tickets:
@@ -238,6 +239,8 @@ class SyncRounds:
                 if ticket.directory is not None:
                     self._sync_directory(ticket.log, ticket.directory)
                     count += 1
+            # Never retried: the kernel may have dropped the pages that it failed to write, and the
+            # next call would report success ("fsyncgate").
             except Exception as error:
                 failure = storage_error("sync", error)
                 failures.append(SyncFailed([ticket.log.log_dir], failure))
@@ -250,11 +253,11 @@ class SyncRounds:
         try:
             self._files.sync_dir(directory)
         except FileNotFoundError:
-            if not log.closed:  # Deleted after the round began: its names need not be durable.
+            if not log.closed:  # A log deleted during the round needs no durable names.
                 raise
 
     def _sync_file_system(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
-        """Call ``syncfs`` once; a failure affects every directory on the file system. A job."""
+        """Call ``syncfs`` once; a failure affects every log directory. Runs as a job."""
         started_ms = self._clock.monotonic_ms()
         try:
             self._files.sync_fs(self._path)
@@ -279,14 +282,15 @@ class SyncRounds:
 
     def _continue(self) -> None:
         calls: list[Callable[[], None]] = [
-            # Deferred, because this turn sends the responses of the round, which takes time.
+            # Deferred, because the delay of the next round is measured from the end of this turn,
+            # when the responses of this round have been sent.
             partial(self._turn.defer, self._commit_delay.round_answered),
             *([self._schedule] if self._dirty else []),
         ]
         notify_all(chain(calls, self._wake_ups()))
 
     def _wake_ups(self) -> Iterator[Callable[[], None]]:
-        """Yield one wake-up at a time while there is room, because each waiter may append."""
+        """Yield wake-ups while there is room, which each woken append may use up."""
         while (
             self._waiting_for_room
             and self._unsynced_bytes + self._unwritten_bytes < self._max_unsynced_bytes
@@ -296,7 +300,7 @@ class SyncRounds:
             yield partial(self._turn.defer, self._notify_idle)
 
     def _notify_idle(self) -> None:
-        """Wake the waiters of `idle`, unless another append was made in the meantime."""
+        """Wake the waiters of `idle`, unless another append has been made in the meantime."""
         if self._is_idle:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
             notify_all(partial(later.succeed, None) for later in waiting)

@@ -1,7 +1,8 @@
 """One entry of ``log.dirs``: its lock, identity, clean shutdown file and checkpoints.
 
-A log directory holds one directory per partition, and a few small files about all of them. `Log`
-and recovery handle the partition directories; `LogManager` chooses a log directory for new logs.
+A log directory contains one directory per partition, and a few small files that concern all
+partitions. `Log` and recovery access the partition directories; `LogManager` chooses a log
+directory for new logs.
 
 Methods that access files run in jobs on the directory's lane, except `release`.
 Source: Kafka 3.9 LogManager, MetaProperties, CleanShutdownFileHandler. Invariant: the clean
@@ -28,11 +29,11 @@ OFFSET_CHECKPOINTS = (
 
 
 class LogDirUnusable(PlogError):
-    """A log directory cannot be used; the message contains its path, the cause and the remedy."""
+    """A log directory cannot be used. The message contains its path, the cause and the remedy."""
 
 
 class LogDir:
-    """A log directory; `path` is as given in ``log.dirs``, and its jobs run on `lane`."""
+    """A log directory. `path` is spelled as in ``log.dirs``; the directory's jobs run on `lane`."""
 
     def __init__(self, path: str, files: Files, report: Report) -> None:
         self.path = path
@@ -58,7 +59,7 @@ class LogDir:
         Raises LogDirUnusable if another broker has locked it or its identity is damaged.
         """
         self._make()
-        # Locked before anything is read: another broker may be replacing the files.
+        # Locked before anything is read, because another broker may be replacing the files.
         try:
             self._unlock = self.files.lock(posixpath.join(self.path, file_names.LOCK_FILE))
         except BlockingIOError as error:
@@ -78,22 +79,22 @@ class LogDir:
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """High watermarks; the records below them are known to be durable."""
+        """High watermarks; records below them are known to be durable."""
         return self._offsets[file_names.HIGH_WATERMARK_CHECKPOINT]
 
     @property
     def log_starts(self) -> Mapping[TopicPartition, int]:
-        """Log start offsets: the records below them have been deleted."""
+        """Log start offsets; records below them have been deleted."""
         return self._offsets[file_names.LOG_START_OFFSET_CHECKPOINT]
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
-        """Recovery points: recovery skips records below them."""
+        """Recovery points; recovery skips records below them."""
         return self._offsets[file_names.RECOVERY_POINT_CHECKPOINT]
 
     def _make(self) -> None:
-        """Create the directory and its missing parents durably."""
-        # Collected first: afterwards, new and old directories look the same.
+        """Durably create the directory and its missing parents."""
+        # Collected before `mkdir`: afterwards, new directories look like old ones.
         missing = []
         path = posixpath.abspath(self.path)
         while not self.files.exists(path):
@@ -104,23 +105,21 @@ class LogDir:
             self._sync_names(missing)
 
     def _sync_names(self, made: Collection[str]) -> None:
-        """Durably record the path of a directory that no broker has used yet.
-
-        This includes names that were not `made` now: an earlier start may have failed to sync them.
-        """
+        """Durably record the path of a directory that no broker has used yet."""
         path, device = posixpath.abspath(self.path), self.files.device(self.path)
-        # The loop ends at the mount point, which was there before a broker created anything in it.
+        # Names that were not `made` by this startup are synced, too, because an earlier startup may
+        # have failed to sync them. The loop ends at the mount point, which no broker has created.
         while (parent := posixpath.dirname(path)) != path and self.files.device(parent) == device:
             try:
                 self.files.sync_dir(parent)
-            except PermissionError:  # Unless this start created `path`, the operator did.
+            except PermissionError:  # If this startup has not created `path`, the operator has.
                 if path in made:
                     raise
             path = parent
 
     def take_over(self, identity: MetaProperties) -> None:
         """Start using the directory: remove its clean shutdown file and write its identity."""
-        # First, because a crash from now on must not look like a clean stop (KAFKA-10471).
+        # First, because a crash after this point must not look like a clean stop (KAFKA-10471).
         self.was_clean = clean_shutdown.take_clean_mark(self.files, self.path)
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.
@@ -130,7 +129,7 @@ class LogDir:
             self.identity = identity
 
     def holds_partitions(self) -> bool:
-        """Return whether the directory holds a partition that is neither deleted nor stray."""
+        """Return whether the directory contains a partition that is neither deleted nor stray."""
         parsed = [
             file_names.parse_partition_dir_name(name) for name in self.files.listdir(self.path)
         ]
@@ -143,22 +142,20 @@ class LogDir:
         self._unwritten.discard(name)
 
     def has_written(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Return whether this process has written the file, most recently with these offsets."""
+        """Return whether this process has written the file, and last wrote these offsets."""
         return name not in self._unwritten and self._offsets[name] == offsets
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Remove the entries of deleted logs from the checkpoints.
-
-        Otherwise, their offsets would truncate or delete a new log with the same name.
-        """
+        """Remove the entries of deleted logs from the checkpoints."""
+        # Otherwise, the offsets of a deleted log could truncate or delete a new log of that name.
         for name, offsets in self._offsets.items():
             if any(topic_partition in offsets for topic_partition in topic_partitions):
                 kept = {key: offsets[key] for key in offsets if key not in topic_partitions}
                 self.write_offsets(name, kept)
 
     def close(self, *, clean: bool) -> None:
-        """Release the directory; set `clean` only if all its logs are durable and closed."""
-        if clean:  # Before the lock is released, because the next broker may start immediately.
+        """Release the directory. Set `clean` only if all logs in it are durable and closed."""
+        if clean:  # While the lock is held, because the next broker may start immediately.
             clean_shutdown.write_clean_mark(self.files, self.path)
         self.release()
 
@@ -169,9 +166,10 @@ class LogDir:
             self._unlock = None
 
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
-        """Return a checkpoint; empty if it is damaged, in which case recovery reads everything."""
+        """Return the content of a checkpoint; a damaged checkpoint is treated as empty."""
         try:
             return checkpoint_files.read_offsets(self.files, posixpath.join(self.path, name))
+        # At worst, recovery reads all records, because no recovery point is known.
         except CorruptCheckpoint as error:
             self._report(
                 "treating a damaged checkpoint as missing: {error}",

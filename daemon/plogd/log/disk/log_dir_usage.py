@@ -1,7 +1,7 @@
-"""The logs and the free space of each log directory, for DescribeLogDirs.
+"""The logs and the free space in each log directory, for DescribeLogDirs.
 
-Querying a file system may block, so it runs in a job. Log sizes come from memory. Source: Kafka 4.3
-ReplicaManager.describeLogDirs; KIP-113, KIP-827.
+Jobs query the file systems, because these calls may block. Log sizes are known in memory. Source:
+Kafka 4.3 ReplicaManager.describeLogDirs; KIP-113, KIP-827.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plogd.ports import DiskSpace, Jobs, gather, spawn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirUsage:
-    """The usage of a log directory, either with an `error` or with `space` and `logs`."""
+    """The usage of a log directory: either `error` is set, or `space` and `logs` are."""
 
     path: str
     """The absolute path."""
@@ -30,9 +30,9 @@ class LogDirUsage:
 
 
 async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
-    """Return the usage of each log directory in the order of ``log.dirs``, queried concurrently."""
+    """Query all log directories concurrently; return their usage in the order of ``log.dirs``."""
     usages = await gather([spawn(_usage(log_dir, jobs)) for log_dir in log_manager.dirs])
-    # Collected after the queries, because logs may be created and deleted meanwhile.
+    # Collected after the queries, during which logs may be created and deleted.
     logs: dict[str, list[Log]] = {log_dir.path: [] for log_dir in log_manager.dirs}
     for log in log_manager.logs.values():
         logs[log.log_dir].append(log)
@@ -43,12 +43,12 @@ async def usage_of(log_manager: LogManager, jobs: Jobs) -> list[LogDirUsage]:
 
 
 async def _usage(log_dir: LogDir, jobs: Jobs) -> LogDirUsage:
-    """Return the usage without `logs`, which may change until all directories are queried."""
+    """Return the usage of one log directory without `logs`."""
     path = posixpath.abspath(log_dir.path)
     if log_dir.offline:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path} is offline"))
     try:
-        # On a separate lane, so that the query does not wait for a long deletion.
+        # On a separate lane, because on the directory's lane a deletion may take long.
         space = await jobs.submit(f"space:{log_dir.path}", bind(log_dir.files.space, log_dir.path))
     except OSError as error:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path}: {error}"))

@@ -1,7 +1,7 @@
 """All log directories of a broker: their identity, state and sync rounds.
 
-`LogDirs` holds a `LogDir` for each entry of ``log.dirs``, and a `SyncRounds` for each file system.
-log_manager.py handles the logs in them.
+`LogDirs` contains a `LogDir` for each entry of ``log.dirs``, and a `SyncRounds` for each file
+system. log_manager.py manages the logs in the directories.
 
 Called on the reactor's thread; file access runs in jobs on a directory's lane. Source: Kafka 3.9
 LogManager, MetaPropertiesEnsemble. Invariant: the meta.properties of every directory in use has
@@ -76,16 +76,16 @@ class LogDirs:
         return list(self._rounds.values())
 
     def directory_id(self, path: str) -> Uuid:
-        """Return the id in a directory's meta.properties; available after `open`."""
+        """Return the directory id from a directory's meta.properties; available after `open`."""
         identity = self._dirs[path].identity
         return ZERO_UUID if identity is None else uuid_from_text(identity.directory_id)
 
     def rounds_of(self, path: str) -> SyncRounds:
-        """Return the sync rounds of a directory's file system."""
+        """Return the sync rounds of the file system that contains a directory."""
         return self._rounds_by_path[path]
 
     def writes_of(self, path: str) -> SlowDisk:
-        """Return the `SlowDisk` of a directory, which decides how writes to it are made."""
+        """Return a directory's `SlowDisk`, which determines whether jobs write to the directory."""
         return self._writes[path]
 
     async def open(self) -> None:
@@ -105,7 +105,7 @@ class LogDirs:
         for log_dir in self._dirs.values():
             await self._try(log_dir, log_dir.open)
         self._check_any_online()
-        # Before `take_over` changes any of them: one may belong to another broker.
+        # Before `take_over` changes any directory, because one may belong to another broker.
         self._agree_on_identity()
         for log_dir in self.online:
             if log_dir.identity is None:
@@ -122,7 +122,7 @@ class LogDirs:
         self._make_sync_rounds()
 
     async def _try(self, log_dir: LogDir, job: Callable[[], None]) -> None:
-        """Run a job on a directory; an OSError takes only this directory offline."""
+        """Run a job on a directory's lane; an OSError takes only this directory offline."""
         try:
             await self._jobs.submit(log_dir.lane, job)
         except OSError as error:
@@ -144,12 +144,13 @@ class LogDirs:
     def explain(self, path: str, error: OSError, default_remedy: str = "") -> str:
         """Return the text of an error in the directory `path`, with a remedy if one is known."""
         text = describe(error)
+        # If `describe` has added a remedy, it is more specific than the default.
         remedy = self.remedy(path, error) or (default_remedy if text == str(error) else "")
         return f"{text}; {remedy}" if remedy else text
 
     def _agree_on_identity(self) -> None:
         known = [log_dir for log_dir in self.online if log_dir.identity is not None]
-        # The first directory with an identity determines the cluster; the others must agree.
+        # The first directory with an identity determines the cluster; all others must match it.
         for log_dir in known:
             assert log_dir.identity is not None
             self.cluster_id = self.cluster_id or log_dir.identity.cluster_id or ""
@@ -165,7 +166,8 @@ class LogDirs:
                     f"{self._config.node_id}; set node.id={node_id} to continue with its data, or "
                     "change log.dirs"
                 )
-        # With a new cluster id, the failed directories could not be used again once repaired.
+        # If this startup chose a new cluster id, the failed directories would not match it after
+        # their repair, and could not be used again.
         if not self.cluster_id and self.offline_paths:
             raise LogDirUnusable(
                 "cannot determine the cluster id: no online log directory contains it, and "
@@ -174,7 +176,7 @@ class LogDirs:
         self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
 
     def _report_missing_identity(self, log_dir: LogDir) -> None:
-        """Report a directory that holds partitions but no meta.properties. A job."""
+        """Report a directory that contains partitions but no meta.properties. Runs as a job."""
         if log_dir.holds_partitions():
             self._report(
                 "cannot find meta.properties in {log_dir}, which holds partitions: wrote a new "
@@ -189,10 +191,11 @@ class LogDirs:
     def _directory_id(self, log_dir: LogDir) -> str:
         if log_dir.identity is not None and log_dir.identity.directory_id:
             return log_dir.identity.directory_id
+        # New, or from an older Kafka version, which had no directory ids (KIP-858).
         return uuid_to_text(self._random.random_bytes(16))
 
     def _make_sync_rounds(self) -> None:
-        # Grouped by file system, because syncfs syncs all directories on it.
+        # One per file system, because syncfs syncs all directories on a file system.
         dirs_by_device: dict[int, list[str]] = {}
         for log_dir in self.online:
             dirs_by_device.setdefault(self._files.device(log_dir.path), []).append(log_dir.path)
@@ -211,7 +214,7 @@ class LogDirs:
 def claim(
     path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
 ) -> None:
-    """Record that `path` holds a partition. Raises LogDirUnusable if another path also holds it."""
+    """Record that `path` contains a partition. Raises LogDirUnusable if another path does, too."""
     other_path = path_by_partition.setdefault(topic_partition, path)
     if other_path != path:
         raise LogDirUnusable(

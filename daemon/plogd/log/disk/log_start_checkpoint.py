@@ -1,9 +1,9 @@
-"""Wait until log start offsets are on disk, which makes deletions of records durable.
+"""Wait until log start offsets are on disk, so that deletions of records are durable.
 
-A log start offset is only in memory until ``log-start-offset-checkpoint`` is written, and that file
-covers all logs of a directory. So all waiters of one turn share a single write: deleting the
-records of a whole topic writes the file once, not once for each partition. offset_checkpoints.py
-writes it.
+A log start offset is only in memory until ``log-start-offset-checkpoint`` is written, a file that
+covers all logs in a log directory. All waiters of one turn therefore share a single write: a
+deletion of records in all partitions of a topic writes the file once, not once per partition.
+offset_checkpoints.py writes the file.
 
 Called on the reactor's thread. Invariant: a waiter completes with True only if it was registered
 before the offsets were collected.
@@ -38,7 +38,7 @@ class LogStartCheckpoint:
         return later
 
     def _begin(self, log_dir: str) -> None:
-        # Removed before the offsets are collected, because a later waiter needs a later write.
+        # Removed before the write collects the offsets, because later waiters need another write.
         waiting = self._waiting.pop(log_dir)
 
         def complete(is_written: bool) -> None:
@@ -52,5 +52,5 @@ class LogStartCheckpoint:
         spawn(self._look_up_and_write(log_dir)).then(complete, fail)
 
     async def _look_up_and_write(self, log_dir: str) -> bool:
-        # A coroutine of its own, so that an exception raised by the call itself reaches `fail`.
+        # A separate coroutine, so that an exception raised by the call itself reaches `fail`.
         return await self._write(log_dir)

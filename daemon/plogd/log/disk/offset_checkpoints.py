@@ -1,12 +1,12 @@
 """Write the three offset checkpoints of a log directory.
 
-    log-start-offset-checkpoint        all records below it have been deleted
+    log-start-offset-checkpoint        records below this offset have been deleted
     replication-offset-checkpoint      the high watermark, limited to the durable end
-    recovery-point-offset-checkpoint   recovery skips all records below it
+    recovery-point-offset-checkpoint   recovery skips records below this offset
 
-Each file contains an entry for each log of the directory, and is written by a job on the
-directory's lane. tasks.py, deletion.py and the broker's shutdown decide when to write.
-checkpoint_files.py defines the format, and log_dir.py reads the files.
+Each file contains an entry for each log in the directory. A job on the directory's lane writes the
+file when tasks.py, deletion.py or the broker's shutdown requests it. checkpoint_files.py defines
+the format, and log_dir.py reads the files.
 
 Source: Kafka 3.9 LogManager.checkpointRecoveryOffsetsInDir,
 ReplicaManager.checkpointHighWatermarks. Invariants: an offset is written only once the data on disk
@@ -29,7 +29,7 @@ _TASK = "checkpoint"
 
 _OFFSET_OF: Mapping[str, Callable[[Log], int]] = {
     file_names.LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
-    # With a larger flush.messages, the high watermark may be above the durable end (rule R1).
+    # If flush.messages is not 1, the high watermark may be above the durable end (rule R1).
     file_names.HIGH_WATERMARK_CHECKPOINT: lambda log: min(
         log.high_watermark, log.durable_end_offset
     ),
@@ -59,18 +59,15 @@ class OffsetCheckpoints:
         self._storage_failed = storage_failed
 
     async def write_in_each(self, log_dirs: Sequence[LogDir], name: str) -> None:
-        """Write the checkpoint called `name` in each of `log_dirs`, concurrently.
-
-        A directory whose disk hangs or whose checkpoint cannot be written does not delay the
-        others.
-        """
+        """Write the checkpoint called `name` in each of `log_dirs`."""
+        # Concurrently, so that a hung disk does not delay the checkpoints on other disks.
         await gather([spawn(self.write(log_dir, name)) for log_dir in log_dirs])
 
     async def write(self, log_dir: LogDir, name: str) -> bool:
         """Write one checkpoint if it has changed; return whether the file is up to date.
 
-        On a full disk, or after a bug, the old file remains, whose offsets are still valid. Any
-        other OSError takes the directory offline.
+        On a full disk, or after a bug, the old file remains. Any other OSError takes the directory
+        offline.
         """
         if log_dir.offline:
             return False
@@ -80,6 +77,7 @@ class OffsetCheckpoints:
                 return True
             await self._jobs.submit(log_dir.lane, lambda: log_dir.write_offsets(name, offsets))
         except OSError as error:
+            # The directory stays online, because the offsets in the old file are still valid.
             if is_refusal(error):
                 self._report(
                     "cannot write {name} in {log_dir}: {error}",
@@ -101,13 +99,13 @@ class OffsetCheckpoints:
 
         All logs in it must be durable and closed. Raises OSError.
         """
-        # Collected on the reactor's thread, which owns the logs.
+        # Collected now and not in the job, because only the reactor's thread may use the logs.
         offsets_by_name = {name: self._offsets(log_dir, name) for name in _OFFSET_OF}
 
         def finish() -> None:
             for name, offsets in offsets_by_name.items():
                 log_dir.write_offsets(name, offsets)
-            log_dir.close(clean=True)  # Last: after a crash before it, the logs are recovered.
+            log_dir.close(clean=True)  # Last, so that a crash before it leads to recovery.
 
         await self._jobs.submit(log_dir.lane, finish)
 

@@ -1,11 +1,10 @@
-"""Detect a slow disk, so that jobs write its appends instead of the reactor.
+"""Detect a slow disk, so that jobs write to it and the reactor does not block.
 
-A write goes to the page cache and takes microseconds. If the page cache is at its dirty limit, the
-journal is full or the device hangs, a write blocks the reactor and thus all clients. So each log
-measures its writes. A write that takes longer than 20 ms marks the directory as slow: jobs on its
-lane then perform the writes of all its logs (slow_disk_writes.py), until no write has been slow for
-some time. This time is 1 s at first and doubles with each slow write. A single slow write may only
-mean that the system preempted the broker, but a disk that is slow repeatedly keeps using jobs.
+A write is a copy to the page cache, which takes microseconds. If too many pages are dirty, the
+journal is full or the device hangs, the write blocks the reactor and thus all clients. Each write
+is therefore measured. After a write of more than 20 ms, the log directory is considered slow: jobs
+on its lane perform the writes of all its logs (slow_disk_writes.py), until no write has been slow
+for some time. This time is 1 s at first, and doubles with each slow write, up to 30 s.
 
 Called on the reactor's thread; LogDirs has one object per directory. See
 docs/decisions/0007-slow-directories-write-on-their-lane.md.
@@ -22,18 +21,18 @@ T = TypeVar("T")
 
 SLOW_WRITE_MS = 20.0
 """A longer write was probably blocked by the disk: a copy to the page cache takes 5 µs."""
-# Short, because a write may be slow although the disk is fast: with 30 s, one preemption in each
-# 30 s doubled the CPU time of small produce requests (decision 0007).
+# Short, because a write can be slow although the disk is fast: if this were 30 s, one preemption of
+# the broker per 30 s would double the CPU time of small produce requests (decision 0007).
 FIRST_QUIET_MS = 1_000.0
-"""The time without a slow write, after the first one, before the reactor writes again."""
+"""The time without another slow write after which the reactor writes again."""
 LONGEST_QUIET_MS = 30_000.0
 """The upper limit of this time, which doubles with each slow write."""
 FORGET_MS = 300_000.0
-"""After fast writes for this time, the next slow write is treated as the first."""
+"""After this time without slow writes, the next slow write is treated as the first."""
 
 
 class SlowDisk:
-    """The write speed of one log directory; `is_slow` selects how the next write is made."""
+    """The write speed of one log directory; `is_slow` is set while jobs must write."""
 
     __slots__ = (
         "_jobs",
@@ -62,7 +61,7 @@ class SlowDisk:
         """Record the duration of a write."""
         if write_ms > SLOW_WRITE_MS:
             now_ms = self.monotonic_ms()
-            # Otherwise, rare preemptions would add up over days to the longest time.
+            # Otherwise, rare preemptions over several days would lead to the longest time.
             if now_ms - self._quiet_at_ms > FORGET_MS:
                 self.quiet_ms = FIRST_QUIET_MS
             self._quiet_at_ms = now_ms + self.quiet_ms
@@ -81,5 +80,5 @@ class SlowDisk:
             self._report("writes to {log_dir} are fast again", log_dir=self._path)
 
     def submit(self, job: Callable[[], T]) -> Later[T]:
-        """Run a job that writes, after the directory's other jobs."""
+        """Run a job that writes, after the directory's earlier jobs."""
         return self._jobs.submit(self._lane, job)

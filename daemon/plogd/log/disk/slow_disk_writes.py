@@ -1,19 +1,20 @@
-"""A log's appends while its disk is slow: prepared on the reactor, written by jobs, in order.
+"""A log's appends while its disk is slow: prepared on the reactor, then written by jobs in order.
 
-Such an append has two steps. *Prepare* runs immediately, on the reactor: the batch is assigned its
-offsets, and later batches of its producer are checked against its sequence number. *Write* is a job
-on the directory's lane, for all batches prepared since the last job; it rolls the segment if
-necessary. When the outcome of the job arrives, the written batches are added to the log by the same
-steps as in a synchronous append: the log end offset rises, producers and leader epochs are updated,
-and a sync is requested. Until then, only this object holds the batch, so a failed write leaves
-nothing in the log to undo. The batch is dropped, and so are all batches prepared after it, because
-their offsets depend on it. Their appends fail with the error (`Writing.error`).
+An append has two steps here. *Prepare* runs immediately, on the reactor: it assigns offsets to the
+batch, and updates the producer's sequence number for the checks of later batches. *Write* is a job
+on the directory's lane: it writes all batches prepared since the last job, and rolls the segment if
+necessary. When the job is done, the written batches are added to the log as in a synchronous
+append: the log end offset advances, producer state and leader epochs are updated, and a sync is
+requested. Until then, only this object holds the batches, so there is nothing to undo in the log if
+a write fails. The failed batch and all batches prepared after it are dropped, and their appends
+fail with the error (`Writing.error`).
 
-A `Log` creates a `SlowDiskWrites` for the first such append and drops it when no append is pending.
-Used on the reactor's thread, except for the functions that run in a job. segment/log_segment.py
-performs the file operations. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
-Invariants: one job at a time for each log; readers see the segments as of the last outcome
-(`written_bytes`).
+A `Log` creates a `SlowDiskWrites` for the first append of this kind, and drops the object when no
+append is pending. Used on the reactor's thread, except for the functions that run in a job.
+segment/log_segment.py performs the file operations.
+
+Source: docs/decisions/0007-slow-directories-write-on-their-lane.md. Invariants: each log has at
+most one job at a time; readers see the segments as of the last finished job (`written_bytes`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 _GROUP_BYTES = 1 << 20
-"""A job of this size accepts no further batch, so that outcomes arrive gradually."""
+"""A job of this size accepts no more batches, so that its first append need not wait for many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Prepared:
 
     @property
     def last_offset(self) -> int:
-        """The offset of its last record."""
+        """The offset of the batch's last record."""
         return self.first_offset + self.batch.header.last_offset_delta
 
 
@@ -64,9 +65,9 @@ class _Outcome:
     """The outcome of a job."""
 
     written: int = 0
-    """Number of batches written, counted from the first."""
+    """Number of batches written, from the start of the group."""
     rolled: dict[int, LogSegment] = field(default_factory=dict)
-    """New segments, by the number of the batch for which each was created."""
+    """New segments, each by the number of the batch in the group that required it."""
     error: Exception | None = None
     """The reason why the remaining batches were not written."""
     slowest_ms: float = 0.0
@@ -98,7 +99,7 @@ class WrittenLog(Protocol):
         ...
 
     def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
-        """Add a batch, already written to the active segment, to the log."""
+        """Add a batch that is already in the active segment's file to the log."""
         ...
 
     def rolled(self, new: LogSegment) -> None:
@@ -115,7 +116,7 @@ class WrittenLog(Protocol):
 
 
 class SlowDiskWrites:
-    """The pending writes of one log, from prepared to written or failed."""
+    """The batches of one log that are prepared, but neither written nor failed yet."""
 
     def __init__(self, log: WrittenLog, files: Files, rounds: SyncRounds, writes: SlowDisk) -> None:
         self._log = log
@@ -157,7 +158,7 @@ class SlowDiskWrites:
                 duplicate=True,
                 writing=self._writing_of(duplicate.last_offset),
             )
-        # A copy, because the memory of a request is reused.
+        # A copy, because the memory of a request is reused when its handler returns.
         view = memoryview(bytearray(batch.view))
         set_base_offset_and_epoch(view, 0, self._end_offset, leader_epoch)
         prepared = Prepared(
@@ -171,6 +172,7 @@ class SlowDiskWrites:
             self._producers.update(batch.header, first_offset=self._end_offset)
         self._end_offset = prepared.last_offset + 1
         self._waiting.append(prepared)
+        # Prepared bytes count as unsynced bytes, so that a slow disk does not exhaust memory.
         self._rounds.hold(view.nbytes)
         if not self.is_busy:
             self._submit()
@@ -187,7 +189,7 @@ class SlowDiskWrites:
         producer_id = header.producer_id
         if producer_id not in self._producers.producers:
             known = self._log.producer_state.producers.get(producer_id)
-            # The log's own check also knows the refused batches of producers without state.
+            # The log's own check also covers rejected batches of producers without state.
             if known is None:
                 return self._log.producer_state.check(header, origin)
             # A copy, because a failed write must not change the state of the log.
@@ -195,14 +197,14 @@ class SlowDiskWrites:
         return self._producers.check(header, origin)
 
     def _writing_of(self, last_offset: int) -> Writing | None:
-        """Return the state of the batch that ends at `last_offset`, unless it is in the log."""
+        """Return the state of the prepared batch that ends at `last_offset`; None if in the log."""
         for prepared in (*self._group, *self._waiting):
             if prepared.last_offset == last_offset:
                 return prepared.writing
         return None
 
     def roll(self) -> None:
-        """Start a new segment although no batch requires it; no job may be in progress."""
+        """Start a new segment although no batch requires it. No job may be in progress."""
         assert not self.is_busy
         self.is_busy = True
         log, outcome = self._log, _Outcome()
@@ -235,7 +237,7 @@ class SlowDiskWrites:
     def _write(
         self, group: Sequence[Prepared], segment: LogSegment, config: TopicConfig
     ) -> _Outcome:
-        """Write the batches in order, up to the first failure. A job."""
+        """Write the batches in order, up to the first failure. Runs as a job."""
         outcome = _Outcome()
         try:
             for number, prepared in enumerate(group):
@@ -265,7 +267,7 @@ class SlowDiskWrites:
         log, group = self._log, self._group
         self._group, self.is_busy = (), False
         self._writes.took(outcome.slowest_ms)
-        # Such a log must not change any more, so all batches of the job fail.
+        # A closed or offline log must not change any more, so all batches of the job fail.
         if log.closed or log.offline:
             for segment in outcome.rolled.values():
                 segment.close()
@@ -277,6 +279,8 @@ class SlowDiskWrites:
                 log.appended(header, prepared.first_offset, prepared.leader_epoch)
             except Exception as error:
                 log.on_bug("adding a written batch to the log", error)
+                # HalfWritten has no errno, so it takes the directory offline: nothing may be
+                # appended after a batch that is in the file but not in the log.
                 outcome.error = HalfWritten(
                     f"a batch is in the file, but not in the log: {error!r}"
                 )
@@ -285,7 +289,7 @@ class SlowDiskWrites:
             self._done_bytes += len(prepared.batch.view)
             prepared.writing.is_written = True
         else:
-            # The segment of a roll that succeeded before its batch failed, or of `roll`.
+            # From `roll`, or from a roll that succeeded before the write of its batch failed.
             self._adopt_segment(outcome, outcome.written)
         self.written_bytes = log.segments.active.size_bytes
         if outcome.error is not None or log.closed or log.offline:
@@ -298,16 +302,15 @@ class SlowDiskWrites:
             self._log.rolled(segment)
 
     def _job_failed(self, error: Exception) -> None:
-        """Handle a bug in a job, after which it is unknown how many batches are in the file."""
+        """Handle a bug in a job. It is then unknown how many batches are in the file."""
         group, self._group, self.is_busy = self._group, (), False
         self._log.on_bug("a job that appends", error)
-        # HalfWritten has no errno, so it takes the log directory offline; recovery then checks the
-        # file.
+        # HalfWritten takes the log directory offline; recovery then checks the file.
         self._fail(group, HalfWritten(f"a job that appends failed: {error!r}"))
         self._continue()
 
     def _fail(self, unwritten: Sequence[Prepared], error: Exception | None) -> None:
-        """Fail these batches and all that were prepared after them."""
+        """Fail these batches and all batches prepared after them."""
         log = self._log
         reason: KafkaError
         if error is None:
@@ -319,9 +322,10 @@ class SlowDiskWrites:
         else:
             log.on_bug(f"append to {log.topic_partition} on a slow disk", error)
             reason = KafkaError("unexpected error; see the broker's log")
-        # The waiting batches, too: their offsets continue those of the failed batch.
+        # The waiting batches fail, too, because their offsets follow those of the failed batch.
         for prepared in (*unwritten, *self._waiting):
             prepared.writing.error = reason
+            # The producer must send this batch again before its later batches (rule R15).
             log.producer_state.note_refused(prepared.batch.header)
             self._done_bytes += len(prepared.batch.view)
         self._waiting.clear()
@@ -332,5 +336,5 @@ class SlowDiskWrites:
         else:
             self._log.writes_ended()
         done_bytes, self._done_bytes = self._done_bytes, 0
-        # The bytes are released last, because waiting requests may then append to this log.
+        # The bytes are released last: appends that wait for room may then run, in this log, too.
         notify_all([self._log.on_durable, lambda: self._rounds.hold(-done_bytes)])

@@ -1,17 +1,18 @@
-"""Recent sync costs, from which group commit chooses the cheaper kind of round.
+"""Recent costs of syncs, which determine whether a round uses ``fdatasync`` or ``syncfs``.
 
-Pure arithmetic: group_commit.py queries the costs before a round and reports its duration.
+This module only computes: group_commit.py queries the costs before each round, and reports the
+duration of the round.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# syncfs also syncs the files of other programs, which may be writing a lot for a while.
+# syncfs also syncs the files of other programs, which may write large amounts for a while.
 _MISTRUST_MS = 30_000.0
-"""The time for which ``syncfs`` is avoided after it took much longer than predicted."""
+"""The time for which ``syncfs`` is avoided after it has taken much longer than predicted."""
 _SURPRISE = 4.0
-"""After a ``syncfs`` that takes more than this many times its predicted cost, it is avoided."""
+"""``syncfs`` is avoided after it has taken more than this multiple of its predicted cost."""
 _WEIGHT = 0.2
 """The weight of a new observation in a running cost."""
 _HALF_LIFE_MS = 15_000.0
@@ -24,11 +25,10 @@ _FILE_SYSTEM_MS = 6.0
 
 @dataclass(slots=True)
 class _RunningCost:
-    """The running cost of an operation in ms, which decays to its initial value.
+    """The average cost of an operation in ms, which decays to the initial value `first_ms`."""
 
-    An operation that looks too expensive is not chosen, and therefore not measured again. So its
-    cost returns to `first_ms`: every _HALF_LIFE_MS, the difference is halved.
-    """
+    # An operation that seems too expensive is not chosen, so it is not measured again. Without the
+    # decay, one slow sync could rule the operation out forever.
 
     first_ms: float
     last_ms: float
@@ -47,7 +47,7 @@ class _RunningCost:
 
 
 class SyncCosts:
-    """The costs of both kinds of rounds. A round's thread updates them; any thread reads them."""
+    """The costs of both types of rounds. A round's job updates them; any thread may read them."""
 
     __slots__ = ("_file", "_file_system", "_mistrusted_until_ms")
 
@@ -59,7 +59,7 @@ class SyncCosts:
     def prefers_file_system(self, file_count: int, now_ms: float) -> bool:
         """Return whether one ``syncfs`` is cheaper than syncing `file_count` files."""
         return (
-            file_count > 1  # For one file, fdatasync never does more work than syncfs.
+            file_count > 1  # For a single file, fdatasync never does more work than syncfs.
             and now_ms >= self._mistrusted_until_ms
             and file_count * self._file.at(now_ms) > self._file_system.at(now_ms)
         )
@@ -69,8 +69,8 @@ class SyncCosts:
         self._file.observe(took_ms / file_count, now_ms)
 
     def observe_file_system(self, took_ms: float, now_ms: float) -> None:
-        """Record the time of a ``syncfs``; avoid further ones for a while if it took too long."""
-        # Before `observe`, which would include this surprise in the prediction.
+        """Record the time of a ``syncfs``; avoid ``syncfs`` for a while if that was too long."""
+        # Before `observe`, which includes this observation in the prediction.
         if took_ms > _SURPRISE * self._file_system.at(now_ms):
             self._mistrusted_until_ms = now_ms + _MISTRUST_MS
         self._file_system.observe(took_ms, now_ms)

@@ -1,7 +1,7 @@
-"""Load logs at startup: find them, check their tails and report damage.
+"""Load logs at startup: find them, check the last segments, and report damage.
 
-Truncating a torn tail, restoring producer state and rejecting stray segments belong here. The
-checkpoint files that determine where recovery begins are in `plogd.log.disk`, and rebuilding an
-index while the broker runs is in segment/index_rebuild.py. Start with log_loader.py for all logs,
-then log_recovery.py for one.
+This package truncates torn tails, restores producer state and rejects stray segments. The
+checkpoint files that determine where recovery begins are in `plogd.log.disk`;
+segment/index_rebuild.py rebuilds indexes while the broker runs. Start with log_loader.py for all
+logs, then read log_recovery.py for a single log.
 """

@@ -1,9 +1,9 @@
 """Report damage found when a log is loaded: truncated, damaged and missing records.
 
 Each line contains the offsets, the file or directory and, where possible, the remedy.
-log_recovery.py decides how to handle the damage, and calls this in its jobs. Truncated records were
-never acknowledged, so they are reported as a warning. Damaged or missing records may have been
-acknowledged, so they are reported as an error.
+log_recovery.py decides how to handle the damage, and reports it from its jobs. Truncated records
+are reported as a warning, because they were never acknowledged. Damaged or missing records are
+reported as an error, because they may have been acknowledged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DamageReport:
         self._report = report
 
     def of_segment(self, segment: LogSegment, recovered: RecoveredSegment) -> None:
-        """Report the damage that recovery kept in a segment, and the bytes it truncated."""
+        """Report the damage that recovery has kept in a segment, and the truncated bytes."""
         path = segment.records_file.path
         for damaged in recovered.corrupt_ranges:
             self._report(
@@ -61,7 +61,7 @@ class DamageReport:
             )
 
     def rejected(self, segments: Sequence[LogSegment], why: str) -> None:
-        """Report segments that were removed from the log, although their files are kept."""
+        """Report segments that were removed from the log; their files are kept."""
         self._report(
             "removed {count} segments from {topic_partition}, starting at offset {offset}: {why}; "
             "their files are kept in {directory} as *{suffix}: {names}; remove them if their "
@@ -112,8 +112,8 @@ class DamageReport:
         )
 
     def epochs_too_high(self, entries: Sequence[EpochEntry]) -> None:
-        """Report batches whose leader epoch never existed."""
-        # One line per batch, even if several entries start at its offset.
+        """Report batches with a leader epoch that never existed."""
+        # One line per batch, even if several entries have the batch's start offset.
         for entry in {entry.start_offset: entry for entry in entries}.values():
             self._report(
                 "{topic_partition} is damaged on disk: the batch at offset {offset} in {directory} "

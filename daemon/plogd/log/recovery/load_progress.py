@@ -1,11 +1,11 @@
 """The progress of loading the logs at startup, and the request to stop loading.
 
-`LoadWork` is the work of loading one log: a job counts its progress there, and ends between two
-batches if the broker stops. `LoadProgress` adds up the work of all logs; log_loader.py creates it,
-and the shell reads `amount` to report the progress (supervision.py).
+`LoadWork` is the work of loading one log. The job counts its progress there, and ends between two
+batches if the broker is stopping. `LoadProgress` adds up the work of all logs; log_loader.py
+creates it, and supervision.py reads `amount` to report the progress.
 
-The bytes are those of the segments that recovery scans. A `LoadWork` is shared by a job's thread
-and the reactor's. It needs no lock: while the job runs, each attribute has a single writer.
+Only the bytes of segments that recovery scans are counted. The threads of the job and of the
+reactor share a `LoadWork` without a lock: while the job runs, each attribute has a single writer.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from plog.errors import PlogError
 
 
 class LoadingStopped(PlogError):
-    """The broker is stopping, so a log was not loaded; the next start loads it."""
+    """The broker is stopping, so a log was not loaded; the next startup loads it."""
 
 
 class LoadAmount(NamedTuple):
-    """The work of loading all logs, done and in total; `steps` grows with any progress."""
+    """The work of loading all logs, done and in total. `steps` increases with any progress."""
 
     logs: int = 0
     total_logs: int = 0
@@ -65,7 +65,7 @@ class LoadProgress:
         self._ended = LoadAmount()
 
     def begin(self, expected_bytes: int = 0) -> LoadWork:
-        """Return the work of another log, which will scan about `expected_bytes`."""
+        """Return the work of another log, of which about `expected_bytes` will be scanned."""
         work = LoadWork(expected_bytes)
         work.is_stopped = self.is_stopped
         self._running[work] = None
@@ -74,8 +74,8 @@ class LoadProgress:
     def end(self, work: LoadWork) -> None:
         """Add the work of a log that was loaded, or failed to load, to the totals."""
         del self._running[work]
-        # The bytes scanned are also the log's total, even if more were expected: otherwise, the
-        # progress would never reach the end.
+        # The scanned bytes are also the log's total, even if more were expected. Otherwise, the
+        # progress would never reach 100 %.
         logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
         self._ended = LoadAmount(
             logs=logs + 1,
@@ -86,7 +86,7 @@ class LoadProgress:
         )
 
     def stop(self) -> None:
-        """End the work in progress between two batches, and later work immediately."""
+        """End the work in progress between two batches, and work that begins later immediately."""
         self.is_stopped = True
         for work in self._running:
             work.is_stopped = True

@@ -1,7 +1,7 @@
 """The request to load one log: its directory, and its offsets from the checkpoints.
 
-log_loader.py builds it from the metadata and the checkpoints of the log directory. log_recovery.py
-loads the log.
+log_loader.py builds the request from the metadata and the log directory's checkpoints.
+log_recovery.py loads the log.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class LoadRequest:
     leader_epoch: int | None = None
     """The leader epoch that the log is about to enter; None if unknown."""
     knows_log_start: bool = False
-    """Whether the checkpoint has an entry for the log; otherwise its start is 0."""
+    """Whether the checkpoint has an entry for the log; if not, `log_start_offset` is 0."""
     durable_end_offset: int = 0
     """All records below this offset are known to have been on disk; set by `load_log`."""
     work: LoadWork = field(default_factory=LoadWork)
-    """Counts the work of loading this log, and ends it if the broker is stopping."""
+    """Counts the work of loading this log, and ends the work if the broker is stopping."""
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether offsets may be missing between segments without any damage."""
+        """Whether offsets can be missing between segments although nothing is damaged."""
         return "compact" in self.config.cleanup_policy

@@ -1,7 +1,7 @@
-"""Find the partitions in a log directory, and the topics they belong to.
+"""Find the partitions in a log directory, and the topics to which they belong.
 
-A partition's directory has the name of the partition. ``partition.metadata`` holds the topic id,
-because a topic that was deleted and created again has the same name, but another id. If that file
+A partition's directory has the name of the partition, and its ``partition.metadata`` file contains
+the topic id. The id distinguishes a topic from a deleted topic with the same name. If the file
 cannot be read, the topic is identified by its name. log_loader.py selects the logs that
 log_recovery.py loads.
 
@@ -38,7 +38,8 @@ class KnownTopic:
 
     @property
     def was_on_disk(self) -> bool:
-        """Whether its log has been on disk: creation assigns epoch 0, and each start adds 1."""
+        """Whether the log has been on disk before."""
+        # The creation of the topic assigns epoch 0, and each startup adds 1.
         return self.leader_epoch is not None and self.leader_epoch > 1
 
 
@@ -54,14 +55,14 @@ class FoundLog:
     topic_id: Uuid | None
 
     def is_of(self, topic: KnownTopic | None) -> bool:
-        """Return whether this may be the log of `topic`."""
+        """Return whether this can be the log of `topic`."""
         return topic is not None and self.topic_id in (None, topic.topic_id)
 
 
 def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
-    """Return the partitions in a log directory; remove those marked for deletion. A job.
+    """Return the partitions in a log directory, and remove those marked for deletion.
 
-    Stray directories from an earlier start are kept, as in Kafka, and reported.
+    Runs as a job. As in Kafka, existing stray directories are kept; they are reported.
     """
     found: list[FoundLog] = []
     strays: list[str] = []
@@ -99,10 +100,10 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
 
 
 def bytes_to_scan(files: Files, directory: str, recovery_point: int) -> int:
-    """Return the size of the segments that recovery will scan in a partition directory. A job.
+    """Return the size of the segments that recovery will scan in a partition directory.
 
-    These are the segment that holds the recovery point and the later ones. The size is only used in
-    reports, so the result is 0 if the directory cannot be read.
+    Recovery scans the segment that contains the recovery point, and all later segments. Runs as a
+    job.
     """
     sizes: dict[int, int] = {}
     try:
@@ -110,10 +111,11 @@ def bytes_to_scan(files: Files, directory: str, recovery_point: int) -> int:
             parsed = file_names.parse_segment_file_name(name)
             if parsed is not None and parsed.suffix == file_names.LOG_SUFFIX and not parsed.state:
                 sizes[parsed.base_offset] = size_of(files, posixpath.join(directory, name))
-    except OSError:  # If the disk has failed, loading the log reports that.
+    # The size is only used in reports. If the disk has failed, loading the log reports the failure.
+    except OSError:
         return 0
-    # Empty segments are ignored as in log_recovery.py: appends may have continued in the segment
-    # before an empty one.
+    # Empty segments are ignored, as in log_recovery.py, because appends may have continued in the
+    # segment before an empty segment.
     holders = (base for base, size in sizes.items() if size and base <= recovery_point)
     first = max(holders, default=0)
     return sum(size for base, size in sizes.items() if base >= first)
@@ -128,5 +130,5 @@ def topic_id_of(files: Files, directory: str) -> Uuid | None:
 
 
 def with_topic_id_first(found: Iterable[FoundLog]) -> list[FoundLog]:
-    """Return the logs with a readable topic id, then the logs known only by name."""
+    """Return the logs with a readable topic id, followed by the logs known only by name."""
     return sorted(found, key=lambda one: one.topic_id is None)

@@ -1,11 +1,11 @@
-"""Load all logs of a broker's log directories, and handle those that do not match the metadata.
+"""Load all logs from a broker's log directories, and handle logs that do not match the metadata.
 
-The directory of an unknown partition is renamed as stray. If the directory of a known partition is
-missing, an error is logged, and an empty log continues at the end offset known from the
-checkpoints. log_recovery.py loads one log; log_manager.py calls this at startup and owns the loaded
-logs.
+The directory of an unknown partition gets a ``-stray`` name. If the directory of a known partition
+is missing, an error is logged, and an empty log continues at the end offset known from the
+checkpoints. log_recovery.py loads a single log; log_manager.py calls this module at startup and
+owns the loaded logs.
 
-Called on the reactor's thread; file access runs in jobs on the lanes of a directory. Source: Kafka
+Called on the reactor's thread; file access runs in jobs on the directories' lanes. Source: Kafka
 3.9 LogManager.loadLogs.
 """
 
@@ -38,7 +38,7 @@ from plogd.ports import Later, Ports, gather, spawn
 
 
 class LogLoader:
-    """Loads logs; passes each one to `loaded(state)`, and disk errors to `storage_failed`."""
+    """Loads logs; passes each to `loaded(state)`, and disk errors to `storage_failed`."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class LogLoader:
 
     @property
     def has_begun(self) -> bool:
-        """Whether loading of any log has begun."""
+        """Whether the loading of a log has begun."""
         return bool(self._lanes_given)
 
     def lane(self, log_dir: LogDir) -> str:
-        """Return the next of the ``num.recovery.threads.per.data.dir`` lanes of a directory."""
+        """Return one of a directory's ``num.recovery.threads.per.data.dir`` lanes, in rotation."""
         self._lanes_given += 1
         number = self._lanes_given % self._config().num_recovery_threads_per_data_dir
         lane = f"{log_dir.lane}:{number}"
@@ -78,11 +78,11 @@ class LogLoader:
         return lane
 
     async def end_jobs(self) -> None:
-        """Wait until all jobs that load logs have ended, so that none of them uses a file."""
+        """Wait until all jobs that load logs have ended, so that no job uses a file any more."""
         await gather([self._jobs.submit(lane, _nothing) for lane in sorted(self._lanes)])
 
     async def load(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
-        """Load a log from its existing directory. Raises OSError and LoadingStopped."""
+        """Load a log from its existing directory. Raises OSError or LoadingStopped."""
         directory = _directory(log_dir, key)
         work = self.progress.begin(self._bytes_to_scan.pop(directory, 0))
         request = LoadRequest(
@@ -113,12 +113,13 @@ class LogLoader:
     async def load_all(
         self, topic_of: TopicOf, already: Collection[tuple[TopicPartition, str]]
     ) -> None:
-        """Load the logs in all directories, except those in `already` (partition and path).
+        """Load the logs in all directories, except the logs in `already` (partition and path).
 
-        Raises LogDirUnusable if two directories hold the same partition, and LoadingStopped.
+        Raises LogDirUnusable if two directories contain the same partition, or LoadingStopped.
         """
         path_by_partition = dict(already)
         everything = [found for log_dir in self._dirs.online for found in await self._find(log_dir)]
+        # Before the loads, so that the total of the progress is known when they begin.
         await gather([spawn(self._measure(log_dir, everything)) for log_dir in self._dirs.online])
         loads: list[Later[None]] = []
         for found in with_topic_id_first(everything):
@@ -126,8 +127,8 @@ class LogLoader:
             if path_by_partition.get(key) == found.log_dir.path:
                 continue  # The metadata log, which was loaded first.
             topic = topic_of(key)
-            # Directories with a topic id come first, so a directory known only by its name is stray
-            # if another directory holds the partition.
+            # Directories with a topic id come first. A directory known only by its name is stray if
+            # another directory contains the partition.
             is_spare = found.topic_id is None and key in path_by_partition
             if is_spare or not found.is_of(topic):
                 topic = None
@@ -149,7 +150,7 @@ class LogLoader:
             return []
 
     async def _measure(self, log_dir: LogDir, everything: Collection[FoundLog]) -> None:
-        """Compute the number of bytes that recovery will scan in a directory, for its progress."""
+        """Compute the number of bytes that recovery will scan, to report the progress."""
         if log_dir.was_clean:
             return
         points = {
@@ -181,7 +182,7 @@ class LogLoader:
             self._storage_failed(found.log_dir.path, error)
 
     async def _adopt(self, found: FoundLog, topic: KnownTopic) -> None:
-        """Assign a directory to the topic with its name, and write the topic id."""
+        """Assign a directory to the topic of the same name, and write the topic id."""
         directory = _directory(found.log_dir, found.topic_partition)
         self._report(
             "cannot read partition.metadata in {directory}: wrote a new file, which assigns the "
@@ -194,7 +195,7 @@ class LogLoader:
             try:
                 write_topic_id(self._files, directory, topic.topic_id)
             except OSError as error:
-                if not is_refusal(error):  # Disk full: the next start assigns it again.
+                if not is_refusal(error):  # On a full disk, the next startup assigns it again.
                     raise
 
         await self._jobs.submit(found.log_dir.lane, write)
@@ -228,8 +229,8 @@ class LogLoader:
         for log_dir in self._dirs.online:
             for key in sorted({*log_dir.high_watermarks, *log_dir.recovery_points} - claimed):
                 topic = topic_of(key)
-                # Otherwise, the entry may belong to an earlier topic with the same name, if the
-                # broker was killed before it created the directory of the new topic.
+                # In any other case, the entry may belong to a deleted topic with the same name:
+                # the broker may have been killed before it created the new topic's directory.
                 if topic is not None and (topic.was_on_disk or log_dir.was_clean):
                     claimed.add(key)
                     loads.append(spawn(self._recreate(log_dir, key, topic)))
@@ -248,7 +249,7 @@ class LogLoader:
 
         def make() -> None:
             self._files.mkdir(directory)
-            # `load` creates the first segment, at the offset known from the checkpoints.
+            # No segment: `load` creates the first one, at the offset known from the checkpoints.
             write_topic_id(self._files, directory, topic.topic_id)
             self._files.sync_dir(log_dir.path)
 

@@ -1,22 +1,22 @@
-"""Load a log from its directory, in whatever state the last stop left it.
+"""Load a log from its directory, and recover the log after a crash.
 
-After a clean stop, little is read: the end of the last segment, the newest producer snapshot, the
-leader epochs. After a crash, all segments from the recovery point on are read again, bypassing the
-page cache. Data that was not durable may be missing, torn or garbage, so the log is truncated at
-the first batch that is not whole, the indexes are rebuilt, and the rest is synced before use. Only
-disk errors prevent loading, whatever the files contain.
+After a clean stop, loading reads only the end of the last segment, the newest producer snapshot and
+the leader epochs. After a crash, it reads all segments from the recovery point on, from the disk
+and not from the page cache. Data that was not durable may be missing, torn or garbage: recovery
+truncates the log at the first incomplete batch, rebuilds the indexes, and syncs the files before
+the log is used. Only disk errors prevent loading, whatever the files contain.
 
 The checkpoints and the producer snapshots prove up to which offset records were durable. Damage
-below that offset is bit rot: it is kept, and the records around it are served. A segment that
-recovery rejects is renamed to ``.stray``, never unlinked.
+below this offset is bit rot: the damaged bytes are kept, and the other records are served. A
+segment that recovery rejects is renamed to ``.stray``, never unlinked.
 
 If a file was truncated or removed, durable records are missing. They cannot be restored, but their
-offsets are never assigned to other records: the log continues after them in a new segment, and an
-error is logged with the missing offsets.
+offsets are never assigned to other records: the log continues after these offsets in a new segment,
+and an error with the missing offsets is logged.
 
-segment_recovery.py recovers one segment. Everything here is a job and accesses only files that are
+segment_recovery.py recovers one segment. All functions run in jobs, and access only files that are
 not in use yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14. Invariants:
-nothing below `LoadRequest.durable_end_offset` is truncated; no log ends below it.
+nothing below `LoadRequest.durable_end_offset` is truncated; no log ends below this offset.
 """
 
 from __future__ import annotations
@@ -42,25 +42,27 @@ from plogd.ports import Files, Report
 
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
-    """Load the log in an existing directory. Raises OSError and LoadingStopped."""
-    if not request.clean:  # A clean log is loaded even then: it loads fast and remains clean.
+    """Load the log in an existing directory. Raises OSError or LoadingStopped."""
+    # A clean log is loaded even if the broker is stopping: that is fast, and the log remains clean.
+    if not request.clean:
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
-    # If the start is higher, the log may end below its start, which `_complete` detects.
+    # If the log start offset is higher, the log may end below it, which `_complete` detects.
     if request.log_start_offset <= segments[-1].base_offset:
         segments = _drop_below_start(segments, request, dropped, {})
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
     ends = _repair_indexes(segments, sealed, request, findings, report)
+    # Even after a clean stop, a file may have been truncated while no broker was running.
     is_clean = request.clean and _is_whole(segments[-1], request)
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
-    # Rebuilt indexes may have added scanned bytes that were not expected.
+    # Index rebuilds may have scanned bytes that were not expected.
     request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     if suspects:
         segments += _recover(files, suspects, request, epochs, findings, ends)
@@ -72,13 +74,13 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     epochs.truncate_from_start(log_start_offset)
     producer_state = load_producers(files, request, dropped, segments, log_end_offset, epochs)
     findings.epochs_too_high(epochs.too_high)
-    epochs.highest = None
+    epochs.highest = None  # The limit is for recovered batches; later epochs will be higher.
     for segment in segments:
-        # A log may have thousands of segments; the next lookup opens an index again.
+        # A log may have thousands of segments; the next lookup opens a segment's indexes again.
         segment.release_indexes()
-    # After recovery, all segments are durable, but the active one has no snapshot at its end.
+    # After recovery, all segments are durable, but there is no snapshot at the active one's end.
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
-    # If the epochs are not on disk, the next start has to find them in the batches again.
+    # If the epochs are not on disk, the next startup must find them in the batches again.
     if len(suspects) > 1 and not _write_epochs(epochs):
         recovery_point = min(recovery_point, suspects[0].base_offset)
     return LogState(
@@ -98,12 +100,9 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
 
 
 def _durable_end(files: Files, request: LoadRequest) -> int:
-    """Return the offset below which every record is known to have been on disk.
-
-    The checkpoints contain such offsets, unless they are missing. The names of the producer
-    snapshots do, too, because sealing and a clean stop write a snapshot only after all segments
-    below its offset have been synced.
-    """
+    """Return the offset below which every record is known to have been on disk."""
+    # The checkpoints may be missing. A snapshot also proves that the records below it are durable,
+    # because seals and a clean stop sync all segments below the offset before they write it.
     snapshots = (
         parsed.base_offset
         for name in files.listdir(request.directory)
@@ -122,7 +121,7 @@ def _complete(
     ends: Mapping[int, int],
     dropped: list[LogSegment],
 ) -> list[LogSegment]:
-    """Report missing records; return segments whose end is not below any known offset."""
+    """Report missing records; return segments that do not end below any known offset."""
     log_end_offset = _next_offset(segments[-1])
     if log_end_offset >= request.log_start_offset:
         segments = _drop_below_start(segments, request, dropped, ends)
@@ -138,7 +137,7 @@ def _complete(
 
 
 def _remove_leftovers(files: Files, directory: str) -> None:
-    """Unlink files marked for deletion, and indexes without records."""
+    """Unlink files that are marked for deletion, and index files without a records file."""
     found = [
         (name, parsed)
         for name in files.listdir(directory)
@@ -150,7 +149,7 @@ def _remove_leftovers(files: Files, directory: str) -> None:
         if parsed.suffix == file_names.LOG_SUFFIX and not parsed.state
     }
     for name, parsed in found:
-        # Snapshots may outlive their segment; producer_recovery.py removes the stray ones.
+        # Snapshots can outlive their segments; producer_recovery.py removes stray snapshots.
         orphan = (
             parsed.base_offset not in with_records and parsed.suffix != file_names.SNAPSHOT_SUFFIX
         )
@@ -193,9 +192,9 @@ def _drop_below_start(
     dropped: list[LogSegment],
     ends: Mapping[int, int],
 ) -> list[LogSegment]:
-    """Move segments left by an interrupted deletion to `dropped`; return the others.
+    """Move segments that an interrupted deletion has left to `dropped`; return the others.
 
-    `ends` are the known end offsets, by base offset.
+    `ends` contains known end offsets by base offset.
     """
     while len(segments) > 1 and _is_below_start(segments[0], segments[1], request, ends):
         dropped.append(segments[0])
@@ -209,22 +208,20 @@ def _is_below_start(
     # A deletion writes the log start offset before it renames the first file.
     if following.base_offset <= request.log_start_offset:
         return True
-    # On a full disk, an earlier start may have kept the segment for its producers
-    # (producer_recovery.py), and retention may since have deleted the segments after it. A damaged
-    # segment is kept, because its end is not the end that it had.
+    # On a full disk, an earlier startup may have kept this segment for its producers
+    # (producer_recovery.py), and retention may since have deleted the segments after it. If the
+    # segment is damaged, its real end is not known, so it is kept.
     end_offset = ends.get(segment.base_offset, following.base_offset)
     is_whole = not segment.corrupt_ranges and not segment.ends_damaged
     return is_whole and segment.base_offset < end_offset <= request.log_start_offset
 
 
 def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
-    """Delete empty segments that the preceding segment has overtaken.
-
-    A failed roll leaves such a segment if its files cannot be removed, or if a power loss undoes
-    their removal. Appends then continue in the old segment.
-    """
+    """Delete empty segments that begin at an offset in the preceding segment."""
     kept: list[LogSegment] = []
     for segment in segments:
+        # Left by a failed roll, after which appends continued in the old segment: the files could
+        # not be removed, or a power loss has undone their removal.
         if kept and not segment.size_bytes and _next_offset(kept[-1]) > segment.base_offset:
             segment.delete_files()
         else:
@@ -235,7 +232,7 @@ def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
 def _load_epochs(
     files: Files, request: LoadRequest, segments: Sequence[LogSegment], report: Report
 ) -> LeaderEpochs:
-    """Load the epochs from their checkpoint, or from all batches if it is damaged."""
+    """Load the epochs from their checkpoint, or from all batches if the checkpoint is damaged."""
     try:
         return LeaderEpochs.load(files, request.directory, highest=request.leader_epoch)
     except CorruptCheckpoint as error:
@@ -257,16 +254,14 @@ def _load_epochs(
 
 
 def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:
-    """Return whether the last segment still holds all its records after a clean stop."""
+    """Return whether the last segment still contains all its records after a clean stop."""
     return _next_offset(segment) >= request.durable_end_offset
 
 
 def _sealed_count(segments: Sequence[LogSegment], recovery_point: int) -> int:
-    """Return the number of segments before the one that holds the recovery point.
-
-    Ignores empty segments: a failed roll may have left one, after which appends continued in the
-    preceding segment.
-    """
+    """Return the number of segments before the segment that contains the recovery point."""
+    # Empty segments are ignored: a failed roll may have left an empty segment, after which appends
+    # continued in the preceding segment.
     return max(
         (
             number
@@ -285,9 +280,9 @@ def _recover(
     findings: DamageReport,
     ends: dict[int, int],
 ) -> list[LogSegment]:
-    """Check the last segments, truncate at the first incomplete batch, and return the valid ones.
+    """Recover the segments that may not be durable, and return the segments to keep.
 
-    Adds the end offset of each segment to `ends`.
+    Truncates the log at the first incomplete batch. Adds the end offset of each segment to `ends`.
     """
     kept: list[LogSegment] = []
     next_offset = suspects[0].base_offset
@@ -299,9 +294,9 @@ def _recover(
         if is_torn and _is_gap(next_offset, segment.base_offset, request.durable_end_offset):
             _reject(files, suspects[number:], findings)
             break
-        # The page cache may hold pages that were never written to the disk (rule R13).
+        # The page cache may contain pages that were never written to the disk (rule R13).
         segment.records_file.drop_cache()
-        # This segment has no offsets at or above the base offset of the next one.
+        # This segment contains no offsets at or above the base offset of the next segment.
         following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
         recovered = recover_segment(
             segment,
@@ -318,22 +313,20 @@ def _recover(
 
 
 def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: int) -> bool:
-    """Return whether records are missing between segments, above all acknowledged records.
-
-    Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage:
-    reads continue after it, because later records may have been acknowledged.
-    """
+    """Return whether records are missing between two segments, above all acknowledged records."""
+    # Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage;
+    # reads continue after it, because later records may have been acknowledged.
     return durable_end_offset <= next_offset < following_base_offset
 
 
 def _reject(files: Files, segments: Sequence[LogSegment], findings: DamageReport) -> None:
-    for segment in reversed(segments):  # Newest first, so that a crash leaves no gap.
+    for segment in reversed(segments):  # Newest first, so that a crash leaves no gap in the log.
         mark_stray(files, segment)
     findings.rejected(segments, "records before them were never made durable and are lost")
 
 
 def _sync(files: Files, request: LoadRequest, segments: Sequence[LogSegment]) -> None:
-    """Sync the recovered segments, which may be only in the page cache (rule R13)."""
+    """Sync the recovered segments, because parts may be only in the page cache (rule R13)."""
     for segment in segments:
         for file in segment.sync_files():
             request.work.step()
@@ -363,7 +356,7 @@ def _repair_indexes(
                 topic_partition=request.topic_partition,
                 level="warn",
             )
-            # Sealed segments are durable to their end, and the last one to durable_end_offset.
+            # A sealed segment is durable up to its end, the last one only to durable_end_offset.
             following = [one.base_offset for one in segments[number + 1 : number + 2]]
             recovered = recover_segment(
                 segment,
@@ -380,12 +373,12 @@ def _repair_indexes(
 
 
 def _nothing(position: int, header: BatchHeader) -> None:
-    """Ignore a batch: only the indexes are rebuilt."""
+    """Do nothing with a batch, because only the indexes are rebuilt."""
 
 
 def _next_offset(segment: LogSegment) -> int:
-    """Return the offset after the segment's last batch; the base offset of an empty segment."""
-    # Damage at the end of the segment covers offsets that no batch has.
+    """Return the offset after the segment's last batch, or the base offset if it is empty."""
+    # Damage at the end of the segment includes offsets that are in no valid batch.
     next_offset = max([segment.base_offset, *(kept.end_offset for kept in segment.corrupt_ranges)])
 
     def note(position: int, header: BatchHeader) -> None:
@@ -403,10 +396,8 @@ def _continue_after_loss(
     log_end_offset: int,
     findings: DamageReport,
 ) -> list[LogSegment]:
-    """Add a new segment to a log that ends below its durable end, or in damage.
-
-    Consumers may have read offsets below that end, so no other records may get these offsets.
-    """
+    """Add a new segment to a log that ends below its durable end, or in damage."""
+    # Consumers may have read all offsets below the durable end, so no new records may get them.
     log_start_offset = request.log_start_offset
     lost_from = max(log_end_offset, log_start_offset)
     next_offset = max(lost_from, request.durable_end_offset)
@@ -418,7 +409,7 @@ def _continue_after_loss(
         kept = []
     if lost_from < next_offset:
         findings.lost_at_end(lost_from, next_offset)
-    # An empty segment could have the base offset of the new one.
+    # An empty segment could have the base offset of the new segment.
     while kept and not kept[-1].size_bytes:
         kept.pop().delete_files()
     if log_end_offset == log_start_offset and kept:

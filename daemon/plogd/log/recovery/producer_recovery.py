@@ -1,7 +1,7 @@
-"""Restore the producer state of a log at startup, from a snapshot and the batches after it.
+"""Restore a log's producer state at startup, from a snapshot and the batches after it.
 
-Called by log_recovery.py, in its job, after the segments have been recovered. producer_state.py
-explains the state. Source: Kafka 3.9 UnifiedLog.rebuildProducerState.
+log_recovery.py calls this module in its job, after the segments have been recovered.
+producer_state.py describes the state. Source: Kafka 3.9 UnifiedLog.rebuildProducerState.
 """
 
 from __future__ import annotations
@@ -31,12 +31,7 @@ def load_producers(
     log_end_offset: int,
     epochs: LeaderEpochs,
 ) -> ProducerStateManager:
-    """Load the newest usable snapshot, replay all batches after it, and delete dropped segments.
-
-    After each roll, a job writes a snapshot. If the broker crashed before that, the state of the
-    producers is only in the batches of the segments before the active one, even of those below the
-    log start. In this case, the snapshot is written now, because retention may soon delete them.
-    """
+    """Load the newest usable snapshot, replay all batches after it, and delete dropped segments."""
     state = ProducerStateManager(
         files, request.directory, expiration_ms=request.producer_id_expiration_ms
     )
@@ -51,6 +46,8 @@ def load_producers(
             _replay_dropped(segment, offset, state, request.work)
     is_noted = True
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        # A seal writes this snapshot after each roll. If the broker crashed before that, only
+        # batches of older segments contain the state, and retention may soon delete them.
         if following is None and offset < segment.base_offset:
             is_noted = _write_snapshot(state, segment.base_offset)
         if following is None or following.base_offset > offset:
@@ -58,7 +55,7 @@ def load_producers(
     for segment in dropped:
         if is_noted:
             segment.delete_files()
-        else:  # Without the snapshot, the next start needs them again.
+        else:  # Without the snapshot, the next startup needs these segments again.
             segment.close()
     state.date_silence(_append_times(files, request, segments))
     state.remove_expired(request.monotonic_ms)
@@ -70,8 +67,9 @@ def _append_times(
 ) -> Callable[[BatchMetadata], float]:
     """Return a function that computes the latest possible append time of a batch.
 
-    The result is a monotonic time. It is the modification time of the segment's file, or the
-    batch's timestamp if that is later. Batches below the first segment are treated as part of it.
+    The result is a monotonic time, derived from the modification time of the segment's file, or
+    from the batch's timestamp if that is later. Batches below the first segment count as part of
+    it.
     """
     bases = [segment.base_offset for segment in segments]
 
@@ -81,7 +79,7 @@ def _append_times(
 
     def appended_ms(batch: BatchMetadata) -> float:
         number = max(0, bisect_right(bases, batch.last_offset) - 1)
-        # A snapshot has no append times, and a copied file may have any modification time.
+        # A copied file may have any modification time, so the timestamp is a second lower limit.
         latest_ms = max(written_ms(number), batch.timestamp)
         return request.monotonic_ms - max(0, request.now_ms - latest_ms)
 
@@ -92,7 +90,8 @@ def _replay_dropped(
     segment: LogSegment, from_offset: int, state: ProducerStateManager, work: LoadWork
 ) -> None:
     """Replay the producers of a dropped segment into `state`."""
-    # From the start: the segment was not recovered, so its indexes may be wrong.
+    # From position 0 instead of by index: this segment was not recovered, so its indexes may be
+    # wrong.
     with contextlib.suppress(CorruptMessage):
         for position, header in segment.records.batches_from(0):
             work.step()

@@ -1,17 +1,18 @@
 """Check a segment's batches one by one, and recover a segment after a crash.
 
 For each batch, recovery checks the size, the checksum and the order of offsets. It truncates the
-segment at the first batch that fails, because a crash may leave the end torn, zeroed or stale.
-Below `keep_below_offset` (known to be durable), an invalid batch is bit rot, not a torn tail: the
-damaged bytes are kept and recorded, and scanning continues after them, so that all other records
-can be read.
+segment at the first invalid batch, because a crash may leave the end torn, zeroed or stale. Records
+below `keep_below_offset` are known to have been durable. An invalid batch among them is bit rot,
+not a torn tail: the damaged bytes are kept and recorded, and scanning continues after them, so that
+all other records can be read.
 
-log_recovery.py decides which segments to recover and calls this in a job; index_rebuild.py scans a
-segment in use. This module also replays the headers of a valid segment to restore producer state
-and leader epochs.
+log_recovery.py selects the segments to recover and calls this module in a job; index_rebuild.py
+scans segments in use. This module also replays the headers of a valid segment to restore producer
+state and leader epochs.
 
-Source: Kafka 3.9 LogSegment.recover. Invariant: afterwards ``[0, size_bytes)`` consists of valid
-batches in ascending offset order, except for `corrupt_ranges`, and both indexes refer only to them.
+Source: Kafka 3.9 LogSegment.recover. Invariant: after recovery, ``[0, size_bytes)`` consists of
+valid batches in ascending offset order, except for `corrupt_ranges`, and all index entries refer to
+valid batches.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from plogd.log.segment.log_segment import LogSegment
 
 _CHUNK_BYTES = 1 << 20
 _SEARCH_BYTES = 64 * 1024
-"""Number of bytes that each step of a search for the next valid batch reads."""
+"""Number of bytes read in each step of a search for the next valid batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class RecoveredSegment:
     """The offset after the last batch; the base offset if the segment is empty."""
     truncated_bytes: int
     reason: str
-    """Why it was truncated; "" if it was not."""
+    """The reason for the truncation; "" if nothing was truncated."""
     corrupt_ranges: tuple[CorruptRange, ...]
     """Damage that was kept."""
 
@@ -73,9 +74,9 @@ def recover_segment(
     """Check a segment, truncate it at the end of its valid batches, and rebuild its indexes.
 
     `following_base_offset` is the base offset of the next segment, if any. `on_batch` is called
-    with the position and header of each valid batch, in order. Reads every byte, and counts the
-    bytes in `work`. If the work is stopped, the segment is left as after a crash during recovery.
-    Raises OSError and LoadingStopped.
+    with the position and header of each valid batch, in order. Reads the whole segment, and counts
+    the bytes in `work`. If the work is stopped, the next startup recovers the segment again. Raises
+    OSError or LoadingStopped.
     """
     work = work or LoadWork()
     scanned_bytes, size_bytes = work.scanned_bytes, segment.size_bytes
@@ -85,7 +86,7 @@ def recover_segment(
         keep_below_offset=keep_below_offset,
         following_base_offset=following_base_offset,
     )
-    segment.reset_indexes()  # Old entries may lead to bytes that are truncated below.
+    segment.reset_indexes()  # Old entries may lead to bytes that are truncated later.
     for found in scan.steps():
         work.scanned_to(scanned_bytes + scan.position)
         if found is not None:
@@ -99,7 +100,7 @@ def recover_segment(
     try:
         segment.on_become_inactive()
     except OSError as error:
-        if not is_refusal(error):  # Disk full: the next start adds the entry.
+        if not is_refusal(error):  # On a full disk, the next startup adds the entry.
             raise
     return RecoveredSegment(
         next_offset=scan.next_offset,
@@ -114,7 +115,7 @@ def replay_segment(
 ) -> None:
     """Call `on_batch` with each batch of a segment that ends at or after `from_offset`.
 
-    Reads headers only and skips known damage. Raises OSError, and CorruptMessage on other damage.
+    Reads only headers, and skips known damage. Raises OSError, or CorruptMessage for other damage.
     """
     place = segment.find_offset(from_offset)
     start = segment.size_bytes if place is None else place.position
@@ -126,7 +127,8 @@ def replay_segment(
 def replay_readable(
     segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
 ) -> None:
-    """Replay a segment up to the first bytes that are not a batch, which a later read reports."""
+    """Replay a segment up to the first bytes that are not a batch."""
+    # A later read of these bytes reports the damage.
     with contextlib.suppress(CorruptMessage):
         replay_segment(segment, from_offset, on_batch)
 
@@ -153,8 +155,7 @@ def replay_producers(
     if not header.is_control:
         producer_state.update(header, first_offset=header.base_offset)
         return
-    # A marker without a record (removed by compaction), or an invalid one, completes no
-    # transaction.
+    # A marker that is invalid, or has no record after a compaction, completes no transaction.
     data = segment.records.read(position, header.size_bytes)
     for record in read_records(data, 0, header):
         if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
@@ -166,10 +167,10 @@ def replay_producers(
 
 
 class SegmentScan:
-    """A scan of a segment's batches, in order; records damage below `keep_below_offset`.
+    """A scan of a segment's batches, in order, which records damage below `keep_below_offset`.
 
-    The scan has covered `position` bytes and the offsets up to `next_offset`. If it ends before the
-    end of the file, `reason` describes the problem with the batch there.
+    The scan has covered `position` bytes, and the offsets below `next_offset`. If it ends before
+    the end of the file, `reason` describes the problem with the batch at `position`.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class SegmentScan:
     def steps(self) -> Iterator[tuple[int, BatchHeader] | None]:
         """Yield the position and header of each valid batch, and None between steps of a search.
 
-        The bytes that are scanned must not change meanwhile.
+        The scanned bytes must not change during the scan.
         """
         while self.position < self._records.size_bytes:
             position, next_offset = self.position, self.next_offset
@@ -223,16 +224,15 @@ class SegmentScan:
         return header
 
     def _is_misplaced(self, position: int, header: BatchHeader, expected_offset: int) -> bool:
-        """Return whether a valid batch has a wrong offset, which its checksum does not cover.
-
-        Compaction leaves gaps, so an offset above the expected one may be right. It is wrong if the
-        next batch, or the next segment, begins before the batch would end. It is also wrong if the
-        batch skips the last acknowledged offsets, because compaction never removes the last batch,
-        and acknowledged records form whole batches.
-        """
+        """Return whether a valid batch has a wrong base offset."""
+        # The checksum does not cover the base offset. Compaction leaves gaps, so a base offset
+        # above the expected offset may be right. It is wrong if the batch would then end after the
+        # next batch or segment begins. It is also wrong if the batch would skip the last
+        # acknowledged offsets, because compaction never removes the last batch, and acknowledged
+        # records form whole batches.
         if header.base_offset == expected_offset:
             return False
-        # `expected_offset` again: this header's offsets are in doubt and must not set the limit.
+        # `expected_offset` again, because the offsets in this header are in doubt.
         following = self.valid_batch(position + header.size_bytes, expected_offset)
         end_offset = self._following_base_offset if following is None else following.base_offset
         keep_below_offset = self._keep_below_offset
@@ -260,7 +260,7 @@ class SegmentScan:
         return None
 
     def _fits(self, header: BatchHeader, expected_offset: int) -> bool:
-        # The last condition is the limit of an index entry, so an append never exceeds it.
+        # An append never exceeds MAX_RELATIVE_OFFSET, because index entries cannot.
         return (
             header.base_offset >= expected_offset
             and header.last_offset_delta >= 0
@@ -272,7 +272,7 @@ class SegmentScan:
         position += ATTRIBUTES_POSITION
         crc = 0
         while position < end:
-            # In pieces, because a batch may be larger than a chunk.
+            # In pieces, because a batch can be larger than a chunk.
             piece = self._at(position, min(end - position, _CHUNK_BYTES))
             crc = crc32c(piece, crc)
             position += len(piece)
@@ -292,22 +292,23 @@ class SegmentScan:
     ) -> Generator[None, None, CorruptRange]:
         """Return the range from `position` to the next valid batch, or to the end of the file.
 
-        If the damaged batch's header leads to the next batch, or to the end of the file, that is
-        the end of the range; otherwise, every byte is tried as the start of a valid batch. Damage
-        up to the end of the file covers all offsets below `keep_below_offset`: if the offsets of a
-        damaged header were trusted, the log might continue at an offset that was never written.
+        If the damaged batch's header leads to a valid batch, or to the end of the file, the range
+        ends there. Otherwise, every byte is tried as the beginning of a valid batch.
         """
+        # Damage up to the end of the file covers all offsets below `keep_below_offset`. If the
+        # offsets in a damaged header were used, the log might continue at an offset that was never
+        # written.
         end_offset_at_end = self._keep_below_offset
         header = self._plausible_header(position, expected_offset)
         if header is not None:
             end_position, end_offset = position + header.size_bytes, header.next_offset
             if end_position == self._records.size_bytes:
                 return CorruptRange(position, end_position, expected_offset, end_offset_at_end)
-            # The damaged header is trusted only if it leads to a valid batch.
+            # The length in a damaged header is used only if it leads to a valid batch.
             following = self.valid_batch(end_position, end_offset)
             if following is not None:
                 return CorruptRange(position, end_position, expected_offset, following.base_offset)
-        # The length cannot be trusted, so the next batch may begin anywhere.
+        # The length may be wrong, so the next batch may begin anywhere.
         for start in self._candidates(position + 1):
             if start is None:
                 yield
@@ -318,9 +319,9 @@ class SegmentScan:
         return CorruptRange(position, self._records.size_bytes, expected_offset, end_offset_at_end)
 
     def _candidates(self, position: int) -> Iterator[int | None]:
-        """Yield positions where a batch may begin, found by its magic, and None after each step."""
+        """Yield positions at which a batch may begin, and None after each step."""
         while window := self._records.read(position + MAGIC_POSITION, _SEARCH_BYTES):
-            # The magic is a single byte, so it cannot span two windows.
+            # The search looks for the magic, a single byte, which cannot span two windows.
             index = window.find(MAGIC)
             while index >= 0:
                 yield position + index

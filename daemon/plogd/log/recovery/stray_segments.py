@@ -1,8 +1,9 @@
 """Rename the segments that recovery rejects; they are never deleted.
 
-A segment is rejected if records before it are missing and nothing proves that it was durable, or if
-a checkpoint contradicts it. Its files get ``.stray`` names, which startup, retention and Kafka
-ignore. log_recovery.py decides which segments to reject, and damage_report.py reports them.
+A segment is rejected if records before it are missing and nothing proves that the segment was
+durable, or if a checkpoint contradicts the segment. Its files get ``.stray`` names, which startup,
+retention and Kafka ignore. log_recovery.py selects the segments to reject, and damage_report.py
+reports them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from plogd.ports import Files
 
 
 def mark_stray(files: Files, segment: LogSegment) -> None:
-    """Close `segment` and give its files a unique ``.stray`` name. A job. Raises OSError.
+    """Close `segment` and give its files unique ``.stray`` names. The caller syncs the directory.
 
-    The caller syncs the directory.
+    Runs as a job. Raises OSError.
     """
     directory = posixpath.dirname(segment.records_file.path)
     # An earlier recovery may have rejected a segment with the same base offset.

@@ -1,6 +1,5 @@
-"""A segment of a log: its records, its offset index and its time index.
+"""A segment of a log: the records, the offset index and the time index.
 
-Reading and appending within one segment belong here, and so do sealing a segment and rebuilding its
-indexes. Choosing the segment and enforcing retention belong to the package above. Start with
-log_segment.py, then read offset_index.py.
+This package reads, appends to, and seals one segment, and rebuilds its indexes. The package above
+selects the segment and enforces retention. Start with log_segment.py, then read offset_index.py.
 """

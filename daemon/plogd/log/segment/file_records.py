@@ -1,13 +1,14 @@
 """Record batches in a file: append them, iterate over their headers, and return slices of them.
 
 `FileRecords` is the ``.log`` file of one segment. `FileRegion` is a slice that a fetch response
-sends to the socket. The slice is fixed before sending begins and keeps the file open, so the
-segment may be deleted meanwhile. This module neither decompresses nor checks a CRC: recovery
-(recovery/segment_recovery.py) and the reader of a batch do.
+sends to the socket. The bounds of the slice are fixed before sending begins, and the slice keeps
+the file open, so the segment can be deleted in the meantime. This module neither decompresses
+batches nor checks their CRCs; recovery (recovery/segment_recovery.py) and readers of batches do
+that.
 
 Invariant: ``[0, size_bytes)`` consists of whole batches except for `corrupt_ranges`, which
-iteration skips. A failed append leaves `size_bytes` unchanged; its bytes in the file are removed
-immediately, or before the next append.
+iteration skips. A failed append leaves `size_bytes` unchanged; the bytes that it has written are
+removed immediately, or before the next append.
 
 Source: Kafka 3.9 FileRecords, FileLogInputStream; KAFKA-9835 for the fixed slice.
 """
@@ -28,7 +29,8 @@ from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024
 _WARM_BYTES = 1 << 20
-"""Bytes that a job reads after an uncached lookup, so that it also reads the batches to be sent."""
+"""Number of bytes that a job reads for an uncached lookup. This is more than the lookup needs, so
+that the batches to be sent are also in the page cache."""
 
 _PLACE = struct.Struct(">qi4xb6xi")
 """The fields needed to find a batch: base offset, batch length, magic, last offset delta."""
@@ -37,7 +39,7 @@ _MAGIC = 2
 
 
 class RegionTruncated(PlogError):
-    """The file ends inside a region: it was truncated after the region was handed out."""
+    """The file ends inside a region, because it was truncated after the region was created."""
 
 
 class BatchPlace(NamedTuple):
@@ -50,7 +52,7 @@ class BatchPlace(NamedTuple):
 
 
 class CorruptRange(NamedTuple):
-    """Damaged bytes that recovery kept, because valid batches follow or used to follow."""
+    """Damaged bytes that recovery has kept, because valid batches follow or followed earlier."""
 
     position: int
     end_position: int
@@ -61,7 +63,7 @@ class CorruptRange(NamedTuple):
 class FileRegion:
     """Bytes ``[position, position + nbytes)`` of an open file, for sendfile or a single read.
 
-    Holds the file open until `close`; every holder of a region must close it.
+    A region keeps the file open until `close`, which the owner of the region must call.
     """
 
     __slots__ = ("_open", "file", "nbytes", "position")
@@ -110,10 +112,10 @@ class FileRecords:
         self._torn = False
 
     def append(self, data: Buffer) -> int:
-        """Write whole batches at the end; return the position of the first.
+        """Write whole batches at the end; return the position of the first batch.
 
-        If this raises, nothing was appended; the next `repair` or append removes bytes left in the
-        file.
+        If this raises, nothing was appended. Bytes that remain in the file are removed by the next
+        `repair` or append.
         """
         position = self.size_bytes
         if self._torn:  # Otherwise, the batch would follow the remains of a failed append.
@@ -132,13 +134,13 @@ class FileRecords:
         return position
 
     def _begin_writing(self) -> File:
-        # Clients and other logs cannot use up the descriptors that are reserved for metadata.
+        # Reserved, so that clients and other logs cannot use up the metadata log's descriptors.
         is_reserved = is_metadata_dir(posixpath.dirname(self.file.path))
         self._writer = self.file.retain_for_writing(is_reserved=is_reserved)
         return self._writer
 
     def end_writing(self) -> None:
-        """End appends, so that the pool may close the descriptor; the file must be durable."""
+        """End appends, so that the file pool may close the descriptor. The file must be durable."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
@@ -156,14 +158,14 @@ class FileRecords:
             self._torn = False
 
     def truncate(self, size_bytes: int) -> int:
-        """Truncate the file at `size_bytes`, a batch boundary; return the number of cut bytes."""
+        """Truncate the file at `size_bytes`, a batch boundary; return the number of bytes cut."""
         assert 0 <= size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         cut = self.size_bytes - size_bytes
         if cut:
-            # Readers rely on size_bytes, so it is lowered before the file is truncated.
+            # Before the truncation, because readers read up to `size_bytes`.
             self.size_bytes = size_bytes
             self.corrupt_ranges = [one for one in self.corrupt_ranges if one.position < size_bytes]
-            self._torn = True  # If the truncation fails, the next append tries it again.
+            self._torn = True  # If the truncation fails, the next append repeats it.
             self.repair()
         return cut
 
@@ -172,8 +174,9 @@ class FileRecords:
         return self.file.pread(max(0, min(nbytes, self.size_bytes - position)), position)
 
     def region(self, position: int, nbytes: int) -> FileRegion:
-        """Return a slice for a response; the caller closes it."""
-        # Fixed now: a size computed during sending might include later appends (KAFKA-9835).
+        """Return a slice for a response; the caller closes the slice."""
+        # The size is fixed now: computed during sending, it might include later appends
+        # (KAFKA-9835).
         assert position + nbytes <= self.size_bytes, (position, nbytes, self.size_bytes)
         return FileRegion(self._writer or self.file, position, nbytes)
 
@@ -189,16 +192,16 @@ class FileRecords:
     def batches_from(
         self, position: int = 0, end_position: int | None = None
     ) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of each batch that ends at or before `end_position`.
+        """Yield the position and header of each batch that ends at or before `end_position`.
 
-        Skips known damage. Costs one pread per 64 KiB of small batches, and one per larger batch.
-        Raises CorruptMessage if the bytes are not a whole batch.
+        Skips known damage. Costs one pread per 64 KiB of small batches, and one pread per larger
+        batch. Raises CorruptMessage if the bytes are not a whole batch.
         """
         for place, chunk, chunk_position in self._walk(position, end_position):
             yield place.position, parse_header(chunk, place.position - chunk_position)
 
     def places_from(self, position: int = 0, *, nowait: bool = False) -> Iterator[BatchPlace]:
-        """Yield the place of each batch; cheaper than `batches_from`.
+        """Yield the place of each batch, which costs less than `batches_from`.
 
         With `nowait`, raises UncachedLookup.
         """
@@ -236,14 +239,15 @@ class FileRecords:
             if position >= end:
                 return
             if position + HEADER_SIZE > chunk_position + len(chunk):
-                # At first only two index intervals: most callers look for an offset near an entry.
+                # The first read covers two index intervals, because most callers look for an offset
+                # shortly after an index entry.
                 wanted = READ_CHUNK_BYTES if chunk else READ_CHUNK_BYTES // 8
                 chunk, chunk_position = read(position, wanted), position
             if position - chunk_position + HEADER_SIZE > len(chunk):
                 raise self._corrupt(position, "the file ends inside a batch header")
             base_offset, length, magic, delta = _PLACE.unpack_from(chunk, position - chunk_position)
             next_position = position + LOG_OVERHEAD + length
-            # With a smaller length, the next batch would begin inside this header.
+            # If the length were smaller, the next batch would begin inside this header.
             if magic != _MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or delta < 0:
                 raise self._corrupt(
                     position, f"invalid batch header (magic {magic}, length {length})"
@@ -257,7 +261,7 @@ class FileRecords:
             position = next_position
 
     def _skip_damage(self, position: int) -> int:
-        """Return `position`, or the end of the damage that contains it."""
+        """Return `position`, or the end of the damage if `position` is damaged."""
         for damaged in self.corrupt_ranges:
             if damaged.position <= position < damaged.end_position:
                 position = damaged.end_position

@@ -1,16 +1,15 @@
 """A sparse index on disk: fixed-size entries in ascending order, found by bisection.
 
 `IndexFile` is the base class of `OffsetIndex` and `TimeIndex`. It uses no mmap: an append is one
-small write, a lookup costs a few preads, and the last entry is kept in memory because most
-lookups need it. The file contains only entries. Kafka preallocates an active index with zeros and
-trims it when the segment is rolled, so Kafka and plog can read each other's files after a clean
-stop.
+small write, a lookup costs a few preads, and the last entry is kept in memory because most lookups
+need it. The file contains only entries. Kafka preallocates the index of an active segment with
+zeros, and trims the file on a roll or a clean stop; after a clean stop, Kafka and plog can
+therefore read each other's files.
 
-A lost or damaged index is rebuilt from the ``.log`` (recovery/segment_recovery.py), and each
+A missing or damaged index is rebuilt from the ``.log`` (recovery/segment_recovery.py), and each
 lookup checks the batch to which an entry leads.
 
-Source: Kafka 3.9 AbstractIndex.
-Invariant: an append that fails leaves the entries unchanged.
+Source: Kafka 3.9 AbstractIndex. Invariant: a failed append leaves the entries unchanged.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from plogd.log.segment.uncached_lookup import uncached_range
 from plogd.ports import Buffer, File, Files
 
 _BLOCK_ENTRIES = 512
-"""Up to this number of candidates, a single pread reads them all."""
+"""If at most this number of entries remain to be searched, one pread reads all of them."""
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-"""The largest distance of an offset from its segment's base: entries store it as an int32."""
+"""The largest distance between an offset and its segment's base offset: an int32 in an entry."""
 
 E = TypeVar("E")
 
@@ -44,7 +43,7 @@ def _open_read(files: Files, path: str) -> File:
 
 
 class IndexFile(Generic[E]):
-    """An index of a segment with entries `E`. One thread appends; any thread looks up entries.
+    """A segment's index with entries of type `E`. One thread appends; any thread looks up entries.
 
     Offsets are absolute in memory, and relative to `base_offset` on disk.
     """
@@ -73,7 +72,7 @@ class IndexFile(Generic[E]):
         *,
         read_only: bool = False,
     ) -> None:
-        """Raises OSError, or CorruptIndex if the file is missing and `read_only` is set."""
+        """Open the index. Raises OSError, or CorruptIndex if a `read_only` file is missing."""
         self.base_offset = base_offset
         self.file: File = _open_read(files, path) if read_only else files.open_on_demand(path)
         try:
@@ -84,6 +83,7 @@ class IndexFile(Generic[E]):
         self.count = size_bytes // self.LAYOUT.size
         self._size_remainder = size_bytes % self.LAYOUT.size
         self.max_entries = max_bytes // self.LAYOUT.size
+        # A crash can leave a part of an entry, which the next append removes.
         self._torn = self._size_remainder != 0
         self.last_entry = self._read_last_entry()
         """`empty_entry` while the index is empty."""
@@ -94,7 +94,10 @@ class IndexFile(Generic[E]):
         raise NotImplementedError
 
     def entry(self, slot: int, *, nowait: bool = False) -> E:
-        """Return an entry; the first is 0. Raises CorruptIndex; with `nowait`, UncachedLookup."""
+        """Return the entry with number `slot`, counted from 0.
+
+        Raises CorruptIndex; with `nowait`, also UncachedLookup.
+        """
         raise NotImplementedError
 
     def truncate_to(self, offset: int) -> None:
@@ -107,9 +110,9 @@ class IndexFile(Generic[E]):
         try:
             if count < self.count or self._torn:
                 self.count = min(count, self.count)
-                self._torn = True
+                self._torn = True  # If the truncation fails, the next append repeats it.
                 self.repair()
-        finally:  # The count has changed even if the file could not be truncated.
+        finally:  # Even if the file could not be truncated, the count has changed.
             self.last_entry = self._read_last_entry()
 
     def repair(self) -> None:
@@ -125,7 +128,7 @@ class IndexFile(Generic[E]):
 
     def _append(self, *fields: int) -> None:
         """Write one entry at the end. If this raises, nothing was appended; see `repair`."""
-        self.repair()  # Otherwise, the entry would follow the remains of a failed append.
+        self.repair()  # Otherwise, the entry would follow bytes that a failed append has left.
         try:
             self.file.append(self.LAYOUT.pack(*fields))
         except Exception:  # After any error, part of the entry may be in the file.
@@ -143,14 +146,14 @@ class IndexFile(Generic[E]):
         return self.LAYOUT.unpack(self._read(slot, slot + 1, nowait))
 
     def _floor_slot(self, field: int, key: int, *, nowait: bool = False) -> int:
-        """Return the last slot whose `field` is <= `key`, or -1 if all are larger.
+        """Return the last slot with a `field` <= `key`, or -1 if all slots have a larger one.
 
-        O(log n): one pread for each halving until 512 entries remain, and one for those entries.
+        O(log n): one pread for each halving until 512 entries remain, then one for these entries.
         With `nowait`, raises UncachedLookup.
         """
         if not self.count:
-            return -1  # There is nothing to read.
-        low, high = 0, self.count  # Slots below low are <= key, from high on > key.
+            return -1
+        low, high = 0, self.count  # The fields below `low` are <= key; from `high` on, > key.
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
             if self._fields(middle, nowait)[field] <= key:
@@ -178,7 +181,8 @@ class IndexFile(Generic[E]):
         size = self.LAYOUT.size
         if nowait:
             cached = self.file.pread_nowait((end - start) * size, start * size)
-            if cached is None:  # All entries: each step of the bisection may need another page.
+            # The job reads all entries, because each step of the bisection may need another page.
+            if cached is None:
                 raise uncached_range(self.file, 0, self.count * size)
             return cached
         data = self.file.pread((end - start) * size, start * size)

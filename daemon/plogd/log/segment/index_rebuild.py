@@ -1,14 +1,14 @@
 """Check a whole segment after a lookup has found damage in it, and rebuild its indexes.
 
 If a batch header is damaged, or an index entry leads to a wrong position, each lookup would have to
-scan the segment. Instead, jobs on the log directory's lane read the segment once, a few MiB each.
-Damage is recorded (`corrupt_ranges`) and reported, and new indexes lead past it. Lookups that find
-the damage meanwhile wait for the check.
+scan the segment. Instead, jobs on the log directory's lane read the segment once, a few MiB per
+job. Damage is recorded (`corrupt_ranges`) and reported, and the new indexes lead past it. Lookups
+that find the damage during the check wait for its end.
 
-The jobs use their own open files and write the indexes under ``.cleaned`` names, which the next
-start removes after a crash. The segment switches to the new indexes on the reactor, in one step. An
-active segment keeps its indexes, because appends continue: only its damage is recorded, and wrong
-indexes are rebuilt once the segment has been rolled and sealed.
+The jobs open the files separately, and write the indexes under ``.cleaned`` names, which the next
+startup removes after a crash. The segment switches to the new indexes on the reactor, in one step.
+In an active segment, damage is only recorded; the indexes are rebuilt after the segment has been
+rolled and sealed.
 
 Called on the reactor's thread. Source: Kafka 3.9 LogSegment.recover, which runs only at startup.
 Invariant: a segment is scanned at most once per `RECHECK_MS`, whatever the scan finds.
@@ -32,15 +32,15 @@ from plogd.ports import Later, Ports, spawn
 from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
-"""The time for which the result of a check is valid; a later lookup may start another check."""
+"""The time for which the result of a check is valid; a lookup after it may start another check."""
 
 _TASK = "index rebuild"
 _STEP_BYTES = 4 << 20
-"""Bytes that one job reads; other jobs of the log directory run between these jobs."""
+"""Number of bytes that one job reads; other jobs of the log directory can run between two jobs."""
 
 
 class IndexRebuilds:
-    """The segment checks in progress, for all logs."""
+    """The segment checks in progress in all logs."""
 
     def __init__(self, ports: Ports, *, housekeeping: Housekeeping) -> None:
         self._jobs = ports.jobs
@@ -53,7 +53,7 @@ class IndexRebuilds:
     def check(self, log: Log, segment: LogSegment) -> Later[None]:
         """Check `segment` and rebuild its indexes, or wait for a check in progress.
 
-        Always completes without an error: errors are reported, and the retried lookup fails again.
+        Never fails: errors are reported, and the lookup that is then retried fails again.
         """
         waiters = self._waiters.get(segment)
         if waiters is not None:
@@ -64,7 +64,7 @@ class IndexRebuilds:
         def end(error: Exception | None = None) -> None:
             if error is not None and not log.closed:
                 self._housekeeping.log_failed(_TASK, log, error)
-            # Set before the waiters retry: they must not start another check, even after an error.
+            # Before the waiters retry, so that they start no other check, even after an error.
             segment.is_checked = True
             self._timers.call_later(RECHECK_MS, lambda: _allow_check(segment))
             self._waiters.pop(segment).succeed(None)
@@ -73,7 +73,7 @@ class IndexRebuilds:
         return done
 
     def check_suspects(self, log: Log) -> None:
-        """Check the segments of `log` in which the lookup of a job has found damage."""
+        """Check the segments of `log` in which lookups by jobs have found damage."""
         for segment in log.segments:
             if segment.index_is_suspect and not segment.is_checked:
                 self.check(log, segment)
@@ -103,7 +103,7 @@ class IndexRebuilds:
             is_done = await self._jobs.submit(lane_of(log.log_dir), rebuild.run_step)
         if log.closed or log.offline or not _is_in(log, segment):
             return False
-        # The active segment keeps its indexes, because appends continue to add entries to them.
+        # The active segment keeps its indexes, because appends continue to add entries.
         if not rebuild.is_active:
             await self._jobs.submit(lane_of(log.log_dir), rebuild.put_in_place)
         return True
@@ -119,7 +119,7 @@ class IndexRebuilds:
                 next_offset=rebuild.scan.next_offset,
                 truncated_bytes=0,
                 reason="",
-                # Known damage was reported when it was found.
+                # Damage that is already known was reported when it was found.
                 corrupt_ranges=tuple(one for one in found if one not in known),
             ),
         )
@@ -147,7 +147,7 @@ class _Rebuild:
         self._steps = self._run()
 
     def run_step(self) -> bool:
-        """Read a few MiB; return whether the check is complete. A job. Raises OSError."""
+        """Read a few MiB; return whether the check is complete. Runs as a job. Raises OSError."""
         for _ in self._steps:
             return False
         return True
@@ -186,7 +186,7 @@ class _Rebuild:
                 yield
 
     def put_in_place(self) -> None:
-        """Sync the new indexes and rename them over the old ones. A job.
+        """Sync the new indexes and rename them to the names of the old indexes. Runs as a job.
 
         On a full disk, the old indexes remain. Raises any other OSError.
         """
@@ -194,7 +194,7 @@ class _Rebuild:
         assert indexes is not None
         try:
             indexes.add_last_entry()
-            # Before the rename: a crash must not leave incomplete indexes under the final names.
+            # Before the rename, so that a crash leaves no incomplete indexes under the final names.
             for file in indexes.open_files:
                 file.sync()
             indexes.close()
@@ -211,12 +211,12 @@ class _Rebuild:
         if self._reader is not None:
             self._reader.close()
         if self._indexes is not None and self.maximum is None:
-            with contextlib.suppress(OSError):  # The next start removes remaining files.
+            with contextlib.suppress(OSError):  # The next startup removes files that remain.
                 self._indexes.discard()
 
 
 def _is_in(log: Log, segment: LogSegment) -> bool:
-    """Return whether `segment` is still in `log`: retention may have deleted it meanwhile."""
+    """Return whether `segment` is still in `log`, so that retention has not deleted it."""
     return next(log.segments.starting_at(segment.base_offset)) is segment
 
 

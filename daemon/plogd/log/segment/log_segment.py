@@ -1,14 +1,14 @@
 """One segment of a log: a ``.log`` file of batches, its ``.index`` and its ``.timeindex``.
 
-Only the last segment of a log, the active one, receives appends; any segment may be read. log.py
-decides which segment holds an offset, how far readers may read and when files are synced.
-recovery/segment_recovery.py truncates a segment after a crash, and time_lookup.py looks up
+Only the last segment of a log, the active segment, receives appends; any segment can be read.
+log.py finds the segment that contains an offset, limits how far readers can read, and syncs the
+files. recovery/segment_recovery.py truncates a segment after a crash, and time_lookup.py looks up
 timestamps.
 
-The indexes are hints: a lookup checks the batch to which they lead. If a hint is wrong, or the
-bytes are not a batch, the lookup sets `index_is_suspect`. index_rebuild.py then reads the whole
-segment once, in jobs, and a lookup on the reactor waits until the jobs are done. All files are
-opened on demand (file_pool.py).
+Index entries are hints: a lookup checks the batch to which an entry leads. If the entry is wrong,
+or the bytes are not a batch, the lookup sets `index_is_suspect`. Jobs then read the whole segment
+once (index_rebuild.py), and a lookup on the reactor waits for these jobs. All files are opened on
+demand (file_pool.py).
 
 Source: Kafka 3.9 LogSegment. Invariant: an append that raises leaves the segment unchanged, indexes
 included.
@@ -36,18 +36,18 @@ from plogd.topic_config import TopicConfig
 
 
 class UncheckedSegment(UncachedLookup):
-    """A lookup found damage or a wrong index: jobs must read all of `segment` (index_rebuild.py).
+    """A lookup has found damage or a wrong index entry, so jobs must read all of `segment`.
 
-    `warm` does nothing, because it runs on a thread and the rebuild is a sequence of jobs.
+    index_rebuild.py submits these jobs; `warm` does nothing.
     """
 
     def __init__(self, segment: LogSegment) -> None:
-        super().__init__(lambda: None)
+        super().__init__(lambda: None)  # `warm` is a single job, and a rebuild takes several jobs.
         self.segment = segment
 
 
 class LogSegment:
-    """A segment and its open files. Only one caller at a time may truncate, rename or close it."""
+    """A segment and its files. Calls that truncate, rename or close it must not overlap."""
 
     __slots__ = (
         "_created_ms",
@@ -91,16 +91,16 @@ class LogSegment:
     ) -> LogSegment:
         """Create an empty segment with its index files.
 
-        First removes files with the same names that a failed roll has left. If this raises OSError,
-        the new files are removed if possible.
+        If this raises OSError, the new files are removed if possible.
         """
+        # A failed roll can have left files with these names.
         for suffix in SEGMENT_SUFFIXES:
             path = segment_path(directory, base_offset, suffix)
             if files.exists(path):
                 files.unlink(path)
         segment = cls(files, directory, base_offset, config)
         try:
-            # Created now, although they are empty: Kafka treats a missing index as damage.
+            # The empty files are created now, because Kafka treats a missing index as damage.
             segment.indexes.make_files()
         except Exception:
             with contextlib.suppress(Exception):
@@ -109,12 +109,13 @@ class LogSegment:
         return segment
 
     def open_for_reading(self) -> LogSegment:
-        """Return the same segment with separate read-only files for a job; the caller closes it.
+        """Return a copy of the segment with separate, read-only files, for use in a job.
 
         The copy contains the current batches; appends, deletions and index rebuilds do not affect
-        it. Raises FileNotFoundError if the segment was deleted, or another OSError.
+        it. The caller closes it. Raises FileNotFoundError if the segment was deleted, or another
+        OSError.
         """
-        # Not __init__, which sets up files for appends.
+        # Without `__init__`, which opens files for appends.
         copy = LogSegment.__new__(LogSegment)
         copy.base_offset = self.base_offset
         copy.index_is_suspect = copy.is_checked = copy._is_closed = False
@@ -128,8 +129,8 @@ class LogSegment:
         except OSError:
             copy.close()
             raise
-        # Set last: an append adds its index entries last, so the entries lead only to batches below
-        # this size.
+        # Set last: appends write a batch before its index entries, so this size includes all
+        # batches to which the entries read above lead.
         copy.records.corrupt_ranges = self.records.corrupt_ranges
         copy.records.size_bytes = self.size_bytes
         return copy
@@ -143,7 +144,7 @@ class LogSegment:
 
     @property
     def corrupt_ranges(self) -> Sequence[CorruptRange]:
-        """Damaged ranges that recovery kept; see `FileRecords`."""
+        """Damaged ranges that recovery has kept; see `FileRecords`."""
         return self.records.corrupt_ranges
 
     @property
@@ -153,17 +154,17 @@ class LogSegment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The ``.index``, opened if necessary."""
+        """The ``.index`` file, opened if necessary."""
         return self.indexes.by_offset
 
     @property
     def time_index(self) -> TimeIndex:
-        """The ``.timeindex``, opened if necessary."""
+        """The ``.timeindex`` file, opened if necessary."""
         return self.indexes.by_time
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp in the segment, in ms; -1 if no batch has one."""
+        """The largest timestamp in the segment, in ms; -1 if no batch has a timestamp."""
         return self.indexes.maximum.timestamp
 
     @property
@@ -186,9 +187,9 @@ class LogSegment:
         last_offset: int,
         now_ms: int,
     ) -> bool:
-        """Return whether the next batch needs a new segment, because of size, age or full indexes.
+        """Return whether the next batch needs a new segment because of size, age or full indexes.
 
-        An empty segment accepts every batch whose offsets its indexes can represent.
+        An empty segment accepts every batch with offsets that the indexes can represent.
         """
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
@@ -198,7 +199,7 @@ class LogSegment:
         if size_bytes > config.segment_bytes - nbytes:
             return True
         waited_ms = self._waited_ms(timestamp_ms, now_ms)
-        # For almost every append, the first condition avoids the hash in the second one.
+        # For almost every append, the first condition avoids the hash in `_roll_after_ms`.
         if (
             waited_ms > config.segment_ms - config.segment_jitter_ms
             and waited_ms > self._roll_after_ms(config)
@@ -209,20 +210,20 @@ class LogSegment:
     def _roll_after_ms(self, config: TopicConfig) -> int:
         """Return ``segment.ms`` minus a part of ``segment.jitter.ms``, to spread out the rolls.
 
-        The part is pseudo-random, but constant for a segment.
+        The part is pseudo-random, but constant for each segment.
         """
         if not config.segment_jitter_ms:
             return config.segment_ms
-        # A hash instead of a random number, which would have to be stored for each segment.
+        # A hash, because a random number would have to be stored for each segment.
         share = zlib.crc32(f"{self._directory}/{self.base_offset}".encode())
         return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
     def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
-        """Return the segment's age in record time, or by the clock if there are no timestamps."""
+        """Return the segment's age by record timestamps, or by the clock if no record has one."""
         if self._first_timestamp is None:
             try:
                 header = self.records.header_at(0)
-            except CorruptMessage:  # Known damage must not block appends.
+            except CorruptMessage:  # Damage in the first batch must not prevent appends.
                 header = None
             self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
         if self._first_timestamp >= 0:
@@ -234,10 +235,11 @@ class LogSegment:
     def append(
         self, batch: Buffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
     ) -> int:
-        """Write a batch and, every ``index.interval.bytes``, index entries; return its position.
+        """Write a batch and, every ``index.interval.bytes``, index entries.
 
-        `offset_of_max_timestamp` is the batch's last offset, because time index entries refer to a
-        batch, not a record. If this raises, nothing was appended, unless the error is HalfWritten.
+        Returns the batch's position. `offset_of_max_timestamp` is the batch's last offset, because
+        time index entries refer to a batch, not to a record. If this raises, nothing was appended,
+        unless the error is HalfWritten.
         """
         position = self.size_bytes
         try:
@@ -252,9 +254,9 @@ class LogSegment:
         return position
 
     def undo_append(self, position: int, error: Exception) -> None:
-        """Remove the last batch, at `position`, and its index entries because of `error`.
+        """Remove the last batch, at `position`, and its index entries, because of `error`.
 
-        Raises HalfWritten if that fails.
+        Raises HalfWritten if the removal fails.
         """
         try:
             self.truncate_to_size(position)
@@ -262,10 +264,10 @@ class LogSegment:
             raise HalfWritten(f"{error}; cannot remove part of a batch: {problem!r}") from error
 
     def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
-        """Add the next batch of the file to the emptied indexes, as its append did.
+        """Add the file's next batch to the emptied indexes, as in an append.
 
-        `always` adds an entry for it, because a lookup cannot scan the bytes before it. If a full
-        disk refuses the entry, it is left out: indexes are hints, and the log must load.
+        Set `always` to add an entry even within ``index.interval.bytes``: after damage, a lookup
+        cannot scan the bytes before the batch.
         """
         self.indexes.add(
             position,
@@ -273,6 +275,7 @@ class LogSegment:
             header.max_timestamp,
             header.last_offset,
             always=always,
+            # On a full disk, the entry is left out: a log must load, and indexes are only hints.
             if_room=True,
         )
 
@@ -282,8 +285,8 @@ class LogSegment:
         """Return the first batch that ends at or after `offset`; None if there is no such batch.
 
         Costs no pread for a recent batch, otherwise one index lookup and usually one pread. Raises
-        CorruptMessage if bytes that it scans are not batches. With `nowait`, raises UncachedLookup
-        if the lookup has to wait for the disk or for a check of the whole segment.
+        CorruptMessage if the scanned bytes are not batches. With `nowait`, raises UncachedLookup if
+        the lookup has to wait for the disk or for a check of the whole segment.
         """
         recent = self._recent.find(offset, self.size_bytes)
         if recent is not None:
@@ -298,12 +301,12 @@ class LogSegment:
                     raise UncheckedSegment(self) from None
                 if isinstance(error, CorruptMessage):
                     raise
-        # Either the hint was wrong or the log is damaged here; only a scan from the start shows
-        # which.
+        # Either the index entry was wrong or the log is damaged here. Only a scan from the
+        # beginning of the segment shows which.
         return self.records.find_offset(offset, 0, nowait=nowait)
 
     def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:
-        """Look up `offset` by index. Raises CorruptIndex if an entry is wrong or too far away."""
+        """Find `offset` by index. Raises CorruptIndex if an entry is wrong or too far away."""
         start = self.indexes.look_up(offset, nowait=nowait).position
         size_bytes = self.records.size_bytes
         if not 0 <= start < max(size_bytes, 1):
@@ -314,7 +317,8 @@ class LogSegment:
                 if place.position == start and start and place.base_offset > offset:
                     raise CorruptIndex(f"{self!r}: an index entry leads past offset {offset}")
                 return place
-            # After a check, the scan has to bridge the gap: another check would not close it.
+            # If the segment has been checked, the scan continues: another check would find no
+            # closer entry.
             if place.position > end_of_gap and not self.is_checked:
                 raise CorruptIndex(f"{self!r}: no index entry near offset {offset}")
         return None
@@ -329,7 +333,10 @@ class LogSegment:
         self.index_is_suspect = False
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
-        """Return the end of the batches below `offset`, or the start of damage containing it."""
+        """Return the byte position at which the batches below `offset` end.
+
+        If `offset` is damaged, this is the start of the damage.
+        """
         for damaged in self.corrupt_ranges:
             if damaged.base_offset <= offset < damaged.end_offset:
                 return damaged.position
@@ -345,13 +352,12 @@ class LogSegment:
         at_least_one: bool,
         nowait: bool = False,
     ) -> FileRegion | None:
-        """Return batches from the one that contains `offset` up to `max_position`.
+        """Return a region from the batch that contains `offset` up to `max_position`.
 
-        `max_bytes` may cut the last batch, but never the first: it is returned whole with
-        `at_least_one`, and omitted otherwise (a client treats bytes without a whole batch as an
-        error). Returns None if all batches here are below `offset`, and an empty region if no bytes
-        remain. Raises CorruptMessage if the batch is known to be damaged; with `nowait`, also
-        UncachedLookup.
+        `max_bytes` may cut the last batch, but never the first: with `at_least_one`, the first
+        batch is returned whole, otherwise it is omitted. Returns None if all batches here are below
+        `offset`, and an empty region if no bytes remain. Raises CorruptMessage if the batch is
+        known to be damaged; with `nowait`, also UncachedLookup.
         """
         place = self._sound_place(offset, nowait)
         if place is None:
@@ -361,6 +367,7 @@ class LogSegment:
             if place.position < damaged.position:
                 end_position = min(end_position, damaged.position)
         nbytes = max_bytes
+        # Never a part of the first batch: clients treat bytes without a whole batch as an error.
         if max_bytes < place.size_bytes:
             nbytes = place.size_bytes if at_least_one else 0
         return self.records.region(
@@ -382,7 +389,7 @@ class LogSegment:
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that end at or after `offset`; return the number of bytes removed."""
         place = self.find_offset(offset)
-        # Before the records: an index entry must never lead past the end of the file.
+        # Before the records, because an index entry must never lead past the end of the file.
         self.indexes.truncate_to(offset)
         cut_bytes = 0 if place is None else self.records.truncate(place.position)
         self._forget()
@@ -390,7 +397,10 @@ class LogSegment:
         return cut_bytes
 
     def truncate_to_size(self, size_bytes: int) -> None:
-        """Undo all appends since the segment had this size, even failed ones. Raises OSError."""
+        """Undo all appends made since the segment had this size, even failed appends.
+
+        Raises OSError.
+        """
         self.records.repair()
         self.indexes.repair()
         if size_bytes < self.size_bytes:
@@ -399,7 +409,7 @@ class LogSegment:
             self.truncate_to(header.base_offset)
 
     def _read_maximum(self) -> TimestampOffset:
-        """Return the last time index entry, or a later batch with a larger timestamp."""
+        """Return the last time index entry, or the largest timestamp in the batches after it."""
         maximum = self.time_index.last_entry
         position = self.offset_index.lookup(maximum.offset).position
         for _, header in self.records.batches_from(position):
@@ -428,10 +438,10 @@ class LogSegment:
             self._first_timestamp = self._created_ms = None
 
     def sanity_check(self) -> int:
-        """Check the indexes against the log and return the offset after the last batch.
+        """Check the indexes against the records, and return the offset after the last batch.
 
         Called when the log is loaded. Opens both indexes and costs three or four preads. Raises
-        CorruptIndex if they clearly do not match the records; the segment then needs recovery.
+        CorruptIndex if the indexes clearly do not match; the segment then needs recovery.
         """
         self.indexes.sanity_check(self.size_bytes)
         last_position = self.offset_index.last_entry.position
@@ -460,22 +470,22 @@ class LogSegment:
     # -- seal, rename, delete -----------------------------------------------------------------
 
     def on_become_inactive(self) -> None:
-        """Write the last time index entry, from which retention derives the segment's age."""
+        """Add the last time index entry, from which retention determines the segment's age."""
         self.indexes.add_last_entry()
 
     def on_sealed(self) -> None:
         """Release the resources for appends: the descriptor and the positions of recent batches."""
-        self._recent = RecentBatches()  # A new object: a job may be reading the old one.
+        self._recent = RecentBatches()  # A new object, because a job may be reading the old one.
         self.records.end_writing()
 
     def sync_files(self) -> list[File]:
-        """Return the open files to sync when sealing: records first, then the indexes."""
+        """Return the files that a seal must sync: the records, then the open indexes."""
         return [self.records.file, *self.indexes.open_files]
 
     def release_indexes(self) -> None:
         """Close the index files to save descriptors; the next lookup opens them again.
 
-        `max_timestamp` remains available in memory if it has been computed.
+        `max_timestamp` remains in memory if it has been computed.
         """
         self.indexes.close()
 
@@ -485,13 +495,13 @@ class LogSegment:
             target = segment_path(self._directory, self.base_offset, suffix, state)
             if self._files.exists(self._path(suffix)):
                 self._files.rename(self._path(suffix), target)
-        self._state = state  # Set last: a partly failed rename may be retried.
+        self._state = state  # Set last, so that a rename that has partly failed can be retried.
         self._note_paths()
 
     def delete_files(self) -> None:
         """Close the segment and unlink its files; missing files are not an error."""
         self.close()
-        # Records last: after a crash, a start finds no indexes without records.
+        # The records come last, so that a crash leaves no indexes without records.
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
             if self._files.exists(path):

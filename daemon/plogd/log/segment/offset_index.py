@@ -1,9 +1,9 @@
-"""The ``.index`` of a segment: maps an offset to a byte position at or before its batch.
+"""The ``.index`` file of a segment: maps an offset to a byte position at or before its batch.
 
-There is about one entry per ``index.interval.bytes`` of batches; 8 bytes, big-endian:
+There is about one entry per ``index.interval.bytes`` of batches. An entry has 8 bytes, big-endian:
 
     relative offset   int32   last offset of a batch, minus the segment's base offset
-    position          int32   position of that batch in the .log
+    position          int32   position of this batch in the .log file
 
 Source: Kafka 3.9 OffsetIndex, LogSegment.append.
 Invariant: both fields strictly increase from entry to entry.
@@ -35,7 +35,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
 
     @property
     def empty_entry(self) -> OffsetPosition:
-        """The start of the segment."""
+        """The beginning of the segment."""
         return OffsetPosition(self.base_offset, 0)
 
     @property
@@ -44,7 +44,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         return self.count >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry for the batch at `position`, whose last offset is `offset`.
+        """Add an entry for the batch at `position` with the last offset `offset`.
 
         If this raises OSError, nothing was appended.
         """
@@ -59,19 +59,22 @@ class OffsetIndex(IndexFile[OffsetPosition]):
 
         With `nowait`, raises UncachedLookup.
         """
-        # In memory: most lookups are for the newest records.
+        # Most lookups are for the newest records, so the last entry is in memory.
         if self.count and offset >= self.last_entry.offset:
             return self.last_entry
         slot = self._floor_slot(self.OFFSET_FIELD, offset - self.base_offset, nowait=nowait)
         return self.entry(slot, nowait=nowait) if slot >= 0 else self.empty_entry
 
     def entry(self, slot: int, *, nowait: bool = False) -> OffsetPosition:
-        """Return an entry; the first is 0. Raises CorruptIndex; with `nowait`, UncachedLookup."""
+        """Return the entry with number `slot`, counted from 0.
+
+        Raises CorruptIndex; with `nowait`, also UncachedLookup.
+        """
         relative_offset, position = self._fields(slot, nowait)
         return OffsetPosition(self.base_offset + relative_offset, position)
 
     def sanity_check(self, log_size_bytes: int) -> None:
-        """Raise CorruptIndex if the size, the first or the last entry is invalid."""
+        """Raise CorruptIndex if the size, the first entry or the last entry is invalid."""
         self._check_size()
         if not self.count:
             return

@@ -1,20 +1,19 @@
-"""Seal rolled segments: make them durable, so that recovery may skip them.
+"""Seal rolled segments: make them durable, so that recovery can skip them.
 
-A seal syncs the segment's records and indexes, and writes the other files that a start needs: the
-snapshot of the producer state at the segment's end, and the leader epochs. It runs in parallel with
-the sync rounds of disk/group_commit.py, as a job on the log directory's lane. `Log` rolls, and
-advances its recovery point when the seal is done.
+A seal syncs the segment's records and indexes, and writes the other files that startup needs: the
+producer snapshot at the segment's end, and the leader epochs. A seal is a job on the log
+directory's lane, and runs in parallel with the sync rounds of disk/group_commit.py. `Log` rolls the
+segment, and advances its recovery point when the seal is done.
 
 The seals of a log run one at a time, in order: a snapshot proves to recovery that all segments
 below it are durable, so it must not be written before the seals of all earlier segments are done.
 
-Retention may delete a segment that is not sealed. Its files remain until the snapshot is on disk,
-because a crash would otherwise lose the state of the producers of its records. If the disk is full,
-the files are deleted immediately, to free space.
+Retention may delete a segment that is not sealed yet. The segment's files are then kept until the
+producer snapshot is on disk, because a crash would otherwise lose the state of the producers. On a
+full disk, the files are deleted immediately, to free space.
 
 An OSError from a sync takes the directory offline. If the disk is full, or after a bug, only this
-seal fails. It is retried after `RETRY_MS` unless the log has been closed: the directory may then
-belong to a new topic with the same name.
+seal fails, and is retried after `RETRY_MS`.
 
 Source: Kafka 3.9 UnifiedLog.roll, UnifiedLog.flush; docs/architecture.md, rules R11 and R12.
 Invariants: a segment is sealed only once all these files are on disk; a snapshot in a log's
@@ -41,7 +40,7 @@ _TASK = "seal"
 
 
 class _Seal(NamedTuple):
-    """A segment to seal, and the function that writes the producer snapshot at its end."""
+    """A segment to seal, and the job that writes the producer snapshot at its end."""
 
     segment: LogSegment
     write_snapshot: Callable[[], None]
@@ -75,8 +74,9 @@ class Sealing:
         """Logs with a seal job in progress, as opposed to a scheduled retry."""
 
     def seal(self, log: Log, segment: LogSegment, end_offset: int) -> None:
-        """Make `segment`, just rolled at `end_offset`, durable, then call `log.sealed`."""
+        """Make `segment`, which ends at `end_offset`, durable, then call `log.sealed`."""
         waiting = self._waiting.setdefault(log, deque())
+        # Prepared now, because later appends change the producer state.
         waiting.append(_Seal(segment, log.producer_state.prepare_snapshot(end_offset), []))
         if len(waiting) == 1:
             self._begin(log)
@@ -84,10 +84,9 @@ class Sealing:
     def after_seals(
         self, log: Log, segments: Sequence[LogSegment], function: Callable[[], None]
     ) -> None:
-        """Call `function` once no seal of `segments` is pending.
+        """Call `function` as soon as no seal of `segments` is pending.
 
-        It is also called if the log is closed or goes offline, and if the disk is full, because
-        files must then be deleted.
+        The function is also called if the log is closed or goes offline, or if the disk is full.
         """
         pending = [seal for seal in self._waiting.get(log, ()) if seal.segment in segments]
         if pending:
@@ -108,11 +107,11 @@ class Sealing:
         seal = self._waiting[log][0]
         if log.is_unsealed(seal.segment):
             self._submit(log, seal)
-        else:  # Retention has deleted the segment: only the snapshot contains its producers.
+        else:  # Retention has deleted the segment, but its producers must be in the snapshot.
             self._note_producers(log, seal)
 
     def _ended(self, log: Log) -> None:
-        """Remove the finished seal of `log` and begin the next one."""
+        """Remove the finished seal of `log`, and begin the next seal."""
         waiting = self._waiting[log]
         seal = waiting.popleft()
         if waiting:
@@ -122,7 +121,7 @@ class Sealing:
         _release(seal)
 
     def _abandon(self, log: Log) -> None:
-        """Drop all seals of `log`; the next start recovers its segments."""
+        """Drop all seals of `log`; the next startup recovers the segments."""
         for seal in self._waiting.pop(log):
             _release(seal)
 
@@ -131,14 +130,14 @@ class Sealing:
         files = segment.sync_files()
         held = [file.retain() for file in files if file.is_open]
         closed = [file for file in files if not file.is_open]  # The job opens them.
-        # Prepared on the reactor, where no epoch is assigned concurrently.
+        # Prepared on the reactor, so that no epoch is assigned at the same time.
         write_epochs = log.leader_epochs.prepare_flush()
 
         def run() -> OSError | None:
-            """Seal the files; return the error if the disk is only full. A job."""
+            """Sync and write the files; return the error if the disk is only full. A job."""
             opened: list[File] = []
             try:
-                # Opened before the first sync: a seal may be retried only if no sync has begun.
+                # Opened before the first sync, because a seal is retried only if no sync has begun.
                 try:
                     opened.extend(file.retain() for file in closed)
                 except OSError as error:
@@ -151,7 +150,7 @@ class Sealing:
                 _close(opened)
             try:
                 write_epochs()
-                # Last, because it proves to recovery that the segments below it are durable.
+                # Last, because the snapshot proves that all segments below it are durable.
                 seal.write_snapshot()
             except OSError as error:
                 if not is_refusal(error):
@@ -163,22 +162,23 @@ class Sealing:
             _close(held)
             if refusal is None:
                 log.sealed(segment)
-                if segment.index_is_suspect:  # The check had to wait while the segment was active.
+                # While the segment was active, its indexes could not be rebuilt.
+                if segment.index_is_suspect:
                     self._index_rebuilds.check(log, segment)
                 self._ended(log)
             else:
-                log.leader_epochs.is_dirty = True  # They may not have been written.
+                log.leader_epochs.is_dirty = True  # The epochs may not have been written.
                 self._retry(log, refusal)
 
         def failed(error: Exception) -> None:
-            _close(held)  # Here and not in the job, which may never have run.
-            log.leader_epochs.is_dirty = True  # They may not have been written.
+            _close(held)  # Not in the job, which may never have run.
+            log.leader_epochs.is_dirty = True  # The epochs may not have been written.
             if not isinstance(error, OSError) or log.closed:
                 self._retry(log, error)
             elif log.is_unsealed(segment):
-                # Even if the disk is full: after a failed sync, the kernel may have dropped pages.
+                # Even if the disk is full, because the kernel may drop pages when a sync fails.
                 self._disk_failed(log, error)
-            else:  # Retention has deleted the segment meanwhile, with the files to open.
+            else:  # Retention has deleted the segment, including the files that the job opens.
                 self._begin(log)
 
         self._run(log, run, done, failed)
@@ -216,11 +216,12 @@ class Sealing:
         self._storage_failed(log.log_dir, error)
 
     def _retry(self, log: Log, error: Exception) -> None:
-        """Schedule a retry; until then, recovery would read the segment again."""
+        """Schedule a retry of the oldest seal of `log`."""
+        # The directory of a closed log may belong to a new topic with the same name.
         if log.closed or log.offline:
             self._abandon(log)
             return
-        # The disk is full: retention must be able to delete files without their snapshots.
+        # On a full disk, retention must be able to free space without waiting for snapshots.
         if isinstance(error, OSError) and is_refusal(error):
             for seal in self._waiting[log]:
                 _release(seal)
@@ -229,7 +230,7 @@ class Sealing:
 
 
 def _release(seal: _Seal) -> None:
-    """Call the followers of a seal; further calls do not repeat them."""
+    """Call the followers of a seal, each only once."""
     followers = seal.followers[:]
     seal.followers.clear()
     for function in followers:

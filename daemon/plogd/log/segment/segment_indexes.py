@@ -1,12 +1,12 @@
 """The two indexes of a segment, and the rule for adding an entry.
 
-Owned by one `LogSegment`. A batch gets an offset index entry if it begins more than
-``index.interval.bytes`` after the last indexed batch; the time index then gets the segment's
-largest timestamp so far. Index files are opened on first use, so that a start with many old
-segments opens few files.
+Each `LogSegment` has one `SegmentIndexes`. A batch gets an offset index entry if it begins more
+than ``index.interval.bytes`` after the last indexed batch; an entry with the segment's largest
+timestamp so far is then added to the time index. Index files are opened on first use, so that a
+startup with many old segments opens few files.
 
-Source: Kafka 3.9 LogSegment.append, LogSegment.onBecomeInactiveSegment. Invariant: either both
-indexes get an entry, or neither does.
+Source: Kafka 3.9 LogSegment.append, LogSegment.onBecomeInactiveSegment. Invariant: a failed append
+leaves both indexes unchanged.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from plogd.ports import File, Files
 from plogd.topic_config import TopicConfig
 
 _MAX_UNINDEXED_BYTES = 16 << 20
-"""More bytes than any append adds after the last entry; a larger gap is a sign of damage."""
+"""More bytes than any append adds after the last entry; a larger gap indicates damage."""
 
 
 class SegmentIndexes:
-    """The ``.index`` and the ``.timeindex`` of a segment, opened on demand."""
+    """The ``.index`` and ``.timeindex`` files of a segment, opened on demand."""
 
     __slots__ = (
         "_config",
@@ -63,7 +63,7 @@ class SegmentIndexes:
         self._may_open = False
         """Whether a job has read the ``.index`` into the page cache, so that opening it does not
         block."""
-        # None: not read from the files yet, or out of date because they have changed.
+        # None means not read from the files yet, or out of date.
         self._is_full: bool | None = None
         self._maximum: TimestampOffset | None = None
         self._last_indexed_position: int | None = None
@@ -82,7 +82,7 @@ class SegmentIndexes:
 
     @property
     def by_offset(self) -> OffsetIndex:
-        """The ``.index``, opened if necessary."""
+        """The ``.index`` file, opened if necessary."""
         index = self._offset_index
         if index is None:
             index = OffsetIndex(
@@ -99,9 +99,10 @@ class SegmentIndexes:
         return index
 
     def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
-        """Call `OffsetIndex.lookup`; with `nowait`, a closed index is treated as not cached."""
+        """Call `OffsetIndex.lookup`; with `nowait`, a closed index counts as uncached."""
         if self._offset_index is None:
-            if self._last_indexed_position == 0:  # It is known to have no entries.
+            # The index has no entries, so a quiet log needs neither a job nor a descriptor for it.
+            if self._last_indexed_position == 0:
                 return OffsetPosition(self.base_offset, 0)
             if nowait and not self._may_open:
                 self._may_open = True
@@ -110,7 +111,7 @@ class SegmentIndexes:
 
     @property
     def by_time(self) -> TimeIndex:
-        """The ``.timeindex``, opened if necessary."""
+        """The ``.timeindex`` file, opened if necessary."""
         index = self._time_index
         if index is None:
             index = TimeIndex(
@@ -128,7 +129,7 @@ class SegmentIndexes:
 
     @property
     def maximum(self) -> TimestampOffset:
-        """The largest timestamp so far, and the last offset of the first batch that has it."""
+        """The largest timestamp so far, and the last offset of the first batch that contains it."""
         if self._maximum is None:
             self._maximum = self.by_time.last_entry
         return self._maximum
@@ -146,22 +147,22 @@ class SegmentIndexes:
 
     @property
     def open_files(self) -> list[File]:
-        """The open files; the others have not been written since they were closed."""
+        """The open index files; the others have not been written since they were closed."""
         indexes = (self._offset_index, self._time_index)
         return [index.file for index in indexes if index is not None]
 
     @property
     def longest_gap_bytes(self) -> int:
-        """The largest distance between two entries in bytes, unless entries were left out."""
+        """The largest number of bytes between two entries, unless entries were left out."""
         return _MAX_UNINDEXED_BYTES + self._config.index_interval_bytes
 
     def open(self) -> None:
         """Open both files if they exist. Raises OSError."""
-        with contextlib.suppress(CorruptIndex):  # The lookup reports a missing file again.
+        with contextlib.suppress(CorruptIndex):  # A lookup reports the missing file again.
             _ = self.by_offset, self.by_time
 
     def copy_for_reading(self, state: str) -> SegmentIndexes:
-        """Return read-only indexes over the same files, whose second suffix is `state`."""
+        """Return read-only indexes on the same files, which have the second suffix `state`."""
         return SegmentIndexes(
             self._files,
             self._directory,
@@ -172,7 +173,7 @@ class SegmentIndexes:
         )
 
     def begin_rebuild(self) -> SegmentIndexes:
-        """Create empty indexes under ``.cleaned`` names for a job to fill. Raises OSError."""
+        """Return empty indexes with ``.cleaned`` names, which a job fills. Raises OSError."""
         new = SegmentIndexes(
             self._files, self._directory, self.base_offset, self._config, CLEANED_SUFFIX
         )
@@ -180,9 +181,10 @@ class SegmentIndexes:
         return new
 
     def put_in_place(self) -> None:
-        """Durably rename rebuilt, closed files over the old ones. A job. Raises OSError.
+        """Durably replace the old files with the rebuilt, closed files.
 
-        Readers continue to use the old files, which they have open, until `note_rebuilt`.
+        Runs as a job. Until `note_rebuilt`, readers use the old files, which are still open. Raises
+        OSError.
         """
         for path in self._paths:
             self._files.rename(path, path.removesuffix(CLEANED_SUFFIX))
@@ -196,7 +198,7 @@ class SegmentIndexes:
                 self._files.unlink(path)
 
     def note_rebuilt(self, maximum: TimestampOffset) -> None:
-        """Switch to the rebuilt files, which now have the names of the old ones."""
+        """Switch to the rebuilt files, which now have the final names."""
         self.close()
         self._is_full = self._last_indexed_position = None
         self._maximum = maximum
@@ -216,11 +218,11 @@ class SegmentIndexes:
         always: bool = False,
         if_room: bool = False,
     ) -> None:
-        """Update the indexes for the next batch; `always` adds an entry for it.
+        """Update the indexes for the next batch; with `always`, add an entry for the batch.
 
-        After any exception, both are unchanged except for bytes that `repair` removes. An entry is
-        left out if no descriptor is left to open its file and, with `if_room`, if the disk is full.
-        Raises OSError.
+        If this raises, both indexes are unchanged except for bytes that `repair` removes. The entry
+        is left out if its file cannot be opened because too many files are open and, with
+        `if_room`, if the disk is full. Raises OSError.
         """
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
         old_maximum = self._maximum or self.maximum
@@ -232,7 +234,7 @@ class SegmentIndexes:
             if always or position - self._last_indexed_position > self._config.index_interval_bytes:
                 self._add_entries(position, last_offset)
         except Exception as error:
-            # Connected clients must be able to produce even if all descriptors are in use.
+            # Connected clients must be able to produce even if all file descriptors are in use.
             if isinstance(error, OSError) and (
                 is_out_of_files(error) or (if_room and is_refusal(error))
             ):
@@ -243,20 +245,21 @@ class SegmentIndexes:
     def _add_entries(self, position: int, last_offset: int) -> None:
         by_offset, by_time = self.by_offset, self.by_time
         if self.is_full:
-            return  # This happens only in a rebuild after segment.index.bytes was lowered.
+            return  # Happens only in a rebuild, if segment.index.bytes was lowered.
         self._is_full = None
         by_offset.append(last_offset, position)
         try:
             by_time.maybe_append(*self.maximum)
-        except Exception:
+        except Exception:  # An append that fails must leave both indexes unchanged.
             by_offset.truncate_to_count(by_offset.count - 1)
             raise
         self._last_indexed_position = position
         self._is_full = by_offset.is_full or by_time.is_full
 
     def add_last_entry(self) -> None:
-        """Add the largest timestamp, for retention; the segment receives no more appends."""
-        self._is_full = None  # The entry takes the last slot; the roll may still fail afterwards.
+        """Add an entry with the largest timestamp, for retention, when the segment is rolled."""
+        # The entry may fill the index. If the roll then fails, the segment receives more appends.
+        self._is_full = None
         self.by_time.maybe_append(*self.maximum, skip_full_check=True)
 
     def repair(self) -> None:
@@ -279,7 +282,7 @@ class SegmentIndexes:
         self._last_indexed_position = self._is_full = None
 
     def sanity_check(self, log_size_bytes: int) -> None:
-        """Check everything that does not require the ``.log``. Raises CorruptIndex."""
+        """Check everything that can be checked without the ``.log`` file. Raises CorruptIndex."""
         for path in self._paths:
             if not self._files.exists(path):
                 raise CorruptIndex(f"{path} is missing")
@@ -292,7 +295,7 @@ class SegmentIndexes:
     def close(self) -> None:
         """Close the files; the next use opens them again."""
         if self._offset_index is not None and self._time_index is not None:
-            self._is_full = self.is_full  # Keep the value available without the files.
+            self._is_full = self.is_full  # Otherwise, the next use would open both files.
             self._last_indexed_position = self._offset_index.last_entry.position
         self._may_open = False
         for index in (self._offset_index, self._time_index):

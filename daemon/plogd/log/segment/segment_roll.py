@@ -1,6 +1,6 @@
-"""Decide whether a log needs a new segment, create it, and refuse batches that fit in none.
+"""Determine whether a log needs a new segment, create it, and reject batches that fit in none.
 
-Shared by log.py, which writes synchronously, and disk/slow_disk_writes.py, which writes in jobs.
+Used by log.py, which writes synchronously, and by disk/slow_disk_writes.py, which writes in jobs.
 
 Source: Kafka 3.9 LocalLog.append, LocalLog.roll; docs/architecture.md, rule R15.
 """
@@ -34,9 +34,10 @@ def must_roll(
 def make_successor(
     files: Files, directory: str, old: LogSegment, base_offset: int, config: TopicConfig
 ) -> LogSegment:
-    """Return a new segment at `base_offset`, where `old` ends.
+    """Create and return a segment at `base_offset`, where `old` ends.
 
-    After any exception, appends may continue in `old`. Raises OSError.
+    If this raises, appends can continue in `old`. Raises OSError.
     """
+    # As in Kafka's LocalLog.roll, before the new segment exists.
     old.on_become_inactive()
     return LogSegment.create(files, directory, base_offset, config)

@@ -1,8 +1,9 @@
-"""The segments of one log in order: find the one that holds an offset, and the active one.
+"""The segments of one log, sorted by base offset.
 
-Pure bookkeeping without file access. Used by `Log`, on the reactor's thread. Source: the Kafka
-paper (NetDB 2011), section 3.1: a sorted in-memory list of each segment's first offset. Invariant:
-base offsets strictly increase, and there is always an active (last) segment.
+`Log` uses this list to find the segment that contains an offset, and the active segment. The module
+accesses no files and runs on the reactor's thread. Source: the Kafka paper (NetDB 2011), section
+3.1, which describes a sorted in-memory list of each segment's first offset. Invariant: base offsets
+strictly increase, and there is always an active (last) segment.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Segments:
 
     def __init__(self, segments: Iterable[LogSegment]) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
-        # A separate list, because bisect with a key would call a function for each step.
+        # A separate list, because bisect with a key calls a function in each step.
         self._base_offsets = [segment.base_offset for segment in self._segments]
         assert self._segments, "a log has at least its active segment"
         self.active = self._segments[-1]
@@ -54,18 +55,18 @@ class Segments:
         return removed
 
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
-        """Return the segments that may hold `offset` or later offsets."""
-        # bisect returns 0 for an offset below the first base offset: all segments are then later.
+        """Return the segments that may contain `offset` or later offsets."""
+        # For an offset below the first base offset, bisect returns 0; all segments then follow it.
         start = max(0, bisect_right(self._base_offsets, offset) - 1)
         return iter(self._segments[start:])
 
     def end_offset_of(self, segment: LogSegment, log_end_offset: int) -> int:
-        """Return the end of `segment`: the next segment's base offset, or the log end offset."""
+        """Return the next segment's base offset, or the log end offset for the active segment."""
         after = bisect_right(self._base_offsets, segment.base_offset)
         return self._base_offsets[after] if after < len(self._base_offsets) else log_end_offset
 
     def infos(self, log_end_offset: int) -> list[SegmentInfo]:
-        """Return the facts that retention needs about each segment."""
+        """Return the facts about each segment on which retention depends."""
         return [
             SegmentInfo(
                 base_offset=segment.base_offset,

@@ -1,12 +1,13 @@
-"""The ``.timeindex`` of a segment: maps a timestamp to an offset up to which no record is newer.
+"""The ``.timeindex`` file of a segment: maps timestamps to offsets.
 
-An entry has 12 bytes, big-endian. It is written along with an offset index entry if the largest
-timestamp has risen, and once more when the segment is rolled or closed:
+All records with a timestamp larger than the timestamp in an entry follow the offset in the entry.
+An entry has 12 bytes, big-endian. It is added together with an offset index entry if the largest
+timestamp has increased, and once more when the segment is rolled or closed:
 
     timestamp         int64   the largest timestamp in the segment so far, ms
-    relative offset   int32   last offset of the first batch that has it, minus the base offset
+    relative offset   int32   last offset of the first batch with it, minus the base offset
 
-Retention derives a segment's age from the last entry, without reading the log.
+From the last entry, retention determines a segment's age without reading the log.
 
 Source: Kafka 3.9 TimeIndex, LogSegment.append.
 Invariant: from entry to entry, timestamps strictly increase and offsets never decrease.
@@ -24,7 +25,7 @@ _TIMESTAMP_FIELD = 0
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp and the last offset of the first batch that has it."""
+    """A timestamp, and the last offset of the first batch that contains it."""
 
     timestamp: int
     offset: int
@@ -48,22 +49,23 @@ class TimeIndex(IndexFile[TimestampOffset]):
 
     @property
     def empty_entry(self) -> TimestampOffset:
-        """No timestamp, at the start of the segment."""
+        """No timestamp, at the beginning of the segment."""
         return TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     @property
     def is_full(self) -> bool:
-        """Whether the segment must roll; the last slot is reserved for the entry at the roll."""
+        """Whether the segment must roll because the index is full."""
+        # The last slot is reserved for the entry that is added at the roll.
         return self.count >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if `timestamp` is larger than that of the last entry.
+        """Add an entry if `timestamp` is larger than the timestamp in the last entry.
 
         Set `skip_full_check` for the entry at the roll. If this raises OSError, nothing was
         appended.
         """
         assert skip_full_check or not self.is_full, self.file.path
-        # Equal timestamps, too: a lookup needs the first batch that has the timestamp.
+        # No entry for an equal timestamp, because a lookup needs the first batch with a timestamp.
         if timestamp <= self.last_entry.timestamp:
             return
         relative_offset = offset - self.base_offset
@@ -80,12 +82,15 @@ class TimeIndex(IndexFile[TimestampOffset]):
         return self.entry(slot) if slot >= 0 else self.empty_entry
 
     def entry(self, slot: int, *, nowait: bool = False) -> TimestampOffset:
-        """Return an entry; the first is 0. Raises CorruptIndex; with `nowait`, UncachedLookup."""
+        """Return the entry with number `slot`, counted from 0.
+
+        Raises CorruptIndex; with `nowait`, also UncachedLookup.
+        """
         timestamp, relative_offset = self._fields(slot, nowait)
         return TimestampOffset(timestamp, self.base_offset + relative_offset)
 
     def sanity_check(self) -> None:
-        """Raise CorruptIndex if the size, the first or the last entry is invalid."""
+        """Raise CorruptIndex if the size, the first entry or the last entry is invalid."""
         self._check_size()
         if not self.count:
             return

@@ -1,13 +1,14 @@
 """Lookups on the reactor that would wait for the disk, and the jobs that read the data first.
 
 A lookup with ``nowait`` reads only bytes in the page cache. If it needs other bytes, it raises
-`UncachedLookup`; a job calls `warm`, and the lookup is retried. A fetch may need several retries:
-to open the index, to read its entries and to read the batches. `LogManager.begin_read` starts the
-jobs. If the index or the batches are damaged, log_segment.py raises `UncheckedSegment` instead.
-net/uncached_reads.py handles the records that a response sends.
+`UncachedLookup`; a job then calls `warm`, and the lookup is retried. A fetch may need several
+retries: one to open the index, one to read the entries and one to read the batches.
+`LogManager.begin_read` submits the jobs. If the index or the batches are damaged, log_segment.py
+raises `UncheckedSegment` instead. net/uncached_reads.py handles the records that a response sends.
 
-Raised by segment_indexes.py and file_records.py, caught by ReplicaManager. Invariant: the file
-stays open until `warm` is done, so `warm` is called exactly once.
+Raised by segment_indexes.py, index_file.py and file_records.py; caught by replica/fetch_reader.py
+and the coordinators' shard_loader.py. Invariant: `warm` is called exactly once, because it closes
+the file.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from plogd.ports import File, Files
 
 _PIECE_BYTES = 128 * 1024
 _DELETED = (errno.ENOENT, errno.EBADF)
-"""Errors of a file whose segment was deleted: it is missing, or its last holder has closed it."""
+"""Errors for a file of a deleted segment: it is missing, or its last holder has closed it."""
 
 
 class UncachedLookup(Exception):
-    """The requested bytes are not in the page cache; `warm` reads them, or raises OSError."""
+    """The requested bytes are not in the page cache. `warm` reads them, or raises OSError."""
 
     def __init__(self, warm: Callable[[], None]) -> None:
         super().__init__("not in the page cache")
@@ -31,8 +32,8 @@ class UncachedLookup(Exception):
 
 
 def uncached_range(file: File, position: int, nbytes: int) -> UncachedLookup:
-    """Return an UncachedLookup of these bytes; `warm` opens the file if necessary."""
-    # Only `warm` may open a file, because that may block.
+    """Return an UncachedLookup for these bytes; `warm` opens the file if necessary."""
+    # Only `warm` may open the file, because that may block.
     held = file.retain() if file.is_open else None
 
     def warm() -> None:
@@ -51,7 +52,7 @@ def uncached_range(file: File, position: int, nbytes: int) -> UncachedLookup:
 
 
 def uncached_file(files: Files, path: str) -> UncachedLookup:
-    """Return an UncachedLookup of a whole file that is not open and may be deleted meanwhile."""
+    """Return an UncachedLookup for a whole file that is not open."""
 
     def warm() -> None:
         try:
