@@ -57,7 +57,7 @@ class Deletions:
         self._write_log_starts = write_log_starts
         self._storage_failed = storage_failed
         self._retired: dict[str, list[tuple[Log, Sequence[LogSegment]]]] = {}
-        """Segments of logs whose new log start offset is not on disk yet, by log directory."""
+        """Segments of logs with a new start offset that is not on disk yet, by log directory."""
 
     # -- segments -----------------------------------------------------------------------------
 

@@ -52,12 +52,12 @@ class LeaderEpochs:
     ) -> None:
         self._files = files
         self.directory = directory
-        """The directory of the file; updated when it is renamed."""
+        """The directory of the file; updated when the directory is renamed."""
         self._entries: list[EpochEntry] = []
         self.latest_epoch = UNDEFINED_EPOCH
         """The newest epoch that has records; -1 if no epoch has records."""
         self.highest = highest
-        """The newest epoch that any leader has had; None if unknown, and after loading."""
+        """The newest epoch that any leader has had; None if it is unknown, and after loading."""
         # A batch's checksum does not cover its epoch, so a damaged epoch may have any value.
         self.too_high: list[EpochEntry] = []
         """Entries that were rejected because their epochs are above `highest`."""

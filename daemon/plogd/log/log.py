@@ -62,11 +62,11 @@ class Log:
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
         self.on_durable: Callable[[], None] = lambda: None
-        """Called when the durable end advances, and when writes to a slow disk end or fail."""
+        """Called when the durable end advances, and after each job that writes to a slow disk."""
         self.offline = False
         self.closed = False
         self.refuses_writes = False
-        """Set while the disk is too full to record this broker's leader epoch (rule R6)."""
+        """Set while the disk is too full for a record of this broker's leader epoch (rule R6)."""
         self._segments = Segments(state.segments)
         self._files = files
         self._rounds = rounds
@@ -75,18 +75,18 @@ class Log:
         self._hooks = hooks
         self.on_bug = hooks.on_bug
         self._unsealed = [self._segments.active]
-        """Segments not yet sealed, oldest first; the active one is last."""
+        """Segments that are not sealed yet, oldest first; the active segment is last."""
         self._dirty: list[LogSegment] = []
         """Segments with bytes that no sync round has included yet, oldest first."""
         self._directory_dirty = False
         """Whether a roll has created files that no sync round has included yet."""
         self._requested_end_offset = state.log_end_offset
-        """A sync has been requested for all appends below this offset."""
+        """The offset below which a sync of all records has been requested."""
         self._unflushed_since_ms: float | None = None
-        """When `flush_if_overdue` first found the current unflushed appends (monotonic)."""
+        """The monotonic time at which `flush_if_overdue` first found the unflushed appends."""
         # The end of a sync round becomes the high watermark, which is where most reads stop.
         self._end_position = (state.log_end_offset, self._segments.active, self._active_size())
-        """A recent durable end, its segment and its byte position: most reads stop there."""
+        """The log end when the last sync round began: its offset, segment and byte position."""
 
     # -- reading state ------------------------------------------------------------------------
 

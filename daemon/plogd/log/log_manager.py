@@ -69,13 +69,13 @@ class LogManager:
         self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
         self.closed_logs = 0
-        """Number of logs closed so far while the broker stops."""
+        """Number of logs closed so far during shutdown."""
         self._refusals_quiet_until_ms: dict[str, float] = {}
         self.refusals: dict[str, tuple[float, str]] = {}
-        """The time (monotonic ms) and cause of the last refused write, by log directory."""
+        """The time (monotonic ms) and cause of the last rejected write, by log directory."""
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
-        """Called with a log directory that failed, and its logs."""
+        """Called with a failed log directory and its logs."""
         self.on_last_offline: Callable[[], None] = lambda: None
         """Called when the last log directory goes offline."""
         self._dirs = LogDirs(

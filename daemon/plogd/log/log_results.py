@@ -19,7 +19,7 @@ class Writing:
     def __init__(self) -> None:
         self.is_written = False
         self.error: KafkaError | None = None
-        """Why the write failed; None otherwise. Other records get the offsets of a failed batch."""
+        """The reason for a failed write, after which other records get the batch's offsets."""
 
 
 class AppendInfo(NamedTuple):

@@ -101,15 +101,16 @@ class ProducerState:
     def __init__(self, producer_id: int, generation: int = 0) -> None:
         self.producer_id = producer_id
         self.generation = generation
-        """Number of snapshots begun before this object was created; see `prepare_snapshot`."""
+        """Number of snapshots begun before this object was created; see `_to_change`."""
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
-        """The timestamp of its newest record, for DescribeProducers and snapshots."""
+        """The largest timestamp in the newest batch, for DescribeProducers and snapshots."""
         # Kafka measures inactivity by record timestamps. A producer of backfilled data would then
         # expire early, and a retried batch would be appended twice.
         self.silent_since_ms: float | None = None
-        """Monotonic time, no earlier than the producer's last append; None until the next check."""
+        """A monotonic time at or after the producer's last append, from which its inactivity is
+        measured; None until the next expiration check."""
         self.current_txn_first_offset: int | None = None
         self.batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
 
@@ -192,13 +193,14 @@ class ProducerStateManager:
     def __init__(self, files: Files, directory: str, *, expiration_ms: int) -> None:
         self._files = files
         self.directory = directory
-        """The directory of snapshots; updated when it is renamed."""
+        """The directory of the snapshots; updated when it is renamed."""
         self.expiration_ms = expiration_ms
         self._generation = 0
-        """Number of snapshots begun; a snapshot may share the older states in `producers`."""
+        """Number of snapshots begun. They may still be using `ProducerState` objects of an older
+        generation."""
         self.producers: dict[int, ProducerState] = {}
         self._refused: dict[int, _Refused] = {}
-        """The refused first batch of each producer that is otherwise unknown."""
+        """The rejected first batches of producers that have no state, by producer id."""
 
     # -- before and after an append -----------------------------------------------------------
 

@@ -90,7 +90,7 @@ class AppendRequest:
         self.required_acks = required_acks
         self._abandon = abandon
         self.inline_bytes = 0
-        """Bytes of records to read for validation so far, on the reactor thread or in a job."""
+        """The number of bytes of the request's records that validation must read, so far."""
         self.queued: list[QueuedAppend] = []
         self.unsettled = 0
         # Not cancelled if the client disconnects, because a retry on a new connection must be
@@ -150,7 +150,7 @@ class AppendQueues:
         self._bytes_by_topic: Counter[str] = Counter()
         self.parked_bytes = 0
         self.refused = 0
-        """Appends refused because too many bytes were queued."""
+        """Number of appends rejected because too many bytes were queued."""
 
     # -- enqueue and dequeue ------------------------------------------------------------------
 

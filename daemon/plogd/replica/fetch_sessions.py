@@ -80,7 +80,7 @@ class FetchItem:
         self.topic_id = topic_id
         self.request = request
         self.key: _Key = (topic if topic_id == ZERO_UUID else topic_id, request.partition)
-        """Identity of the partition: the topic id if the request uses ids, otherwise the name."""
+        """The topic (its id if the request uses ids, otherwise its name) and the partition."""
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
 
@@ -287,9 +287,9 @@ class FetchSessionCache:
         self._random = random
         self._queue = fair_queue
         self._sessions: dict[int, FetchSession] = {}
-        """By id; least recently used first."""
+        """Sessions by id, least recently used first."""
         self.partition_count = 0
-        """Partitions in all sessions together."""
+        """Number of partitions in all sessions together."""
         self.evictions = 0
 
     def __len__(self) -> int:

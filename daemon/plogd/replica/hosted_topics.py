@@ -57,10 +57,10 @@ class HostedTopics:
         """Partitions that are offline because they have no log: the log directory was unreadable
         or full."""
         self._refused: dict[tuple[TopicPartition, int], BatchHeader] = {}
-        """The first refused batch of each producer, by partition without a log and producer id."""
+        """Each producer's first rejected batch for a partition without a log."""
         self._refuses_writes = False
         self.record_checks: dict[str, RecordCheck] = {}
-        """Check of records from clients, by internal topic; without a check, all are refused."""
+        """Checks of records from clients, by internal topic; without one, all are rejected."""
         self.on_topic_started: Callable[[TopicState], None] = _ignore
         """Called with a topic when this broker becomes the leader of its partitions."""
         self.on_topic_stopped: Callable[[TopicState], None] = _ignore

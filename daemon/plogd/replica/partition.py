@@ -110,7 +110,7 @@ class Partition:
         self.sync_rounds = sync_rounds
         """The sync rounds of the log's file system."""
         self.record_check = record_check
-        """Check of records from clients; set for internal topics only."""
+        """The check of records from clients; set only for internal topics."""
         self.has_queue = False
         """Whether appends are queued (append_queue.py), so that later ones must be queued, too."""
         self.broker_id = broker_id
@@ -119,7 +119,7 @@ class Partition:
         self.leader = -1
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = 0
-        """Start offset of this leader epoch."""
+        """The log end offset when this leader epoch began."""
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.is_deleted = False

@@ -86,7 +86,7 @@ class ReplicaManager:
         self.delayed_produces = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.begin_read = log_manager.begin_read
-        """Starts a job that reads the data for a lookup; see `LogManager.begin_read`."""
+        """Starts the jobs that read the data for a lookup; see `LogManager.begin_read`."""
         self._fetch_reader = FetchReader(
             partitions=self._partitions,
             look_up=self.partition,

@@ -62,7 +62,7 @@ class _Lookup:
         self.steps = begin()
         self.is_cancelled = False
         self.is_started = False
-        """Whether it is one of the `MAX_STARTED` that keep their state between slices."""
+        """Whether the lookup keeps its state between slices; at most `MAX_STARTED` do."""
         self.found: Found = None
         self.error: Exception | None = None
 
@@ -97,7 +97,7 @@ class _Directory:
         self._new: dict[_Lookup, None] = {}
         """Lookups that have not run yet, oldest first."""
         self._queued: dict[_Lookup, None] = {}
-        """Long lookups that may not start yet, oldest first."""
+        """Long lookups that cannot start yet, oldest first."""
         self._started: deque[_Lookup] = deque()
         """Started lookups waiting for their next slice."""
         self._running: _Lookup | None = None

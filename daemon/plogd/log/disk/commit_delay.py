@@ -39,7 +39,7 @@ class CommitDelay:
         self._timers = timers
         self._begin_round = begin_round
         self._asked = self._asked_before = 0
-        """Number of requests for the next round, and for the last one."""
+        """Number of requests for the next round, and for the last round."""
         self._expected = 0
         self._answered_ms = float("-inf")
         self._timer: Timer | None = None
@@ -49,8 +49,7 @@ class CommitDelay:
         self._skips = 0
         """Number of rounds that do not wait after a wait that timed out."""
         self._skips_left = _FIRST_SKIPS
-        """Number of these rounds still to come. The first rounds do not wait, because it is not
-        known yet whether clients send again."""
+        """Number of these rounds that are still to come."""
 
     def sync_requested(self) -> None:
         """Count a request for the next round, which may end the wait."""

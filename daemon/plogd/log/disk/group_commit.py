@@ -111,7 +111,7 @@ class SyncRounds:
         self._lane = f"sync:{self._files.device(self._path)}"
         self._costs = SyncCosts()
         self._dirty: dict[Syncable, int] = {}
-        """Logs that have requested a sync, in order, with the number of bytes each has appended."""
+        """Logs that have requested a sync, in order, each with the number of appended bytes."""
         self._unsynced_bytes = 0
         self._round_bytes = 0
         self._unwritten_bytes = 0

@@ -54,7 +54,7 @@ class SlowDisk:
         self.monotonic_ms = ports.clock.monotonic_ms
         """The clock that measures writes."""
         self.quiet_ms = FIRST_QUIET_MS
-        """The time without a slow write that the next slow write will require."""
+        """The time without a slow write that must pass after the next slow write."""
         self.is_slow = False
 
     def took(self, write_ms: float) -> None:

@@ -133,11 +133,11 @@ class SlowDiskWrites:
         self._waiting: deque[Prepared] = deque()
         self._group: Sequence[Prepared] = ()
         self._done_bytes = 0
-        """Bytes of batches that were written or failed, but not yet released from the limit."""
+        """Bytes of written or failed batches that still count as unsynced bytes."""
         self.is_busy = False
         """Whether a job is in progress or pending."""
         self.written_bytes = log.segments.active.size_bytes
-        """Number of bytes of the active segment that belong to the log."""
+        """Number of bytes in the active segment that belong to the log."""
 
     # -- prepare ------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ class IndexRebuilds:
         self._report = ports.report
         self._housekeeping = housekeeping
         self._waiters: dict[LogSegment, Waiters[None]] = {}
-        """Pending lookups, by the segment being checked."""
+        """Lookups that wait for a check, by segment."""
 
     def check(self, log: Log, segment: LogSegment) -> Later[None]:
         """Check `segment` and rebuild its indexes, or wait for a check in progress.

@@ -69,9 +69,9 @@ class LogSegment:
     ) -> None:
         self.base_offset = base_offset
         self.index_is_suspect = False
-        """Whether a lookup has found a wrong hint, or damage that is not in `corrupt_ranges`."""
+        """Whether a lookup has found a wrong index entry, or damage not in `corrupt_ranges`."""
         self.is_checked = False
-        """Whether index_rebuild.py has recently read the whole segment: `corrupt_ranges` is then
+        """Whether index_rebuild.py has recently read the whole segment, so that `corrupt_ranges` is
         complete."""
         self._is_closed = False
         self._files = files

@@ -24,7 +24,7 @@ class RecentBatches:
         # Two arrays take at most 16 KiB; lists of ints would take 80 KiB. There may be thousands of
         # partitions.
         self._lists = (array("q"), array("q"))
-        """Last offsets and positions. Replaced together, because a lookup may run concurrently."""
+        """Last offsets and positions, replaced together because lookups run concurrently."""
 
     def add(self, position: int, last_offset: int) -> None:
         """Add a batch that ends at `last_offset` and was appended at `position`."""

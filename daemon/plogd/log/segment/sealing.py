@@ -69,7 +69,7 @@ class Sealing:
         self._index_rebuilds = index_rebuilds
         self._storage_failed = storage_failed
         self._waiting: dict[Log, deque[_Seal]] = {}
-        """Seals that are not done, oldest first. Only the first one of each log is in progress."""
+        """Seals that are not done, oldest first. Only each log's first seal is in progress."""
         self._running: set[Log] = set()
         """Logs with a seal job in progress, as opposed to a scheduled retry."""
 
