@@ -119,7 +119,7 @@ class TlsClient:
         # An absolute host name ends with a dot, which names in certificates do not have.
         self._host = host.removesuffix(".")
         self._checks_host_name = checks_host_name
-        # OpenSSL's verification error for the broker's certificate; 0 if there is none.
+        # OpenSSL's verification error for the broker's certificate, or 0.
         self._verify_code = 0
 
     @classmethod
