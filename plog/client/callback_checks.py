@@ -39,7 +39,7 @@ def check_interceptors(interceptors: object) -> None:
 def check_partitioner(partitioner: object) -> Callable[..., int] | None:
     """Return the function that chooses partitions, or None for the default.
 
-    Raises TypeError if `partitioner` has no such function.
+    Raises TypeError if `partitioner` cannot choose partitions.
     """
     if partitioner is None:
         return None

@@ -53,7 +53,7 @@ class Sensor:
     def _recent(self, now_s: float) -> list[_Window]:
         # Without new values, no window is replaced, so old windows must be skipped here.
         oldest_s = now_s - self._window_s * (self._windows.maxlen or 1)
-        # Copied, because another thread may append concurrently.
+        # Another thread may append a window concurrently, so iterate over a copy.
         windows = tuple(self._windows)
         return [window for window in windows if window.begins_s >= oldest_s]
 

@@ -87,7 +87,7 @@ class AdminBase:
         return (await self._cluster.connection(node_id)).version_of(request)
 
     async def _some_broker(self) -> int:
-        """Return a live broker, or the active controller if the client uses controllers."""
+        """Return the id of a live broker, or of the active controller with controllers."""
         brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
             raise BrokerNotAvailable("no broker of the cluster is alive; retry later")

@@ -39,6 +39,7 @@ def described_groups(
     response: DescribeGroupsResponse, coordinator: BrokerDescription
 ) -> dict[str, GroupDescription | KafkaError]:
     """Return the classic groups of one coordinator."""
+    # If a group has an error, `outcome` discards its empty description.
     return {
         group.group_id: outcome(
             group.error_code,

@@ -235,8 +235,9 @@ def removed_members(
     }
     removed: dict[MemberToRemove, KafkaError | None] = {}
     for member in leaving:
-        # The response contains the member id even if the request identified a static member only by
-        # its instance id, so the pair may not match.
+        # A MemberToRemove equals the tuple of its fields. The response contains the member id even
+        # if the request identified a static member only by its instance id, so the pair may not
+        # match.
         code = codes.get(member, by_instance.get(member.group_instance_id or ""))
         about = f"member {member.group_instance_id or member.member_id}"
         if code is None:

@@ -29,7 +29,7 @@ from plog.wire.messages.describe_log_dirs import (
 )
 
 ANY_LOG_DIR: Final = "any"
-"""As a replica's target directory: the broker chooses the directory."""
+"""A special target directory: the broker chooses the directory."""
 
 
 class LogDirAdmin(AdminBase):

@@ -68,6 +68,7 @@ class FetchMetrics:
         # As in Kafka, the value is NaN while no lag is known.
         values["records-lag-max"] = float(max(known_lags, default=_NAN))
         values["records-lead-min"] = float(min(known_leads, default=_NAN))
+        # Kafka's metrics have a topic and a partition as tags; here, the tags are part of the name.
         for (topic, partition), (lag, lead) in lags.items():
             tags = f"{{topic={topic},partition={partition}}}"
             values[f"records-lag{tags}"] = _NAN if lag is None else float(lag)

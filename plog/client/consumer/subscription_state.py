@@ -116,7 +116,7 @@ class SubscriptionState:
 
     @property
     def paused(self) -> frozenset[TopicPartition]:
-        """The paused partitions among the assigned ones."""
+        """The assigned partitions that are paused."""
         with self.lock:
             return frozenset(x.partition for x in self.states.values() if x.is_paused)
 

@@ -1,4 +1,4 @@
-"""Adapters that turn a method of the engine into a method of a face, in one typed line.
+"""Adapters that turn an engine method into a face method, in one typed line.
 
     class Admin(_Client):
         create_topics = blocking(AdminCore.create_topics)

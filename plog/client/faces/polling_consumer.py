@@ -154,7 +154,7 @@ class PollingConsumer(ConsumerCore):
                 self.polled()
 
     def wake_up(self) -> None:
-        """End the current wait, or the next one, with WokenUp."""
+        """End the current or the next wait with WokenUp."""
         # The flag stays set until a call sees it, even if that call starts later.
         self._is_woken = True
         self._data.set()
@@ -178,9 +178,9 @@ class PollingConsumer(ConsumerCore):
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read exactly these partitions; partitions that were already assigned keep their position.
 
-        A partition that does not exist is reported by the next calls that read records. Raises
-        IllegalState while the consumer is subscribed to topics, TypeError for anything that is not
-        a partition.
+        If a partition does not exist, the next calls that read records raise an error. Raises
+        IllegalState while the consumer is subscribed to topics, and TypeError for an argument that
+        is not a partition.
         """
         super().assign(partitions)
         # Records of removed partitions must no longer be returned.

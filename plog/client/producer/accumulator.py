@@ -273,7 +273,7 @@ class Accumulator(Generic[H]):
         return tuple(self._topics)
 
     def topic(self, name: str) -> TopicQueues | None:
-        """Return the queues of a topic, or None if it is unknown. Any thread."""
+        """Return the queues of a topic, or None if it is unknown. Any thread may call this."""
         return self._topics.get(name)
 
     def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
@@ -373,7 +373,7 @@ class Accumulator(Generic[H]):
         return not self.used_bytes or self.used_bytes + wanted_bytes <= self._buffer_memory
 
     def want_room(self) -> None:
-        """Record that a send waits for memory. Any thread."""
+        """Record that a send waits for memory. Any thread may call this."""
         self.refused_bytes = max(self.refused_bytes, self._batch_size)
 
     def expedite(self) -> list[ProducerBatch]:

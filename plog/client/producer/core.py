@@ -386,7 +386,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
     @property
     def is_full(self) -> bool:
-        """Whether buffer.memory has no room for another batch. Any thread."""
+        """Whether buffer.memory has no room for another batch. Any thread may call this."""
         return not self._accumulator.has_room()
 
     def forked(self, error: Exception) -> None:
@@ -398,7 +398,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 batch.abandon(error)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics under Kafka's names; averages without values are NaN. Any thread."""
+        """Return the metrics by Kafka's names; averages without values are NaN. Thread-safe."""
         found = self._metrics.snapshot()
         total = self._settings.buffer_memory
         found["buffer-total-bytes"] = total

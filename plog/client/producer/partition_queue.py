@@ -122,7 +122,7 @@ class TopicQueues:
         """Expected ratio of compressed to uncompressed batch size."""
 
     def partition_of(self, key: bytes) -> int:
-        """Return the partition for records with `key`. Any thread, without a lock."""
+        """Return the partition for records with `key`. Thread-safe, without a lock."""
         # Read the attribute only once: `use` replaces it when the number of partitions changes.
         known = self._partition_by_key
         partition = known.get(key)

@@ -287,7 +287,7 @@ class PartitionSequences(Generic[B]):
 
 
 def _is_undecided(unsettled: Sequence[SequencedBatch]) -> bool:
-    """Return whether a response to one of these batches, or its retry, may decide their outcome.
+    """Return whether a response or a retry may still decide the outcome of these batches.
 
     `unsettled` is sorted, oldest first.
     """

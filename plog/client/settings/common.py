@@ -33,7 +33,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CommonSettings:
-    """The settings that all clients share, except those for TLS and SASL."""
+    """The settings that all clients share, except the TLS and SASL settings."""
 
     bootstrap_servers: tuple[str, ...] = setting(
         "bootstrap.servers",

@@ -23,6 +23,8 @@ _JAVA_PARTITIONER = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 class ProducerSettings(ClientSettings):
     """The immutable settings of one producer."""
 
+    # As in Kafka, retries are practically unlimited, because delivery.timeout.ms limits the time
+    # for them (KIP-91).
     retries: int = setting(
         "retries",
         INT_MAX,
@@ -147,6 +149,7 @@ class ProducerSettings(ClientSettings):
         at_least=0,
         unit="bytes",
     )
+    # The minimum is Kafka's (KIP-526).
     metadata_max_idle_ms: int = setting(
         "metadata.max.idle.ms",
         5 * MINUTE_MS,

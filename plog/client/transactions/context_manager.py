@@ -67,10 +67,11 @@ class Transaction(Generic[P]):
         try:
             self._producer.abort_transaction(timeout_s)
         except PlogError as error:
-            # Not raised: it would replace the exception of the block, which is more useful.
+            # Log this error: raising it would hide the exception that ended the block.
             log.warning("cannot abort a transaction: %s", error)
 
 
+# The same rules as in `Transaction`, for awaitables.
 class AsyncTransaction(Generic[W]):
     """A transaction of an asyncio or Twisted producer: ``async with producer.transaction():``."""
 
@@ -97,5 +98,5 @@ class AsyncTransaction(Generic[W]):
         try:
             await self._producer.abort_transaction(timeout_s)
         except PlogError as error:
-            # Not raised: it would replace the exception of the block, which is more useful.
+            # Log this error: raising it would hide the exception that ended the block.
             log.warning("cannot abort a transaction: %s", error)

@@ -37,7 +37,11 @@ class AsyncioTransactions:
     abort_transaction = awaitable(TransactionCalls.abort_transaction)
 
     def transaction(self) -> AsyncTransaction[Self]:
-        """Return an async context manager that commits, or aborts if the block raises."""
+        """Return an async context manager for one transaction.
+
+        It begins a transaction and commits it at the end of the block. If the block raises an
+        exception, it aborts the transaction.
+        """
         return AsyncTransaction(self)
 
 
@@ -51,5 +55,9 @@ class TwistedTransactions:
     abort_transaction = deferred(TransactionCalls.abort_transaction)
 
     def transaction(self) -> AsyncTransaction[Self]:
-        """Return an async context manager that commits, or aborts if the block raises."""
+        """Return an async context manager for one transaction.
+
+        It begins a transaction and commits it at the end of the block. If the block raises an
+        exception, it aborts the transaction.
+        """
         return AsyncTransaction(self)

@@ -55,6 +55,7 @@ def add_partitions_request(
         v3_and_below_producer_epoch=identity.epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnTopic(name=topic, partitions=[one.partition for one in group])
+            # `groupby` needs sorted input; partitions sort by topic first.
             for topic, group in groupby(sorted(partitions), _BY_TOPIC)
         ],
     )

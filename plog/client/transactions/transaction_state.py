@@ -84,12 +84,12 @@ class TransactionState:
     # -- records --------------------------------------------------------------------------------
 
     def check_may_send(self) -> None:
-        """Raise an error if records may not be sent now. Any thread."""
+        """Raise an error if records may not be sent now. Any thread may call this."""
         if self.phase is not Phase.IN_TRANSACTION:
             self._expect(Phase.IN_TRANSACTION, "send()")
 
     def send_failed(self, error: Exception) -> None:
-        """Record that `send` raised `error`: the transaction lacks a record. Any thread."""
+        """Record that `send` raised `error`: the transaction lacks a record. Thread-safe."""
         self._send_error = error
 
     @property

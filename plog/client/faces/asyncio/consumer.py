@@ -49,8 +49,9 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
                 print(record.offset, record.value)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts at the position
-    that ``auto.offset.reset`` selects. The methods of `listener` may be coroutine functions.
+    committed offsets. Without a group, this consumer reads all partitions and starts at the
+    position that ``auto.offset.reset`` selects. The methods of `listener` may be coroutine
+    functions.
 
     Raises ConfigError for invalid settings.
     """
@@ -97,7 +98,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     # -- records ------------------------------------------------------------------------------
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Yield records indefinitely, waiting for new ones."""
+        """Yield records indefinitely; wait for new records."""
         unread = self._core.unread
         while True:
             # Taking records one by one would cost more time for each record.
@@ -107,7 +108,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
                 yield record
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, waiting until one arrives."""
+        """Return the next record; wait until a record arrives."""
         unread = self._core.unread
         if not unread:
             unread.put(await self.consume())

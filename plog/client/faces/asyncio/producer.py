@@ -36,7 +36,7 @@ class RecordAwaitable(RecordHandle):
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        # The future is created here rather than in `send`: most records are never awaited.
+        # The future is created only here, because many records are never awaited.
         if not self.done():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             call_when_done(self, lambda _: _wake(future))
@@ -61,7 +61,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
             sent = await producer.send("page-views", b"/index.html", key=b"alice")
             print((await sent).offset)
 
-    Settings have Kafka's names: with underscores as keyword arguments, with dots in `config`.
+    Settings have Kafka's names, with underscores as keyword arguments and with dots in `config`.
 
     Raises ConfigError for invalid settings.
     """

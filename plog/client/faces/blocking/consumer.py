@@ -50,9 +50,9 @@ class Consumer(Client, ConsumerFace):
             print(record.offset, record.value)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts at the position
-    that ``auto.offset.reset`` selects. The methods of `listener` run in the consuming thread while
-    it waits in a method of the consumer.
+    committed offsets. Without a group, this consumer reads all partitions and starts at the
+    position that ``auto.offset.reset`` selects. The methods of `listener` run in the consuming
+    thread, while that thread waits in a method of the consumer.
 
     Raises ConfigError for invalid settings.
     """
@@ -107,7 +107,7 @@ class Consumer(Client, ConsumerFace):
     # -- records ------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records indefinitely, waiting for new ones."""
+        """Yield records indefinitely; wait for new records."""
         while True:
             # Taking records one by one would switch threads for each record, which is slow.
             if not self._unread:
@@ -115,7 +115,7 @@ class Consumer(Client, ConsumerFace):
             yield from self._unread.records()
 
     def __next__(self) -> ConsumerRecord:
-        """Return the next record, waiting until one arrives."""
+        """Return the next record; wait until a record arrives."""
         if not self._unread:
             self._unread.put(self.consume())
         return next(self._unread.records())

@@ -34,7 +34,7 @@ class Producer(Client, BlockingTransactions):
             future = producer.send("page-views", b"/index.html", key=b"alice")
             print(future.result().offset)
 
-    Settings have Kafka's names: with underscores as keyword arguments, with dots in `config`.
+    Settings have Kafka's names, with underscores as keyword arguments and with dots in `config`.
 
     Raises ConfigError for invalid settings.
     """

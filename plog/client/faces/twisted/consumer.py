@@ -39,9 +39,9 @@ class Consumer(Client, ReactorConsumerFace):
         consumer.consume().addCallback(print)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts at the position
-    that ``auto.offset.reset`` selects. The methods of `listener` may return Deferreds. Only one
-    `consume` may be in progress. To receive records in a protocol, use `ConsumerFactory` instead.
+    committed offsets. Without a group, this consumer reads all partitions and starts at the
+    position that ``auto.offset.reset`` selects. The methods of `listener` may return Deferreds.
+    Only one `consume` may be in progress. To receive records in a protocol, use `ConsumerFactory`.
 
     Raises ConfigError for invalid settings.
     """

@@ -42,7 +42,7 @@ class Producer(Client, TwistedTransactions):
         producer = Producer(bootstrap_servers="localhost:9092")
         producer.send("page-views", b"/index.html", key=b"alice").addCallback(print)
 
-    Settings have Kafka's names: with underscores as keyword arguments, with dots in `config`.
+    Settings have Kafka's names, with underscores as keyword arguments and with dots in `config`.
 
     Raises ConfigError for invalid settings.
     """
@@ -144,7 +144,7 @@ class Producer(Client, TwistedTransactions):
         deadline = Deadline(self._network, math.inf if timeout_s is None else timeout_s)
         pending = list(self._waiting)
         while pending:
-            # Records are usually accepted in order. Checking the last one first therefore saves
+            # Records are usually accepted in order. Checking the last record first therefore saves
             # checking all others after each wait.
             if pending[-1] not in self._waiting:
                 pending.pop()
