@@ -49,7 +49,7 @@ class Claim(IntEnum):
 class Accumulator(Generic[H]):
     """A producer's open and full batches, and the buffer memory that they reserve.
 
-    Use only in the engine's thread, except for methods marked "any thread".
+    Use only in the engine's thread, except for methods marked "any thread" or "thread-safe".
     """
 
     def __init__(

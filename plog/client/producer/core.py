@@ -71,7 +71,7 @@ T = TypeVar("T")
 class ProducerCore(BlockedSends[H], TransactionCalls):
     """A producer without the interface of a face.
 
-    Use only in the engine's thread, except for methods marked "any thread".
+    Use only in the engine's thread, except for methods marked "any thread" or "thread-safe".
     """
 
     def __init__(
