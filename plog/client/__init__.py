@@ -1,7 +1,7 @@
 """The client library: producers, consumers and the admin client.
 
-The engine is a set of coroutines over the ports in network/ports.py, and the faces provide a
-blocking, an asyncio and a Twisted interface to it. `plog.wire` encodes requests and `plog.records`
-encodes records; nothing here imports the broker. Start with producer/core.py and consumer/core.py,
-or with faces/blocking for the application's view.
+The client engine consists of coroutines that use the ports in network/ports.py for all I/O. The
+faces are the engine's blocking, asyncio and Twisted interfaces. `plog.wire` encodes requests and
+`plog.records` encodes records; this package never imports the broker. Start with producer/core.py
+and consumer/core.py, or with faces/blocking for the application's view.
 """

@@ -1,8 +1,8 @@
 """Checks of the application objects that a client calls: serializers, assignors, interceptors.
 
-The faces run these checks in their constructors. For an unsuitable object they raise a TypeError
-that names the parameter; without them, the mistake would surface only during a rebalance or a send,
-or never. Listeners are checked in rebalance_listener.py.
+The faces run these checks in their constructors and raise a TypeError that names the parameter.
+Without the checks, a mistake would surface only during a rebalance or a send, or never. Checks of
+rebalance listeners are in rebalance_listener.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LONGEST_SHOWN = 80
 
 
 def check_functions(**given: object) -> None:
-    """Raise a TypeError that names the parameter if an object is neither callable nor None."""
+    """Raise a TypeError that names the parameter if an argument is neither callable nor None."""
     for name, function in given.items():
         if function is not None and not callable(function):
             refuse(name, function, "give a function of one argument")
@@ -39,13 +39,15 @@ def check_interceptors(interceptors: object) -> None:
 def check_partitioner(partitioner: object) -> Callable[..., int] | None:
     """Return the function that chooses partitions, or None for the default.
 
-    Raises TypeError if `partitioner` has no such function.
+    Raises TypeError if `partitioner` cannot choose partitions.
     """
     if partitioner is None:
         return None
     choose = getattr(partitioner, "partition", partitioner)
     # str and bytes also have a `partition` method.
     is_text = isinstance(partitioner, str | bytes)
+    # On a class, `partition` is not bound to an instance. A class without that method, such as
+    # `int`, is accepted as a function.
     is_class = isinstance(partitioner, type) and choose is not partitioner
     if is_text or is_class or not callable(choose):
         advice = "give an object with a method `partition`, such as plog.HashPartitioner()"
@@ -66,7 +68,7 @@ def check_assignors(assignors: object) -> Sequence[Assignor] | None:
 
     made: list[Any] = []
     for name, entry in _each("assignors", assignors):
-        # A class stands for a new instance: assignors may keep state, so each client needs its own.
+        # Assignors may keep state, so each client creates its own instance of a class.
         one = entry() if isinstance(entry, type) else entry
         if not isinstance(one, str):
             _check_assignor(name, one)
@@ -85,7 +87,7 @@ def _check_assignor(name: str, assignor: object) -> None:
 
 def check_methods(name: str, given: object, methods: Sequence[str], advice: str) -> None:
     """Raise TypeError if `given` is a class or lacks one of `methods`."""
-    # A class has the methods, too, but calling them requires an instance.
+    # A class has the methods as well, but a call needs an instance.
     if isinstance(given, type):
         refuse(name, given, "this is a class; give an instance of it")
     missing = [method for method in methods if not callable(getattr(given, method, None))]
@@ -94,7 +96,7 @@ def check_methods(name: str, given: object, methods: Sequence[str], advice: str)
 
 
 def _each(name: str, given: object) -> Iterable[tuple[str, Any]]:
-    # Strings are iterable, but never a list of objects.
+    # A string is iterable, but its characters are not the objects that a client can call.
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         refuse(name, given, "give a list")
     return [(f"{name}[{number}]", one) for number, one in enumerate(given)]
@@ -102,7 +104,7 @@ def _each(name: str, given: object) -> Iterable[tuple[str, Any]]:
 
 def refuse(name: str, given: object, why: str) -> NoReturn:
     """Raise TypeError for the object given as the parameter `name`; `why` includes the remedy."""
-    # The repr of an application's object may be very long.
+    # The repr of an application object may be very long and would hide the advice.
     shown = repr(given)
     if len(shown) > _LONGEST_SHOWN:
         shown = f"a {type(given).__name__}"

@@ -1,8 +1,8 @@
 """The errors that the client library itself raises; errors from a broker are in plog/errors.py.
 
-Each message says what failed, why, and what to do. All are `PlogError`s. Those for which Kafka's
-protocol has an error code are also `KafkaError`s, so that code that reads `error.code` or
-`error.retriable` need not know whether the client or a broker raised the error.
+Each message says what failed, why, and what to do. All errors are `PlogError`s. Errors with an
+error code in Kafka's protocol are also `KafkaError`s, so applications can read `error.code` and
+`error.retriable` regardless of whether the client or a broker raised the error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plog.wire.primitives import WireError
 class ConnectionFailed(KafkaError):
     """The broker cannot be reached, or the connection to it was lost.
 
-    The broker may have carried out a request that was in flight.
+    The broker may have processed a request that was in flight.
     """
 
     code = ErrorCode.NETWORK_EXCEPTION
@@ -42,13 +42,13 @@ class BrokerNotAvailable(KafkaError):
 class BrokenAnswer(ConnectionFailed, WireError):
     """A response cannot be parsed: the peer is not a Kafka broker, or the network corrupts data.
 
-    The client has closed the connection. As with any lost connection, the broker may have carried
-    out the request.
+    The client closes the connection. As with any lost connection, the broker may have processed
+    the request.
     """
 
 
 class AuthenticationFailed(KafkaError):
-    """Authentication failed: the broker rejected the credentials, or is not the expected broker.
+    """Authentication failed: the broker rejected the credentials or could not prove its identity.
 
     Clients do not retry; correct the settings.
     """
@@ -61,7 +61,7 @@ class TlsFailed(AuthenticationFailed):
 
 
 class BufferExhausted(PlogError):
-    """buffer.memory stayed full for max.block.ms: records are sent faster than brokers accept them.
+    """buffer.memory stayed full for max.block.ms: brokers accept records too slowly.
 
     Send more slowly, raise buffer.memory or max.block.ms, or find out why the brokers are slow.
     """
@@ -86,10 +86,10 @@ class _RecordError(PlogError):
 
 
 class SerializationFailed(_RecordError):
-    """A serializer or deserializer raised an error, or returned something other than bytes.
+    """A serializer or deserializer raised an error, or a serializer did not return bytes.
 
-    A consumer's position stays at the record, `offset` of `partition`: seek to `offset + 1` to skip
-    it, or fix the deserializer.
+    A consumer's position stays at the record, at `offset` in `partition`: fix the deserializer, or
+    seek to `offset + 1` to skip the record.
     """
 
 
@@ -98,20 +98,20 @@ class DeliveryTimedOut(RequestTimedOut):
 
     @property
     def retriable(self) -> bool:
-        """Return False: the producer has retried, and sending again may write the record twice."""
+        """Return False: the producer has retried, and another send may write the record twice."""
         return False
 
 
 class CorruptRecords(_RecordError, CorruptMessage):
     """Fetched records are corrupt: fetch them again, or seek past them.
 
-    The position stays before the corrupt records. As far as the client can tell, the last one is at
-    `offset` of `partition`; a seek to `offset + 1` skips them all.
+    The position stays before the corrupt records. As far as the client can tell, the last corrupt
+    record is at `offset` in `partition`; a seek to `offset + 1` skips all of them.
     """
 
 
 class NoOffsetForPartition(PlogError):
-    """The group has no committed offset and auto.offset.reset=none: seek or commit one first."""
+    """The group has no committed offset and auto.offset.reset=none: seek or commit an offset."""
 
     def __init__(self, message: str, partitions: Iterable[TopicPartition] = ()) -> None:
         super().__init__(message)
@@ -119,7 +119,7 @@ class NoOffsetForPartition(PlogError):
 
 
 class LogTruncated(OffsetOutOfRange):
-    """Records that this consumer has read were lost in a leader election: seek to continue."""
+    """A leader election lost records that this consumer has already read: seek to continue."""
 
 
 class CommitFailed(PlogError):
@@ -138,7 +138,7 @@ class MaxPollIntervalExceeded(PlogError):
 
 
 class MissingExtra(PlogError):
-    """The call needs a package that is not installed; the message names the extra."""
+    """The call needs a package that is not installed; the message names plog's extra for it."""
 
 
 class TransactionAborted(PlogError):
@@ -146,7 +146,7 @@ class TransactionAborted(PlogError):
 
 
 class IllegalState(PlogError):
-    """The client's state does not allow the call, such as a seek in an unassigned partition."""
+    """The client's state does not allow the call, for example a seek in an unassigned partition."""
 
 
 class ClosedError(PlogError):

@@ -1,8 +1,8 @@
 """Sensors for client metrics: averages, maxima and rates over about a minute.
 
-A `Sensor` keeps only the count, sum and maximum of each of the last few time windows, and drops
-older ones. Pure: each call takes the current time, in seconds. Source: Kafka 4.3 SampledStat, Rate,
-with metrics.num.samples windows of metrics.sample.window.ms.
+A `Sensor` keeps the count, sum and maximum of each of the last few time windows and drops older
+windows. The module does not read a clock: each call takes the current time in seconds. Source:
+Kafka 4.3 SampledStat and Rate, with metrics.num.samples windows of metrics.sample.window.ms.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class _Window:
 
 
 class Sensor:
-    """A measured quantity; `count` and `total` cover all values ever recorded.
+    """A measured quantity; `count` and `total` cover all values since the sensor was created.
 
-    One thread records; any thread may read.
+    Only one thread may record values; any thread may read them.
     """
 
     __slots__ = ("_current", "_window_s", "_windows", "count", "total")
@@ -37,7 +37,7 @@ class Sensor:
         self._windows = deque((self._current,), maxlen=max(1, windows))
 
     def record(self, value: float, now_s: float, times: int = 1) -> None:
-        """Record `value`, which is the sum of `times` values."""
+        """Record `times` values; `value` is their sum."""
         self.count += times
         self.total += value
         window = self._current
@@ -51,8 +51,9 @@ class Sensor:
             window.maximum = value
 
     def _recent(self, now_s: float) -> list[_Window]:
+        # Without new values, no window is replaced, so old windows must be skipped here.
         oldest_s = now_s - self._window_s * (self._windows.maxlen or 1)
-        # Copied, because another thread may append concurrently.
+        # Another thread may append a window concurrently, so iterate over a copy.
         windows = tuple(self._windows)
         return [window for window in windows if window.begins_s >= oldest_s]
 
@@ -68,7 +69,7 @@ class Sensor:
         return found if found > -math.inf else math.nan
 
     def rate(self, now_s: float) -> float:
-        """Return the sum of recent values per second."""
+        """Return the sum of recent values divided by the elapsed seconds."""
         return sum(window.total for window in self._recent(now_s)) / self._elapsed_s(now_s)
 
     def frequency(self, now_s: float) -> float:
@@ -79,8 +80,8 @@ class Sensor:
         """Return the seconds since the oldest window began, counting missing windows as elapsed."""
         recent = self._recent(now_s)
         passed_s = now_s - recent[0].begins_s if recent else 0.0
-        # As in Kafka's Rate, all windows but the current one are treated as complete. Otherwise, a
-        # burst right after the start would appear as an enormous rate.
+        # As in Kafka's Rate, all windows except the current one are treated as complete. Otherwise,
+        # a burst right after startup would appear as an enormous rate.
         missing = (self._windows.maxlen or 1) - 1 - int(passed_s / self._window_s)
         # At least 1 ms, to avoid a division by zero.
         return max(passed_s + max(0, missing) * self._window_s, 1e-3)

@@ -1,10 +1,9 @@
 """Clients over plain sockets that need neither a reactor nor a thread.
 
-`SimpleConsumer` (simple_consumer.py) reads ranges of partitions from a cluster; workers of batch
-jobs and tools use it. `SimpleClient` is a minimal client for smoke tests and first steps: it sends
-one request at a time to a single broker and waits for each response. It neither retries nor follows
-a leader to another broker, and a lost connection requires a new client. Only one thread at a time
-may use either client.
+`SimpleConsumer` (simple_consumer.py) reads ranges of partitions from a cluster; batch job workers
+and tools use it. `SimpleClient` is a minimal client for smoke tests and first steps: it sends one
+request at a time to a single broker and waits for each response. It does not retry requests, follow
+a leader to another broker, or reconnect. Only one thread at a time may use either client.
 
     with SimpleClient("127.0.0.1", 9092) as client:
         offset = client.produce("page-views", 0, [Record(value=b"/index.html")])
@@ -39,7 +38,7 @@ _BROKER_DEFAULT = -1
 def __getattr__(name: str) -> object:
     if name != "SimpleConsumer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # The import takes 0.1 s.
+    # Imported on first access: the import takes 0.1 s, which users of SimpleClient can avoid.
     from plog.client.consumer.simple_consumer import SimpleConsumer
 
     return SimpleConsumer
@@ -52,9 +51,9 @@ _Response = TypeVar("_Response", bound=ApiMessage)
 class SimpleClient:
     """A connection to one broker, opened by the constructor; close it with `close` or ``with``.
 
-    `timeout_s` limits each wait for the network, in addition to the time that the request itself
-    may take. Every method raises the `KafkaError` for the broker's error code, `ConnectionFailed`
-    or `RequestTimedOut` if no response arrives, and `WireError` for a malformed response.
+    `timeout_s` limits each wait for the network; time that the broker may hold a request is added.
+    Every method raises the `KafkaError` for the broker's error code, `ConnectionFailed` or
+    `RequestTimedOut` if no response arrives, and `WireError` for a malformed response.
     """
 
     def __init__(
@@ -88,8 +87,8 @@ class SimpleClient:
     def metadata(self, topics: Sequence[str] | None = None) -> metadata.MetadataResponse:
         """Return the brokers and the partitions of `topics`, or of all topics.
 
-        A broker may create a missing topic. A topic that was just created may have no leader yet:
-        that error is retriable.
+        The broker may create missing topics. A new topic may not have a leader yet, which raises a
+        retriable error.
         """
         wanted = (
             None
@@ -122,10 +121,10 @@ class SimpleClient:
         *,
         compression: Compression = Compression.NONE,
     ) -> int:
-        """Append `records` as one batch and return the offset of the first, or -1 with acks=0.
+        """Append `records` as one batch; return the first record's offset, or -1 with acks=0.
 
         The records' own offsets are ignored; a timestamp of -1 becomes the current time. The batch
-        is sent once: after an error it may have been written.
+        is sent only once; if the call fails, the broker may have written it anyway.
         """
         now_ms = int(time() * 1000)
         stamped = [
@@ -160,8 +159,9 @@ class SimpleClient:
     ) -> list[Record]:
         """Return records from `offset` on, or an empty list if none arrive within `max_wait_ms`.
 
-        Returns about `max_bytes`, but at least one batch. Records of aborted transactions are
-        included (`SimpleConsumer` can filter them out). Raises OffsetOutOfRange.
+        Returns about `max_bytes` of records, but at least one batch if any are available. Includes
+        records of aborted transactions (`SimpleConsumer` can filter them out). Raises
+        OffsetOutOfRange.
         """
         wanted = fetch.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
@@ -176,7 +176,7 @@ class SimpleClient:
         _raise_if_error(response.error_code)
         result = _only(_only(response.responses).partitions)
         _raise_if_error(result.error_code, f"{topic}-{partition} at offset {offset}")
-        # A response without records contains null instead.
+        # In a response without records, the field is null.
         batches = result.records if isinstance(result.records, memoryview) else b""
         # A batch may begin before the requested offset.
         return list(iter_records(batches, from_offset=offset))
@@ -199,17 +199,17 @@ class SimpleClient:
     def _ask(
         self, request: ApiMessage, response_type: type[_Response], *, wait_ms: int = 0
     ) -> _Response:
-        """Send a request in the highest version that both sides support; return the response."""
+        """Send a request at the highest version that both sides support; return the response."""
         return self._connection.ask(
             request,
             response_type,
             self._version_of(request),
-            # The broker may hold a fetch or a produce request for that long.
+            # The broker may hold a fetch, produce or create request for up to `wait_ms`.
             timeout_s=self._timeout_s + wait_ms / 1000,
         )
 
     def _version_of(self, request: ApiMessage) -> int:
-        # The versions of a broker do not change while a connection is open.
+        # A broker's versions do not change while a connection is open, so one request is enough.
         if not self._versions:
             self.api_versions()
         return common_version(request, self._versions, self._connection.address)

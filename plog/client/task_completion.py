@@ -1,10 +1,10 @@
 """A context manager that calls a function when a block ends, except during garbage collection.
 
-If the application drops a client without closing it, along with its reactor or event loop, the
-garbage collector closes the suspended coroutines in arbitrary order and runs their ``finally``
-blocks. Waking other coroutines there would resume them in the middle of collection, or fail because
-they are closed already ("cannot reuse already awaited coroutine"). Therefore, the function is not
-called if a block ends with GeneratorExit.
+An application may drop an open client along with its reactor or event loop. The garbage collector
+then closes suspended coroutines in arbitrary order and runs their ``finally`` blocks. A function
+that wakes other coroutines would resume them during the collection, or fail because they are
+already closed ("cannot reuse already awaited coroutine"). Therefore, a block that ends with
+GeneratorExit does not call its function.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class TaskCompletion:
-    """Calls a function when its ``with`` block ends, unless it ends with GeneratorExit.
+    """A context manager that calls a function at the end of its block, except on GeneratorExit.
 
     >>> with TaskCompletion(print, "done"):
     ...     print("at work")
@@ -38,7 +38,7 @@ class TaskCompletion:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # GeneratorExit comes from the garbage collector: calling the function now would wake other
-        # coroutines in the middle of a collection.
+        # The garbage collector raises GeneratorExit in a suspended coroutine. Calling the function
+        # now would wake other coroutines during the collection.
         if not isinstance(error, GeneratorExit):
             self._function(*self._arguments)

@@ -1,8 +1,7 @@
 """The values that the client library accepts and returns: records, positions and metadata.
 
-All are NamedTuples, because some are created a million times a second. Offsets count records;
-timestamps are in milliseconds since 1970. Records as raw bytes on the wire are in
-plog.records.codec.
+Offsets count records; timestamps are in milliseconds since 1970. Raw records, as encoded on the
+wire, are in plog.records.codec.
 """
 
 from __future__ import annotations
@@ -16,11 +15,14 @@ if TYPE_CHECKING:  # Admin tools start faster without codecs and checksums.
     from plog.records.batch import TimestampType
     from plog.records.codec import Header
 
+# All values are NamedTuples, which Python creates faster than dataclasses: a client creates up to
+# a million of some of them a second.
+
 UNKNOWN_OFFSET = -1
-"""The offset of a record whose offset is not known, such as one sent with acks=0."""
+"""The offset of a record when it is not known, for example after a send with acks=0."""
 
 NO_TIMESTAMP = -1
-"""The timestamp of a record or batch without one, as in the oldest formats."""
+"""The timestamp of a record or batch that has none, as in the oldest formats."""
 
 
 class ProducerRecord(NamedTuple):
@@ -39,11 +41,11 @@ class ProducerRecord(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Topic, partition, offset and timestamp of a record that was sent.
+    """The topic, partition, offset and timestamp of a record that was sent.
 
-    `offset` is -1 if the broker did not return it: with acks=0, and for a duplicate batch whose
-    offset the broker no longer remembers. `timestamp` is the broker's if the topic uses
-    LogAppendTime. Sizes are in bytes; -1 stands for null.
+    `offset` is -1 if the broker did not return it: with acks=0, and for a duplicate batch if the
+    broker no longer knows its offset. `timestamp` is the broker's append time if the topic uses
+    LogAppendTime. Sizes are in bytes; -1 stands for a null key or value.
     """
 
     topic: str
@@ -77,7 +79,7 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Topic and partition, as in ``commit({record.topic_partition: record.offset + 1})``."""
+        """The topic and partition, for ``commit({record.topic_partition: record.offset + 1})``."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -90,7 +92,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or after a requested timestamp, with its own timestamp."""
+    """The offset and timestamp of the first record at or after a requested timestamp."""
 
     offset: int
     timestamp: int
@@ -98,14 +100,14 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 def checked_partition(partition: object) -> TopicPartition:
-    """Return a partition given by the application, which may be a plain pair, as TopicPartition.
+    """Return the application's `partition`, which may be a plain pair, as a TopicPartition.
 
     Raises TypeError for any other value.
     """
-    # Checked first, because it is the usual case: records already contain TopicPartitions.
+    # TopicPartition is the usual case: records already contain it.
     if isinstance(partition, TopicPartition):
         return partition
-    # Applications may write a partition as a plain pair.
+    # `match` also checks the types; an application may write a partition as a plain pair.
     match partition:
         case (str(topic), int(number)):
             return TopicPartition(topic, number)
@@ -113,12 +115,12 @@ def checked_partition(partition: object) -> TopicPartition:
 
 
 def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
-    """Return a list of partitions given by the application as TopicPartitions.
+    """Return the application's list of partitions as TopicPartitions.
 
     Raises TypeError for anything else, including a single partition.
     """
-    # A single partition is a tuple, and therefore iterable: its topic would be read as the first
-    # partition.
+    # A single partition is a tuple and therefore iterable. Without this check, the error would be
+    # about its topic, taken for the first partition.
     match partitions:
         case (str(), int()):
             raise TypeError(

@@ -1,9 +1,8 @@
 """The admin client: topics, configs, groups, offsets, ACLs, quotas and users.
 
-Each file provides one family of operations, as a class that can be used alone; core.py combines
-them. `plog.client.faces` adapts them for applications; `plog.cli` prints the results. Start with
-topics.py. Public names are imported on first use, so that a command that needs one family does not
-wait for the others.
+Each module provides one family of operations as a class that can be used on its own; core.py
+combines the families. `plog.client.faces` adapts the operations for applications, and `plog.cli`
+prints their results. Start with topics.py.
 """
 
 from __future__ import annotations
@@ -122,6 +121,7 @@ _MODULE_BY_NAME = dict.fromkeys(_ENUMS, "plog.enums") | {
 }
 
 
+# Names are imported on first use: a command that needs one family should not wait for the others.
 def __getattr__(name: str) -> object:
     module = _MODULE_BY_NAME.get(name)
     if module is None:

@@ -28,7 +28,10 @@ from plog.wire.messages.acls import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acl:
-    """A rule that allows or denies `operation` to `principal`, such as "User:alice", at `host`."""
+    """A rule that allows or denies an operation to a principal, such as "User:alice", from a host.
+
+    `host` is an IP address or "*".
+    """
 
     resource_type: AclResourceType
     resource_name: str
@@ -41,7 +44,7 @@ class Acl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclFilter:
-    """A filter for rules; None and ANY match everything."""
+    """A filter for rules; None and ANY match all values."""
 
     resource_type: AclResourceType = AclResourceType.ANY
     resource_name: str | None = None
@@ -56,13 +59,13 @@ class AclAdmin(AdminBase):
     """The operations on ACLs."""
 
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
-        """Create rules; creating an existing rule succeeds. Errors: InvalidRequest, ..."""
-        # Duplicates would make the outcomes ambiguous.
+        """Create rules; creating a rule that exists succeeds. Errors: InvalidRequest, ..."""
+        # The outcomes are keyed by rule, so a duplicate's outcome would be lost.
         listed = list(dict.fromkeys(acls))
         response = await self._cluster.ask_controller(
             create_acls_request(listed),
             CreateAclsResponse,
-            # The controller reports a change of controller in each result.
+            # A broker that is no longer the controller reports that in each result.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.results
             ),
@@ -71,7 +74,7 @@ class AclAdmin(AdminBase):
         log_notes("ACLs", ((x.error_code, x.error_message) for x in response.results))
         return Results(
             {
-                # The results contain no keys; they are in the order of the request.
+                # The results do not identify their rules; they are in request order.
                 acl: outcome(result.error_code, result.error_message, f"the rule {acl}", None)
                 for acl, result in zip(listed, response.results, strict=True)
             }
@@ -79,7 +82,7 @@ class AclAdmin(AdminBase):
 
     async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
         """Return the rules that match the filter, by default all rules."""
-        # Every broker knows all rules, so the request need not go to the controller.
+        # Every broker has all rules in its metadata, so any broker can serve the request.
         request = describe_acls_request(which or AclFilter())
         response = await self._cluster.ask_any(request, DescribeAclsResponse)
         raise_if_error(response.error_code, response.error_message, "the rules")
@@ -94,6 +97,7 @@ class AclAdmin(AdminBase):
         response = await self._cluster.ask_controller(
             DeleteAclsRequest(filters=[_wire_filter(one) for one in listed]),
             DeleteAclsResponse,
+            # As for CreateAcls, each result can contain the error.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.filter_results
             ),
@@ -104,7 +108,7 @@ class AclAdmin(AdminBase):
                 one: outcome(
                     result.error_code, result.error_message, f"the filter {one}", _matched(result)
                 )
-                # As in a response to CreateAcls, the results are in the order of the request.
+                # As in a CreateAcls response, the results are in request order.
                 for one, result in zip(listed, response.filter_results, strict=True)
             }
         )

@@ -1,12 +1,12 @@
-"""Check the arguments of admin operations against their annotations.
+"""Check the arguments of admin operations against their type annotations.
 
-A wrong argument raises TypeError when the operation is called, and the error identifies the
-parameter. Without the check, encoding the request would fail, or a broker would reject it with an
-error that the caller cannot relate to the call. `AdminBase` applies `checked` to every operation,
-so new operations need no checks.
+A call with a wrong argument raises a TypeError that identifies the parameter. Without the check,
+the client would fail to encode the request, or a broker would reject it with an error that does not
+mention the argument. `AdminBase` applies `checked` to every operation, so new operations need no
+checks of their own.
 
-Where the intent is clear, the value is converted: a pair becomes a `TopicPartition`, and a number
-becomes the member of an enum. Config values stay unchanged; `config_text` returns their Kafka form.
+Where the intent is clear, a value is converted: a pair becomes a `TopicPartition`, and a number
+becomes a member of an enum. Config values stay unchanged; `config_text` returns their text.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ ConfigValue: TypeAlias = str | int | float | bool
 
 
 def config_text(value: ConfigValue) -> str:
-    """Return the text of a config value, as Kafka writes it.
+    """Return a config value as text, in Kafka's format.
 
     >>> config_text(5), config_text(0.5), config_text(True), config_text("compact")
     ('5', '0.5', 'true', 'compact')
     """
-    # Java writes booleans in lower case.
+    # Kafka expects Java's spelling of booleans, which is in lower case.
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def checked(method: Callable[..., Any], *arguments: Any, **options: Any) -> inspect.BoundArguments:
-    """Bind a call of `method` (without `self`), with its arguments checked and converted.
+    """Check and convert a call's arguments (without `self`), and bind them to `method`.
 
-    Raises TypeError, which identifies the parameter, for arguments that do not fit.
+    Raises a TypeError that identifies the parameter if an argument has the wrong type.
     """
     signature, hints = _parameters(method)
-    # `bind` raises the TypeError of a wrong call before any coroutine is created.
+    # `bind` raises TypeError for missing or unknown arguments, as a call of `method` would.
     bound = signature.bind(None, *arguments, **options)
     for name, value in bound.arguments.items():
         if name in hints:
@@ -57,7 +57,7 @@ def _parameters(method: Callable[..., Any]) -> tuple[inspect.Signature, dict[str
 
 
 def conform(value: Any, hint: Any, name: str) -> Any:
-    """Return `value` converted to the type `hint`. Raises TypeError, which calls it `name`.
+    """Return `value` converted to the type `hint`; `name` identifies it in a TypeError.
 
     >>> from plog.types import TopicPartition
     >>> conform(("page-views", 0), TopicPartition, "partition")
@@ -79,7 +79,7 @@ def conform(value: Any, hint: Any, name: str) -> Any:
 
 def _options(hint: Any) -> tuple[Any, ...]:
     if get_origin(hint) in (Union, UnionType):
-        # A mapping is iterable as well, so it is tried first.
+        # A mapping is also an iterable of its keys, so try a mapping type first.
         return tuple(sorted(get_args(hint), key=lambda one: not _is_mapping(one)))
     return (hint,)
 
@@ -99,7 +99,7 @@ def _is_named_tuple(kind: Any) -> bool:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether `value` has the outer type of `hint`; its contents are not checked."""
+    """Return whether `value` has the outer type of `hint`, without checking its contents."""
     if hint is Any:
         return True
     if hint is None or hint is NoneType:
@@ -109,13 +109,13 @@ def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is tuple:
         return isinstance(value, tuple)
     if _is_several(hint):
-        # Strings and named tuples are single values, although they are iterable.
+        # Strings and named tuples are iterable, but each of them is a single value.
         is_one = isinstance(value, str | bytes) or _is_named_tuple(type(value))
         return isinstance(value, Iterable) and not is_one
-    # A plain tuple may stand for a named one; it may omit only trailing fields with defaults.
+    # A plain tuple is accepted as a named tuple; it can omit trailing fields that have defaults.
     if _is_named_tuple(hint) and type(value) is tuple:
         return len(hint._fields) - len(hint._field_defaults) <= len(value) <= len(hint._fields)
-    # A bool is an int in Python, but never a number of partitions or an offset.
+    # A bool is an int in Python, but never a valid partition count or offset.
     if isinstance(value, bool) and hint in (int, float):
         return False
     if hint is int:
@@ -123,7 +123,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return hasattr(value, "__index__")
     if hint is float:
         return isinstance(value, int | float)
-    # An integer may stand for a member of a protocol enum.
+    # A plain integer is accepted as a member of a protocol enum.
     if issubclass(hint, Enum) and issubclass(hint, int) and type(value) is int:
         return value in hint.__members__.values()
     return isinstance(value, hint)
@@ -140,7 +140,7 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
     if get_origin(hint) is tuple:
         return _items_of_tuple(value, get_args(hint), name)
     if _is_several(hint):
-        # Return a list, because an iterator can be read only once, and a retry reads it again.
+        # An iterator can be read only once, but a retry reads the items again.
         (item_hint,) = get_args(hint)
         return [conform(one, item_hint, f"{name}[{index}]") for index, one in enumerate(value)]
     if _is_named_tuple(hint):
@@ -148,7 +148,7 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
     if dataclasses.is_dataclass(hint):
         fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(hint)}
         conformed = _fields(fields, hint, name)
-        # Unchanged objects keep their identity.
+        # An unchanged object is returned as it is, which avoids a copy for each call.
         changed = {one: conformed[one] for one in fields if conformed[one] != fields[one]}
         return dataclasses.replace(value, **changed) if changed else value
     if hint is int and not isinstance(value, int):

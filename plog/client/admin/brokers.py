@@ -29,9 +29,9 @@ from plog.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-# UpdateFeatures has upgrade types since KIP-778.
+# The first version of UpdateFeatures with upgrade types (KIP-778).
 _FIRST_WITH_TYPES = 1
-# ApiVersions omits features with a minimum level of 0 before this version (KAFKA-17011).
+# The first version of ApiVersions that includes features with a minimum level of 0 (KAFKA-17011).
 _FIRST_WITH_LEVEL_0 = 4
 
 
@@ -45,7 +45,7 @@ class BrokerApiVersions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureMetadata:
-    """The feature levels that a broker supports and the finalized levels of the cluster."""
+    """The feature levels that a broker supports, and the cluster's finalized levels."""
 
     supported: Mapping[str, VersionRange]
     finalized: Mapping[str, VersionRange]
@@ -66,11 +66,11 @@ class BrokerAdmin(AdminBase):
     async def describe_cluster(
         self, *, include_fenced: bool = False, include_authorized_operations: bool = False
     ) -> ClusterDescription:
-        """Return the cluster and its brokers, optionally with fenced ones (Kafka 4.0).
+        """Return the cluster and its brokers, optionally including fenced brokers (Kafka 4.0).
 
         In a KRaft cluster, `controller` is a random broker, which forwards requests to the active
-        controller. A client that bootstraps from controllers receives the controllers instead, and
-        `controller` is the active one.
+        controller. With ``bootstrap.controllers``, the result lists controllers instead of brokers,
+        and `controller` is the active controller.
         """
         asks_controllers = self._cluster.settings.uses_controllers
         request = DescribeClusterRequest(
@@ -89,7 +89,7 @@ class BrokerAdmin(AdminBase):
         return described_cluster(response)
 
     async def _describe_by_metadata(self, include_operations: bool) -> ClusterDescription:
-        """Describe the cluster with Metadata, as before Kafka 2.8."""
+        """Describe the cluster with a Metadata request, for brokers before Kafka 2.8."""
         request = MetadataRequest(
             topics=[],
             allow_auto_topic_creation=False,
@@ -103,18 +103,19 @@ class BrokerAdmin(AdminBase):
         """Return the API versions that each broker supports."""
 
         async def ask(node_id: int) -> BrokerApiVersions:
-            # The versions were received when the connection was opened.
+            # Every connection starts with ApiVersions, so no further request is needed.
             versions = (await self._cluster.connection(node_id)).api_versions
             return BrokerApiVersions(broker=await self._broker(node_id), apis=served_apis(versions))
 
         return await by_broker(self._cluster, brokers, ask)
 
     async def describe_features(self, broker: int | None = None) -> FeatureMetadata:
-        """Return the features according to `broker`, by default according to any broker."""
+        """Return the features as reported by `broker`, by default by any broker."""
         node_id = await self._some_broker() if broker is None else broker
         connection = await self._cluster.connection(node_id)
         versions = connection.api_versions
-        # A connection starts with ApiVersions version 3, whose response omits some features.
+        # A connection starts with ApiVersions version 3, which omits features with a minimum level
+        # of 0. Ask again if the broker supports a later version.
         if connection.version_of(ApiVersionsRequest) >= _FIRST_WITH_LEVEL_0:
             versions = await self._cluster.ask_node(
                 node_id, api_versions_request(), ApiVersionsResponse
@@ -126,7 +127,7 @@ class BrokerAdmin(AdminBase):
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
     ) -> Results[str, None]:
         """Change the levels of features. Errors: InvalidUpdateVersion, ..."""
-        # The fields of the request depend on the version.
+        # The request has different fields in different versions.
         version = await self._version_at_controller(UpdateFeaturesRequest)
         request = update_features_request(
             updates,
@@ -143,7 +144,7 @@ class BrokerAdmin(AdminBase):
         return Results(updated_features(updates, response))
 
     async def unregister_broker(self, broker: int) -> None:
-        """Remove the registration of a stopped broker from an Apache Kafka cluster.
+        """Remove a stopped broker's registration from an Apache Kafka cluster.
 
         Raises BrokerIdNotRegistered for an unknown broker, and UnsupportedVersion if the cluster
         runs plog.
@@ -159,11 +160,11 @@ class BrokerAdmin(AdminBase):
 def update_features_request(
     updates: Mapping[str, FeatureUpdate], *, version: int, validate_only: bool, timeout_ms: int
 ) -> UpdateFeaturesRequest:
-    """Return the request to change levels.
+    """Return the request to change feature levels.
 
     Raises UnsupportedVersion for `validate_only` before Kafka 3.3.
     """
-    # KIP-778 replaced the flag for downgrades with a type.
+    # KIP-778 replaced the `allow_downgrade` flag with an upgrade type.
     typed = version >= _FIRST_WITH_TYPES
     if validate_only and not typed:
         raise UnsupportedVersion(
@@ -176,7 +177,7 @@ def update_features_request(
                 feature=name,
                 max_version_level=update.level,
                 allow_downgrade=not typed and update.upgrade_type != UpgradeType.UPGRADE,
-                # Version 0 lacks the field, so it must have its default there.
+                # Version 0 does not have this field, and encoding fails unless it has its default.
                 upgrade_type=update.upgrade_type if typed else UpgradeType.UPGRADE,
             )
             for name, update in updates.items()
@@ -201,7 +202,8 @@ def described_cluster(response: DescribeClusterResponse) -> ClusterDescription:
                 rack=broker.rack,
                 is_fenced=broker.is_fenced,
             )
-            # In order, so that tools print the same list each time.
+            # Brokers return the list in arbitrary order; tools should print the same list each
+            # time.
             for broker in sorted(response.brokers, key=lambda broker: broker.broker_id)
         },
         authorized_operations=operations_of(response.cluster_authorized_operations),
@@ -251,7 +253,7 @@ def updated_features(
     updates: Iterable[str], response: UpdateFeaturesResponse
 ) -> dict[str, KafkaError | None]:
     """Return the outcome for each feature."""
-    # Since version 2, a response contains a single error, which applies to all features.
+    # Since version 2, a response contains only one error, which applies to all features.
     whole = outcome(response.error_code, response.error_message, "the features", None)
     by_feature = {
         result.feature: outcome(

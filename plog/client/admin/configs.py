@@ -1,7 +1,7 @@
-"""Configs of topics, brokers, loggers, groups and client metrics: describe, alter and list them.
+"""Describe, alter and list configs of topics, brokers, loggers, groups and client metrics.
 
-Requests about a broker's own configs and logger levels go to that broker; all others go to any
-broker.
+Requests about a broker's own configs and logger levels are sent to that broker. All other requests
+are sent to any broker.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from plog.wire.messages.list_config_resources import (
 )
 from plog.wire.schema import ApiMessage
 
-# No broker has a negative id.
+# Broker ids are never negative.
 _ANY_NODE = -1
 
 _Response = TypeVar("_Response", bound=ApiMessage)
@@ -64,7 +64,7 @@ class ConfigAdmin(AdminBase):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """Return the configs of each resource by name; with `names`, only those."""
+        """Return each resource's configs by name, optionally only the configs in `names`."""
 
         async def ask(
             node_id: int, resources: Sequence[ConfigResource]
@@ -80,7 +80,7 @@ class ConfigAdmin(AdminBase):
         return await settle(
             self._cluster,
             resources,
-            # Only configs of brokers and their loggers need a particular broker; those are grouped.
+            # Configs of a broker and its loggers must be requested from that broker.
             lambda waiting: ask_nodes(self._cluster, _by_node(waiting), ask),
         )
 
@@ -94,11 +94,12 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Change individual configs and keep the others; per resource, all changes or none apply.
+        """Change individual configs and keep all others.
 
-        Errors, per resource: InvalidConfig, UnknownTopicOrPartition, InvalidRequest, ...
+        For each resource, either all changes apply or none. Errors, per resource: InvalidConfig,
+        UnknownTopicOrPartition, InvalidRequest, ...
         """
-        # The changes may be an iterator, and a retry sends them again.
+        # An iterator of changes can be read only once, but a retry sends them again.
         listed = {resource: list(some) for resource, some in changes.items()}
 
         async def ask(
@@ -126,7 +127,7 @@ class ConfigAdmin(AdminBase):
         Values are strings, numbers or bools: ``{"retention.ms": 5}``. Raises the error that
         `incremental_alter_configs` returns for the resource.
         """
-        # DELETE restores the default; an empty value may be valid.
+        # Restore a default with DELETE: an empty string can be a valid value.
         changes = [
             AlterConfig(name, value)
             if value is not None
@@ -144,10 +145,10 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Replace all configs of each resource; those that are not listed return to the default.
+        """Replace all configs of each resource; configs that are not listed return to the default.
 
-        Use it only with brokers before Kafka 2.3: it overwrites concurrent changes, which
-        `incremental_alter_configs` keeps.
+        Use this operation only with brokers before Kafka 2.3. It overwrites concurrent changes,
+        which `incremental_alter_configs` keeps.
         """
 
         async def ask(
@@ -167,9 +168,9 @@ class ConfigAdmin(AdminBase):
     async def list_config_resources(
         self, types: Iterable[ConfigResourceType] = ()
     ) -> list[ConfigResource]:
-        """Return the resources that have or may have configs, by default those of all types.
+        """Return the resources that can have configs, by default resources of all types.
 
-        Before Kafka 4.1, brokers list only client metrics, and other types raise
+        Brokers before Kafka 4.1 list only client metrics; for other types, the operation raises
         UnsupportedVersion.
         """
         wanted = list(types)
@@ -179,7 +180,7 @@ class ConfigAdmin(AdminBase):
         except UnsupportedVersion:
             if wanted != [ConfigResourceType.CLIENT_METRICS]:
                 raise
-            # The version without resource types lists only these.
+            # Version 0, which has no resource types, lists only client metrics.
             anything = ListConfigResourcesRequest()
             response = await self._cluster.ask_any(anything, ListConfigResourcesResponse)
         raise_if_error(response.error_code, None, "the config resources")
@@ -195,11 +196,11 @@ class ConfigAdmin(AdminBase):
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """Group the resources by the broker that serves them; _ANY_NODE stands for any broker."""
+    """Group the resources by the broker that serves them; the key _ANY_NODE means any broker."""
     grouped: dict[int, list[ConfigResource]] = {}
     for resource in resources:
         node_id = resource.node_id
-        # Defaults for all brokers belong to no broker either (KIP-226).
+        # Any broker also serves the cluster-wide defaults of broker configs (KIP-226).
         grouped.setdefault(_ANY_NODE if node_id is None else node_id, []).append(resource)
     return grouped
 
@@ -243,7 +244,7 @@ def incremental_alter_configs_request(
                     IncrementalAlterableConfig(
                         name=change.name,
                         config_operation=change.operation,
-                        # DELETE has no value.
+                        # DELETE has no value: it restores the default.
                         value=None if change.value is None else config_text(change.value),
                     )
                     for change in some

@@ -1,13 +1,12 @@
-"""The admin client's engine: all families of operations, as coroutines over a `Cluster`.
+"""The admin client's engine: all operations, as coroutines over a `Cluster`.
 
     admin = AdminCore(cluster)
     await admin.create_topic("page-views", partitions=3)
     for name, topic in (await admin.describe_topics()).raise_first().items(): ...
 
-Each family of operations has its own file, such as topics.py and configs.py.
-
-It imports neither a reactor nor threads, so it also runs on blocking sockets. A program that needs
-only one family and a quick start can use the class of that family: families share only the cluster.
+Each family of operations has its own module, such as topics.py or configs.py. The engine does not
+import a reactor or threads, so it can also run on blocking sockets. A program that needs only one
+family can use its class directly to start faster: families share only the cluster.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ class AdminCore(
     QuotaAdmin,
     CredentialAdmin,
 ):
-    """The operations of Kafka's admin client, except those on the KRaft quorum.
+    """The operations of Kafka's admin client, except operations on the KRaft quorum.
 
     An operation on many items returns `Results` and raises only errors that apply to the whole
-    request; an operation on a single item raises its error. Operations are retried after retriable
-    errors for ``default.api.timeout.ms``. A change may therefore have taken effect although the
-    operation failed with a timeout.
+    request. An operation on a single item raises its error. After a retriable error, the client
+    retries for up to ``default.api.timeout.ms``. An operation that times out may still have taken
+    effect.
     """

@@ -1,7 +1,8 @@
-"""Decode descriptions of groups of the classic protocol and of KIP-848. No I/O.
+"""Decode group descriptions of the classic protocol and of KIP-848. No I/O.
 
-In the classic protocol, the broker stores subscriptions and assignments as bytes; this module
-decodes those of consumers. In the protocol of KIP-848, the broker assigns the partitions itself.
+In the classic protocol, the broker stores subscriptions and assignments as opaque bytes; this
+module decodes the bytes of consumers. In KIP-848's protocol, the broker assigns the partitions, so
+its responses contain them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def described_groups(
     response: DescribeGroupsResponse, coordinator: BrokerDescription
 ) -> dict[str, GroupDescription | KafkaError]:
     """Return the classic groups of one coordinator."""
+    # If a group has an error, `outcome` discards its empty description.
     return {
         group.group_id: outcome(
             group.error_code,
@@ -50,7 +52,7 @@ def described_groups(
 
 
 def _classic(group: DescribedGroup, coordinator: BrokerDescription) -> GroupDescription:
-    # Other protocol types, such as Kafka Connect's, have their own formats.
+    # Other protocol types, such as Kafka Connect's, use formats that are not decoded here.
     consumes = group.protocol_type == CONSUMER_PROTOCOL_TYPE
     return GroupDescription(
         group_id=group.group_id,
@@ -79,19 +81,19 @@ def _classic_member(member: DescribedGroupMember, *, consumes: bool) -> MemberDe
 
 
 def _subscription(metadata: bytes) -> frozenset[str]:
-    """Return the topics; empty during a rebalance and for an invalid subscription."""
+    """Return the subscribed topics; empty during a rebalance and for an invalid subscription."""
     try:
         return subscribed_topics(metadata)
     except WireError:
-        # The bytes come from a client: one member with invalid bytes must not hide the group.
+        # A client wrote these bytes: one member's invalid bytes must not hide the whole group.
         return frozenset()
 
 
 def _assignment(data: bytes) -> frozenset[TopicPartition]:
-    """Return the partitions; empty during a rebalance and for an invalid assignment."""
+    """Return the assigned partitions; empty during a rebalance and for an invalid assignment."""
     try:
         assignment = decode_assignment(data)
-    except WireError:  # As for subscriptions: the bytes come from the group's leader.
+    except WireError:  # The group leader, a client, wrote these bytes.
         return frozenset()
     return frozenset(
         TopicPartition(topic.topic, number)
@@ -103,7 +105,7 @@ def _assignment(data: bytes) -> frozenset[TopicPartition]:
 def described_consumer_groups(
     response: newer.ConsumerGroupDescribeResponse, coordinator: BrokerDescription
 ) -> dict[str, GroupDescription | KafkaError]:
-    """Return the groups of one coordinator that use the protocol of KIP-848."""
+    """Return the groups of one coordinator that use KIP-848's protocol."""
     return {
         group.group_id: outcome(
             group.error_code,

@@ -1,7 +1,7 @@
-"""Committed offsets of groups: list, alter and delete them. groups.py manages the groups.
+"""List, alter and delete committed offsets of groups; groups.py manages the groups.
 
-Each group's coordinator serves these requests. Altering offsets commits them without a generation,
-which a coordinator accepts only while the group has no members.
+Each group's coordinator serves these requests. An alteration is a commit without a generation,
+which the coordinator accepts only while the group has no members.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 
-# KIP-709: one OffsetFetch for many groups.
+# The first version of OffsetFetch that accepts many groups (KIP-709).
 _FIRST_BATCH = 8
 _NO_OFFSET = -1
 _UNKNOWN_EPOCH = -1
@@ -52,10 +52,10 @@ class GroupOffsetAdmin(AdminBase):
         *,
         require_stable: bool = False,
     ) -> Results[str, Results[TopicPartition, OffsetAndMetadata | None]]:
-        """Return the offsets of each group: all of them, or those of the given partitions.
+        """Return each group's committed offsets: all, or only those of the given partitions.
 
-        The offset of a requested partition is None if none was committed. With `require_stable`,
-        the call waits for pending transactions that commit offsets.
+        A requested partition without a committed offset has None. With `require_stable`, the call
+        waits for pending transactions that commit offsets.
         """
         wanted: Mapping[str, Collection[TopicPartition] | None]
         wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(several(groups))
@@ -80,23 +80,25 @@ class GroupOffsetAdmin(AdminBase):
     async def group_offsets(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the offsets of one group. Raises the first error."""
+        """Return the committed offsets of one group. Raises the first error."""
         return (await self.list_group_offsets({group: partitions})).get(group).raise_first()
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
     ) -> Results[TopicPartition, None]:
-        """Set offsets of a group without members; creates the group if it does not exist.
+        """Set committed offsets of a group without members; create the group if it is missing.
 
         Errors, per partition: NonEmptyGroup, UnknownTopicOrPartition, ...
         """
-        if not offsets:  # An empty request has no partition in which errors could be reported.
+        # The response reports errors per partition, so an empty request would hide them.
+        if not offsets:
             return Results({})
 
         async def ask(node_id: int) -> Mapping[TopicPartition, KafkaError | None]:
             request = offset_commit_request(group, offsets)
             response = await self._cluster.ask_node(node_id, request, OffsetCommitResponse)
-            # OffsetCommit reports a missing coordinator in each partition, which a retry can fix.
+            # OffsetCommit reports a wrong coordinator in each partition. Raise that error: a retry
+            # at the right coordinator can succeed.
             return _raise_for_whole(committed_offsets(group, response))
 
         return Results(await ask_coordinator(self._cluster, group, ask))
@@ -132,7 +134,7 @@ class GroupOffsetAdmin(AdminBase):
 def _raise_for_whole(
     outcomes: Mapping[TopicPartition, KafkaError | None],
 ) -> Mapping[TopicPartition, KafkaError | None]:
-    """Raise the coordinator's error, which OffsetCommit repeats in each partition."""
+    """Raise an error of the coordinator, which OffsetCommit repeats in each partition."""
     for error in outcomes.values():
         if error is not None and error.code in (
             ErrorCode.NOT_COORDINATOR,
@@ -150,7 +152,7 @@ def offset_fetch_requests(
     groups: Mapping[str, Collection[TopicPartition] | None], *, version: int, require_stable: bool
 ) -> list[OffsetFetchRequest]:
     """Return one request for all groups, or one per group for an older coordinator."""
-    # `require_stable` (KIP-447) was added one version before batches (KIP-709).
+    # `require_stable` (KIP-447) was added one version before many groups (KIP-709).
     stable = require_stable and version >= _FIRST_BATCH - 1
     if version < _FIRST_BATCH:
         return [
@@ -189,7 +191,7 @@ def offset_fetch_requests(
 def offset_commit_request(
     group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
 ) -> OffsetCommitRequest:
-    """Return the request to commit `offsets` without a member id."""
+    """Return the request to commit `offsets` without a member id and generation."""
     full = {
         partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
         for partition, offset in offsets.items()
@@ -205,7 +207,7 @@ def offset_commit_request(
             committed_metadata=offset.metadata,
         )
 
-    # Without a member id and a generation, only an empty group accepts the commit.
+    # Without a member id and generation, a coordinator accepts the commit only for an empty group.
     return OffsetCommitRequest(
         group_id=group,
         topics=[
@@ -272,7 +274,7 @@ def committed_offsets(
     for topic in response.topics:
         for result in topic.partitions:
             partition = TopicPartition(topic.name, result.partition_index)
-            # The request contains no member id, so this error means that the group has members.
+            # The request has no member id, so this error means that the group has members.
             if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 outcomes[partition] = NonEmptyGroup(
                     f"cannot set offsets of group {group}: it has members; stop them first"

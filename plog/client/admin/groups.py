@@ -1,6 +1,6 @@
-"""Groups: list, describe and delete them, and remove members. group_offsets.py manages offsets.
+"""List, describe and delete groups, and remove members; group_offsets.py manages offsets.
 
-Every broker lists the groups that it coordinates; a group's coordinator serves all other requests.
+Every broker lists the groups that it coordinates. A group's coordinator serves all other requests.
 group_descriptions.py decodes the descriptions.
 """
 
@@ -45,11 +45,12 @@ class GroupAdmin(AdminBase):
         types: Collection[str] = (),
         protocol_types: Collection[str] = (),
     ) -> dict[str, GroupListing]:
-        """Return the groups of all brokers by name, optionally only those of some states or types.
+        """Return the groups of all brokers by name, optionally filtered by state or type.
 
         Types are "classic", "consumer", "share" and "streams". The protocol type is "consumer" for
-        groups of consumers and "" for groups that only store offsets. Raises the error of any
-        broker that fails, and UnsupportedVersion if a broker is too old for a filter.
+        groups of consumers and "" for groups that only store offsets. If a broker fails, the
+        operation raises its error. It raises UnsupportedVersion if a broker does not support a
+        filter.
         """
         request = ListGroupsRequest(
             states_filter=[str(GroupState(state)) for state in states], types_filter=list(types)
@@ -60,7 +61,7 @@ class GroupAdmin(AdminBase):
             raise_if_error(response.error_code, None, f"the groups of broker {node_id}")
             return listed_groups(response)
 
-        # A list without the groups of one broker would look complete, so its error is raised.
+        # Raise any broker's error: a list that lacks one broker's groups would look complete.
         listed = (await by_broker(self._cluster, None, ask)).raise_first()
         groups = sorted(
             (group for some in listed.values() for group in some), key=lambda group: group.group_id
@@ -68,7 +69,7 @@ class GroupAdmin(AdminBase):
         return {
             group.group_id: group
             for group in groups
-            # Filtered here, because ListGroups has no such filter.
+            # ListGroups has no filter for protocol types.
             if not protocol_types or group.protocol_type in protocol_types
         }
 
@@ -77,7 +78,7 @@ class GroupAdmin(AdminBase):
     ) -> Results[str, GroupDescription]:
         """Return groups with their members. Errors: GroupIdNotFound, GroupAuthorizationFailed, ...
 
-        A broker before Kafka 4.0 describes an unknown group as Dead.
+        Brokers before Kafka 4.0 return an unknown group in the state Dead instead of an error.
         """
 
         async def ask(node_id: int, groups: Sequence[str]) -> Answers[str, GroupDescription]:
@@ -86,7 +87,7 @@ class GroupAdmin(AdminBase):
             )
             response = await self._cluster.ask_node(node_id, request, DescribeGroupsResponse)
             described = described_groups(response, await self._broker(node_id))
-            # DescribeGroups reports a group of KIP-848 as unknown.
+            # DescribeGroups reports a group that uses KIP-848's protocol as unknown.
             others = [group for group in groups if _may_be_newer(described.get(group))]
             if others and (await self._cluster.connection(node_id)).speaks(
                 ConsumerGroupDescribeRequest
@@ -101,7 +102,7 @@ class GroupAdmin(AdminBase):
     async def _describe_newer(
         self, node_id: int, groups: Sequence[str], include_operations: bool
     ) -> dict[str, GroupDescription | KafkaError]:
-        """Describe those of the groups that use the protocol of KIP-848."""
+        """Describe the groups that use KIP-848's protocol; the result omits all others."""
         request = ConsumerGroupDescribeRequest(
             group_ids=list(groups), include_authorized_operations=include_operations
         )
@@ -110,8 +111,8 @@ class GroupAdmin(AdminBase):
         return {
             group: found
             for group, found in described.items()
-            # A broker with KIP-848 disabled, which is the default in 3.7 to 3.9, returns an error
-            # for each group; the classic result stands.
+            # A broker with KIP-848 disabled, the default in Kafka 3.7 to 3.9, returns an error for
+            # each group. Then, keep the classic result.
             if not isinstance(found, GroupIdNotFound | UnsupportedVersion)
         }
 
@@ -125,7 +126,7 @@ class GroupAdmin(AdminBase):
         return described.get(group)
 
     async def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
-        """Delete groups without members, and their offsets.
+        """Delete groups without members, together with their offsets.
 
         Errors: NonEmptyGroup, GroupIdNotFound, GroupAuthorizationFailed, ...
         """
@@ -153,14 +154,13 @@ class GroupAdmin(AdminBase):
     ) -> Results[MemberToRemove, None]:
         """Remove members from a group, by default all; a string is a static member's instance id.
 
-        A dynamic member that is still running rejoins. Errors, per member: UnknownMemberId. Raises
-        UnsupportedVersion before Kafka 2.4.
+        A dynamic member that is still running joins the group again. Errors, per member:
+        UnknownMemberId. Raises UnsupportedVersion before Kafka 2.4.
         """
         if members is None:
             leaving = [
                 MemberToRemove(member.member_id, member.group_instance_id)
-                # A member is identified by its member id and, if static, by its instance id as
-                # well.
+                # A static member is identified by both its member id and its instance id.
                 for member in (await self.describe_group(group)).members
             ]
         else:
@@ -181,7 +181,7 @@ class GroupAdmin(AdminBase):
 
 
 def _may_be_newer(described: GroupDescription | KafkaError | None) -> bool:
-    """Return whether a group that is unknown in the classic protocol may use a newer one."""
+    """Return whether a group that is unknown in the classic protocol may use KIP-848's."""
     if isinstance(described, GroupDescription):
         # Kafka before 4.0 describes an unknown group as Dead.
         return described.state is GroupState.DEAD
@@ -217,7 +217,7 @@ def listed_groups(response: ListGroupsResponse) -> list[GroupListing]:
         GroupListing(
             group_id=group.group_id,
             protocol_type=group.protocol_type,
-            # Brokers return these only since Kafka 2.6 and 3.8 (KIP-518, KIP-848).
+            # Brokers return the state since Kafka 2.6 (KIP-518) and the type since 3.8 (KIP-848).
             state=GroupState(group.group_state) if group.group_state else None,
             type=group.group_type or None,
         )
@@ -235,8 +235,9 @@ def removed_members(
     }
     removed: dict[MemberToRemove, KafkaError | None] = {}
     for member in leaving:
-        # For a static member identified by instance id only, the response also contains its member
-        # id.
+        # A MemberToRemove equals the tuple of its fields. The response contains the member id even
+        # if the request identified a static member only by its instance id, so the pair may not
+        # match.
         code = codes.get(member, by_instance.get(member.group_instance_id or ""))
         about = f"member {member.group_instance_id or member.member_id}"
         if code is None:

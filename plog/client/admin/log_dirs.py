@@ -1,4 +1,4 @@
-"""Log directories of brokers: describe their replicas and space, and move replicas between them.
+"""Describe brokers' log directories, and move replicas between them.
 
 Each broker serves requests about its own directories.
 """
@@ -29,7 +29,7 @@ from plog.wire.messages.describe_log_dirs import (
 )
 
 ANY_LOG_DIR: Final = "any"
-"""A target directory with this value lets the broker choose the directory."""
+"""A special target directory: the broker chooses the directory."""
 
 
 class LogDirAdmin(AdminBase):
@@ -41,16 +41,16 @@ class LogDirAdmin(AdminBase):
         *,
         partitions: Iterable[TopicPartition] | None = None,
     ) -> Results[int, dict[str, LogDirDescription]]:
-        """Return the log directories of each broker by path, with all or some replicas.
+        """Return each broker's log directories by path, with all replicas or those of `partitions`.
 
-        The description of a directory contains its error, if any.
+        If a directory has failed, its description contains the error.
         """
         request = describe_log_dirs_request(partitions)
 
         async def ask(node_id: int) -> dict[str, LogDirDescription]:
             response = await self._cluster.ask_node(node_id, request, DescribeLogDirsResponse)
-            # Since KIP-784, an error may apply to the whole request; older brokers report only
-            # errors of single directories.
+            # Since KIP-784, a broker can report an error for the whole request; older brokers
+            # report errors only for individual directories.
             raise_if_error(response.error_code, None, f"the log directories of broker {node_id}")
             return described_log_dirs(response)
 
@@ -59,10 +59,10 @@ class LogDirAdmin(AdminBase):
     async def alter_replica_log_dirs(
         self, paths: Mapping[TopicPartitionReplica, str]
     ) -> Results[TopicPartitionReplica, None]:
-        """Start moving replicas to other directories of their brokers.
+        """Start moving replicas to other log directories on the same brokers.
 
         Errors: LogDirNotFound, KafkaStorageError, ReplicaNotAvailable, and UnsupportedVersion if
-        the broker does not support moves.
+        the broker does not support such moves.
         """
 
         async def ask(
@@ -110,7 +110,7 @@ def describe_log_dirs_request(
 def alter_replica_log_dirs_request(
     paths: Mapping[TopicPartitionReplica, str],
 ) -> AlterReplicaLogDirsRequest:
-    """Return the request to move replicas of one broker."""
+    """Return the request to move one broker's replicas."""
     by_path: dict[str, list[TopicPartition]] = {}
     for replica, path in paths.items():
         by_path.setdefault(path, []).append(TopicPartition(replica.topic, replica.partition))
@@ -139,7 +139,7 @@ def described_log_dirs(response: DescribeLogDirsResponse) -> dict[str, LogDirDes
 def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
     return LogDirDescription(
         path=result.log_dir,
-        # A failed directory is a result, not an error of the request.
+        # One failed directory must not hide the others, so its error is part of the description.
         error=outcome(result.error_code, None, f"directory {result.log_dir}", None),
         replicas={
             TopicPartition(topic.name, found.partition_index): ReplicaInfo(
@@ -150,7 +150,7 @@ def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
             for topic in result.topics
             for found in topic.partitions
         },
-        # Brokers before KIP-827 return no sizes of the file system.
+        # Brokers before KIP-827 do not return the file system's size.
         total_bytes=None if result.total_bytes < 0 else result.total_bytes,
         usable_bytes=None if result.usable_bytes < 0 else result.usable_bytes,
         is_cordoned=result.is_cordoned,

@@ -1,4 +1,4 @@
-"""Leader elections and partition reassignments. The controller serves all these requests."""
+"""Leader elections and partition reassignments. The controller serves all of these requests."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from plog.wire.messages.list_partition_reassignments import (
 
 
 class PartitionAdmin(AdminBase):
-    """The operations on leaders and replicas of partitions."""
+    """The operations on partition leaders and replicas."""
 
     async def elect_leaders(
         self, kind: ElectionType, partitions: Iterable[TopicPartition] | None = None
     ) -> Results[TopicPartition, None]:
-        """Elect leaders of `partitions`, by default of all partitions that need an election.
+        """Elect leaders for `partitions`, by default for all partitions that need an election.
 
         Errors, per partition: ElectionNotNeeded, PreferredLeaderNotAvailable,
         EligibleLeadersNotAvailable, UnknownTopicOrPartition.
@@ -43,9 +43,10 @@ class PartitionAdmin(AdminBase):
         response = await self._cluster.ask_controller(
             elect_leaders_request(kind, partitions, timeout_ms=self._request_timeout_ms),
             ElectLeadersResponse,
+            # The controller may have moved since the last metadata refresh.
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
         )
-        # This error applies to the whole request; the partitions have their own errors.
+        # This error applies to the whole request; each partition also has an outcome of its own.
         raise_if_error(response.error_code, None, "the elections")
         return Results(elected_leaders(response))
 
@@ -55,10 +56,10 @@ class PartitionAdmin(AdminBase):
         *,
         allow_replication_factor_change: bool = True,
     ) -> Results[TopicPartition, None]:
-        """Start moving partitions to these brokers, preferred leader first; None cancels a move.
+        """Start moving each partition to a list of brokers, preferred leader first.
 
-        Errors, per partition: InvalidReplicaAssignment, NoReassignmentInProgress,
-        UnknownTopicOrPartition, ...
+        None instead of a list cancels a reassignment in progress. Errors, per partition:
+        InvalidReplicaAssignment, NoReassignmentInProgress, UnknownTopicOrPartition, ...
         """
         request = alter_partition_reassignments_request(
             replicas,
@@ -76,8 +77,8 @@ class PartitionAdmin(AdminBase):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """Return the reassignments in progress: those of `partitions`, by default all."""
-        # Without topics, all reassignments are listed (KIP-455).
+        """Return the reassignments in progress for `partitions`, by default for all partitions."""
+        # A request without topics lists all reassignments (KIP-455).
         request = ListPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms)
         if partitions is not None:
             request.topics = [
@@ -99,8 +100,8 @@ class PartitionAdmin(AdminBase):
 def elect_leaders_request(
     kind: ElectionType, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
 ) -> ElectLeadersRequest:
-    """Return the request for elections."""
-    # None requests an election for all partitions that need one (KIP-460).
+    """Return the request to elect leaders."""
+    # None requests elections for all partitions that need an election (KIP-460).
     topics = None
     if partitions is not None:
         topics = [
@@ -116,7 +117,7 @@ def alter_partition_reassignments_request(
     allow_replication_factor_change: bool,
     timeout_ms: int,
 ) -> AlterPartitionReassignmentsRequest:
-    """Return the request to move partitions."""
+    """Return the request to start or cancel reassignments."""
 
     def wanted(partition: TopicPartition) -> ReassignablePartition:
         brokers = replicas[partition]
@@ -128,7 +129,7 @@ def alter_partition_reassignments_request(
 
     return AlterPartitionReassignmentsRequest(
         timeout_ms=timeout_ms,
-        # If false, the controller refuses a list with a different number of replicas (KIP-860).
+        # If false, the controller rejects a list with a different number of replicas (KIP-860).
         allow_replication_factor_change=allow_replication_factor_change,
         topics=[
             ReassignableTopic(

@@ -30,7 +30,7 @@ _EXACT, _DEFAULT, _ANY = range(3)
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntity:
-    """An entity with quotas: entity types, each with a name or None for the default.
+    """An entity that has quotas. Each part is an entity type with a name, or None for the default.
 
     >>> QuotaEntity.of(user="alice", client_id=None)
     QuotaEntity(parts=(('client-id', None), ('user', 'alice')))
@@ -40,14 +40,14 @@ class QuotaEntity:
 
     @classmethod
     def of(cls, **names: str | None) -> QuotaEntity:
-        """Return the entity with these parts: user, client_id, ip."""
-        # Keywords cannot contain the hyphen of ``client-id``.
+        """Return the entity with the given parts; the keywords are user, client_id and ip."""
+        # A Python keyword argument cannot contain the hyphen of ``client-id``.
         return cls.of_parts({kind.replace("_", "-"): name for kind, name in names.items()})
 
     @classmethod
     def of_parts(cls, names: Mapping[str, str | None]) -> QuotaEntity:
-        """Return the entity with these parts, by Kafka's names of the entity types."""
-        # Sorted, so that entities with the same parts are equal.
+        """Return the entity with the given parts, keyed by Kafka's names for entity types."""
+        # Entities with the same parts in a different order must be equal.
         return cls(tuple(sorted(names.items())))
 
 
@@ -59,10 +59,10 @@ class _AnyName:
 
 
 ANY_NAME: Final = _AnyName()
-"""In a filter: matches any name of this entity type."""
+"""In a filter, a value that matches every name of the entity type."""
 
 QuotaFilter: TypeAlias = Mapping[str, str | _AnyName | None]
-"""Required parts by entity type: a name, None for the default, or `ANY_NAME`."""
+"""The required parts by entity type. A part is a name, None for the default, or `ANY_NAME`."""
 
 
 class QuotaAdmin(AdminBase):
@@ -71,9 +71,9 @@ class QuotaAdmin(AdminBase):
     async def describe_client_quotas(
         self, which: QuotaFilter | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Return the quotas of matching entities, by default of all.
+        """Return the quotas of all entities that match the filter, by default of all entities.
 
-        With `strict`, entities with additional parts do not match.
+        With `strict`, entities that have additional parts do not match.
         """
         request = describe_client_quotas_request(which or {}, strict=strict)
         response = await self._cluster.ask_any(request, DescribeClientQuotasResponse)
@@ -86,10 +86,11 @@ class QuotaAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[QuotaEntity, None]:
-        """Set quotas by name; None removes a quota. Errors: InvalidRequest, ..."""
+        """Set each entity's quotas by name; None removes a quota. Errors: InvalidRequest, ..."""
         response = await self._cluster.ask_controller(
             alter_client_quotas_request(quotas, validate_only=validate_only),
             AlterClientQuotasResponse,
+            # A broker that is no longer the controller reports that in each result.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.entries
             ),
@@ -112,8 +113,8 @@ def describe_client_quotas_request(
 def _component(kind: str, name: str | _AnyName | None) -> ComponentData:
     if isinstance(name, _AnyName):
         return ComponentData(entity_type=kind, match_type=_ANY, match=None)
-    # In the protocol, `match` is null for the default and for any name; the match type tells them
-    # apart.
+    # In the protocol, `match` is null both for the default and for any name; only the match type
+    # differs.
     if name is None:
         return ComponentData(entity_type=kind, match_type=_DEFAULT, match=None)
     return ComponentData(entity_type=kind, match_type=_EXACT, match=name)
@@ -130,7 +131,7 @@ def alter_client_quotas_request(
                     EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts
                 ],
                 ops=[
-                    # The value is ignored when the quota is removed.
+                    # The field is not nullable; the broker ignores the value of a removed quota.
                     OpData(key=key, value=0.0 if value is None else value, remove=value is None)
                     for key, value in values.items()
                 ],

@@ -1,4 +1,4 @@
-"""Contents of partitions: list offsets by time, delete records, describe producers.
+"""Operations on partition contents: list offsets by time, delete records, describe producers.
 
 Each partition's leader serves these requests. Source: Kafka 4.3 ListOffsetsHandler,
 DeleteRecordsHandler, DescribeProducersHandler.
@@ -34,14 +34,14 @@ from plog.wire.messages.list_offsets import (
 )
 
 HIGH_WATERMARK: Final = -1
-"""An offset for `delete_records` that deletes all records up to the high watermark."""
+"""A special offset for `delete_records`: delete all records up to the high watermark."""
 
-# The codes of the field isolation_level in ListOffsets (KIP-98).
+# The values of ListOffsets' isolation_level field (KIP-98).
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
-# In ListOffsets, a follower sends its broker id as the replica id, and a client sends -1.
+# The replica id in ListOffsets is a follower's broker id, or -1 for a client.
 _NOT_A_REPLICA = -1
-# The version of ListOffsets that added each special value: an older broker would misread the value
-# as a time.
+# The version of ListOffsets that added each special value. An older broker would treat the value as
+# a timestamp.
 _FIRST_VERSION: Mapping[int, int] = {
     OffsetSpec.MAX_TIMESTAMP: 7,
     OffsetSpec.EARLIEST_LOCAL: 8,
@@ -51,7 +51,7 @@ _FIRST_VERSION: Mapping[int, int] = {
 
 
 class RecordAdmin(AdminBase):
-    """The operations on the contents of partitions."""
+    """The operations on partition contents."""
 
     async def list_offsets(
         self,
@@ -59,11 +59,11 @@ class RecordAdmin(AdminBase):
         *,
         isolation_level: str = "read_uncommitted",
     ) -> Results[TopicPartition, ListedOffset]:
-        """Return each partition's first offset at or after a time, or that of an `OffsetSpec`.
+        """Return each partition's first offset at or after a timestamp, or for an `OffsetSpec`.
 
-        With "read_committed" the latest offset is the first offset of the earliest open
-        transaction, if any. Errors: UnknownTopicOrPartition, LeaderNotAvailable, UnsupportedVersion
-        for an `OffsetSpec` that an old broker does not support, ...
+        With "read_committed", the latest offset is the start of the earliest open transaction, if
+        there is one. Errors: UnknownTopicOrPartition, LeaderNotAvailable, UnsupportedVersion for an
+        `OffsetSpec` that an old broker does not support, ...
         """
         level = _isolation_level(isolation_level)
 
@@ -71,7 +71,7 @@ class RecordAdmin(AdminBase):
             node_id: int, partitions: Sequence[TopicPartition]
         ) -> Answers[TopicPartition, ListedOffset]:
             version = (await self._cluster.connection(node_id)).version_of(ListOffsetsRequest)
-            # Partitions of the same call may have leaders of different versions.
+            # The leaders may run different Kafka versions, so check each leader's version.
             known, unknown = split_by_version({p: times[p] for p in partitions}, version)
             if not known:
                 return unknown
@@ -108,7 +108,7 @@ class RecordAdmin(AdminBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
-        """Return the idempotent producers known to the leaders, or to the replicas on `broker`."""
+        """Return each partition's idempotent producers, as known to its leader or to `broker`."""
 
         async def ask(
             node_id: int, partitions: Sequence[TopicPartition]
@@ -123,7 +123,7 @@ class RecordAdmin(AdminBase):
                 await self._cluster.ask_node(node_id, request, DescribeProducersResponse)
             )
 
-        # KIP-664: a replica other than the leader can be queried as well.
+        # Any replica can serve the request, not only the leader (KIP-664).
         if broker is None:
             return await by_leader(self._cluster, partitions, ask)
         return await settle(
@@ -142,7 +142,7 @@ def _isolation_level(name: str) -> int:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Return the partition numbers, by topic.
+    """Return the partition numbers by topic.
 
     >>> by_topic([TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("a", 0)])
     {'a': [1, 0], 'b': [0]}
@@ -159,7 +159,7 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
 def split_by_version(
     times: Mapping[TopicPartition, int], version: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ListedOffset | KafkaError]]:
-    """Return the times that this version of ListOffsets supports, and errors for the others."""
+    """Return the values that this version of ListOffsets supports, and errors for the others."""
     known: dict[TopicPartition, int] = {}
     unknown: dict[TopicPartition, ListedOffset | KafkaError] = {}
     for partition, time in times.items():
@@ -177,7 +177,7 @@ def split_by_version(
 def list_offsets_request(
     times: Mapping[TopicPartition, int], *, isolation_level: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    """Return the request to look up times in partitions of one leader."""
+    """Return the request to look up offsets in one leader's partitions."""
     return ListOffsetsRequest(
         replica_id=_NOT_A_REPLICA,
         isolation_level=isolation_level,
@@ -200,7 +200,7 @@ def list_offsets_request(
 def delete_records_request(
     before_offsets: Mapping[TopicPartition, int], *, timeout_ms: int
 ) -> DeleteRecordsRequest:
-    """Return the request to delete records of partitions of one leader."""
+    """Return the request to delete records from one leader's partitions."""
     return DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(
@@ -233,7 +233,7 @@ def listed_offsets(
             offset = ListedOffset(
                 offset=found.offset,
                 timestamp=found.timestamp,
-                # A broker before KIP-320 returns no epoch.
+                # Brokers before KIP-320 do not return an epoch.
                 leader_epoch=None if found.leader_epoch < 0 else found.leader_epoch,
             )
             listed[partition] = outcome(found.error_code, None, str(partition), offset)
@@ -241,7 +241,7 @@ def listed_offsets(
 
 
 def deleted_records(response: DeleteRecordsResponse) -> dict[TopicPartition, int | KafkaError]:
-    """Return the log start offsets of one leader's partitions."""
+    """Return the new log start offsets of one leader's partitions."""
     deleted: dict[TopicPartition, int | KafkaError] = {}
     for topic in response.topics:
         for result in topic.partitions:

@@ -1,7 +1,6 @@
-"""Results of operations on many items, each with its own outcome.
+"""The result of an admin operation on many items, with an outcome for each item.
 
-Every admin operation on many items returns `Results`; it raises only errors that apply to the whole
-request.
+Every such operation returns `Results`; it raises only errors that apply to the whole request.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ V = TypeVar("V")
 
 
 class Results(Mapping[K, V | KafkaError]):
-    """A mapping from each requested item to its value or its error, in the order of the request.
+    """A mapping from each requested item to its value or its error, in request order.
 
     `results[key]` returns the value or the error; `get` raises the error.
 
@@ -51,7 +50,7 @@ class Results(Mapping[K, V | KafkaError]):
         return f"Results({self._outcomes!r})"
 
     def get(self, key: K) -> V:  # type: ignore[override]  # a default would hide the error
-        """Return the value of `key`. Raises its error, or KeyError if it was not requested."""
+        """Return the value of `key`, or raise its error. Raises KeyError for an unknown key."""
         outcome = self._outcomes[key]
         if isinstance(outcome, KafkaError):
             raise outcome
@@ -62,22 +61,22 @@ class Results(Mapping[K, V | KafkaError]):
         for outcome in self._outcomes.values():
             if isinstance(outcome, KafkaError):
                 raise outcome
-        # The loop has checked that no outcome is an error, which mypy cannot see.
+        # mypy cannot see that the loop has excluded all errors.
         return cast("dict[K, V]", dict(self._outcomes))
 
     @property
     def values_by_key(self) -> dict[K, V]:
-        """The items without an error and their values."""
+        """The values of all items that have no error."""
         return {key: x for key, x in self._outcomes.items() if not isinstance(x, KafkaError)}
 
     @property
     def errors(self) -> dict[K, KafkaError]:
-        """The items with an error and their errors."""
+        """The errors of all items that have an error."""
         return {key: x for key, x in self._outcomes.items() if isinstance(x, KafkaError)}
 
 
 def several(items: Iterable[K]) -> list[K]:
-    """Return `items` without duplicates. Raises TypeError for a string instead of a list.
+    """Return `items` without duplicates, in order. Raises TypeError for a single string.
 
     >>> several("page-views")
     Traceback (most recent call last):
@@ -90,7 +89,9 @@ def several(items: Iterable[K]) -> list[K]:
 
 
 def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaError:
-    """Return `value` if `code` is 0, otherwise its error with the broker's message or `about`.
+    """Return `value` if `code` is 0, otherwise the code's error.
+
+    The error's text is the broker's message or, without one, `about` and the code's meaning.
 
     >>> outcome(0, None, "topic a", 3)
     3
@@ -99,25 +100,26 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
     """
     if code == 0:
         return value
-    # The broker's text is more precise than that of the error code.
+    # The broker's message is more precise than the error code's general meaning.
     if message:
         return error_from_code(code, message)
     return error_about(code, about)
 
 
 def log_notes(about: str, outcomes: Iterable[tuple[int, str | None]]) -> None:
-    """Log the messages that a broker sends with successful outcomes, each text once.
+    """Log each message that a broker sends with successful outcomes, once.
 
-    plog brokers send one for rules that are stored but not enforced; Apache Kafka sends none.
+    For example, plog brokers store ACLs without enforcing them, and say so. Apache Kafka brokers
+    send no such messages.
     """
-    # A broker repeats the same note for each item.
+    # A broker repeats the same message for each item.
     notes = dict.fromkeys(message for code, message in outcomes if code == 0 and message)
     for note in notes:
         log.warning("%s: %s", about, note)
 
 
 def raise_if_error(code: int, message: str | None, about: str) -> None:
-    """Raise the error of `code`, unless it is 0."""
+    """Raise the error of `code`, unless `code` is 0."""
     error = outcome(code, message, about, None)
     if error is not None:
         raise error

@@ -1,9 +1,9 @@
-"""Route requests to leaders, coordinators or all brokers, and retry the items that failed.
+"""Route requests to leaders, coordinators or all brokers, and retry items that failed.
 
-A request about many items is split into one request for each broker that serves some of them. Items
-with a retriable error are retried: their leader has moved, their coordinator is loading, or a
-connection has failed. `settle` is the retry loop; the other functions make one attempt. Each family
-of operations interprets its responses.
+An operation on many items sends one request to each broker that serves some of the items. Items
+with a retriable error are retried, for example after a leader has moved, while a coordinator is
+loading, or after a connection has failed. `settle` contains the retry loop. Each family of
+operations decodes its own responses.
 
 Source: Kafka 4.3 AdminApiDriver and its lookup strategies.
 """
@@ -28,9 +28,9 @@ V = TypeVar("V")
 Answers: TypeAlias = Mapping[K, V | KafkaError]
 Asking: TypeAlias = Coroutine[Any, Any, Answers[K, V]]
 RetryPredicate: TypeAlias = Callable[[KafkaError, int], bool]
-"""Returns whether an error may still be transient after this number of attempts."""
+"""Returns whether an error may still be transient after the given number of attempts."""
 
-# A connection may fail because the broker has stopped and the coordinator has moved to another one.
+# A failed connection may mean that the broker has stopped and the coordinator has moved.
 _WRONG_COORDINATOR: Final = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -51,26 +51,26 @@ _PASSING: Final = _WRONG_COORDINATOR | {
     ErrorCode.UNKNOWN_LEADER_EPOCH,
 }
 _TRIES_OF_UNKNOWN: Final = 4
-"""How many attempts to make for an unknown topic before reporting that it does not exist.
+"""The number of attempts before a topic is reported as unknown.
 
-A broker may not know a topic yet that was just created. Kafka's own client retries for a minute,
+A broker may not yet know a topic that was just created. Kafka's own client retries for a minute,
 which is a long time for a user who has mistyped a name.
 """
 
 
 def is_throttled(error: KafkaError, tries: int) -> bool:
-    """Return whether the controller has throttled the change of one item (KIP-599)."""
-    # With either error, the controller has changed nothing, so a retry is safe.
+    """Return whether the controller throttled or did not accept one item's change (KIP-599)."""
+    # With either error, no change has been made, so a retry is safe.
     return error.code in (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_CONTROLLER)
 
 
 def is_transient(error: KafkaError, tries: int) -> bool:
-    """Return whether the error of one item is retriable."""
+    """Return whether one item's error is retriable."""
     return error.code in _PASSING
 
 
 def is_transient_for_leaders(error: KafkaError, tries: int) -> bool:
-    """Return whether the error is retriable, a missing leader or, initially, an unknown topic."""
+    """Return whether to retry: after a retriable error, without a leader, or for a new topic."""
     if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return tries < _TRIES_OF_UNKNOWN
     return error.code == ErrorCode.BROKER_NOT_AVAILABLE or is_transient(error, tries)
@@ -82,28 +82,28 @@ async def settle(
     ask: Callable[[list[K]], Asking[K, V]],
     passing: RetryPredicate = is_transient,
 ) -> Results[K, V]:
-    """Call `ask` with `items`, then retry those with a transient error until the deadline.
+    """Call `ask` with `items`, and retry items with a transient error until the deadline.
 
-    `ask` returns an outcome for each item passed to it; it raises errors that apply to the whole
-    request.
+    `ask` returns an outcome for each item that it receives. It raises errors that apply to the
+    whole request.
     """
     backoff = cluster.backoff()
     waiting = several(items)
-    # Responses overwrite these; an item that keeps this outcome was missing from all of them.
+    # Responses overwrite these outcomes. An item that no response contains keeps its error.
     outcomes: dict[K, V | KafkaError] = {item: _missing_result(item) for item in waiting}
     tries = 0
-    # Nothing is sent without items, because an empty request could only fail.
+    # Without items, no request is sent: an empty request could only fail.
     while waiting:
         answers = await ask(waiting)
         tries += 1
         # A response may contain items that were not requested.
         outcomes |= {item: answers[item] for item in waiting if item in answers}
-        # Only the failed items are retried, because the others may have taken effect.
+        # Do not retry items that succeeded: their changes have already taken effect.
         waiting = [item for item in waiting if _may_retry(outcomes[item], passing, tries)]
         if not waiting:
             break
         await backoff.wait()
-        # An attempt without time left would replace these errors with a timeout.
+        # Another attempt after the deadline would replace these errors with a timeout.
         if backoff.is_over:
             break
     return Results(outcomes)
@@ -122,13 +122,13 @@ async def ask_nodes(
     items_by_node: Mapping[int, Sequence[K]],
     ask: Callable[[int, Sequence[K]], Asking[K, V]],
 ) -> dict[K, V | KafkaError]:
-    """Query each node about its items; a node's error is the outcome of all its items."""
+    """Call `ask` for each node concurrently; a node's error is the outcome of all its items."""
 
     async def ask_one(node_id: int, items: Sequence[K]) -> Answers[K, V]:
         try:
             return await ask(node_id, items)
         except KafkaError as error:
-            # The other nodes' results are still valid.
+            # One node's error must not hide the results of the other nodes.
             return dict.fromkeys(items, error)
 
     outcomes: dict[K, V | KafkaError] = {}
@@ -143,10 +143,10 @@ async def by_leader(
     partitions: Iterable[TopicPartition],
     ask: Callable[[int, Sequence[TopicPartition]], Asking[TopicPartition, V]],
 ) -> Results[TopicPartition, V]:
-    """Query the leaders about their partitions, with fresh metadata for each attempt."""
+    """Call `ask` for each leader and its partitions, and retry after transient errors."""
 
     async def ask_leaders(waiting: list[TopicPartition]) -> Answers[TopicPartition, V]:
-        # Refreshed for each attempt: most errors mean that a leader has moved.
+        # Each attempt needs fresh metadata, because most errors mean that a leader has moved.
         metadata = await cluster.refresh({partition.topic for partition in waiting})
         led: dict[int, list[TopicPartition]] = {}
         leaderless: dict[TopicPartition, V | KafkaError] = {}
@@ -183,7 +183,7 @@ async def by_coordinator(
     groups: Iterable[str],
     ask: Callable[[int, Sequence[str]], Asking[str, V]],
 ) -> Results[str, V]:
-    """Query the coordinators about their groups."""
+    """Call `ask` for each coordinator and its groups, and retry after transient errors."""
 
     async def find(group: str) -> int | KafkaError:
         try:
@@ -192,7 +192,7 @@ async def by_coordinator(
             return error
 
     async def ask_coordinators(waiting: list[str]) -> Answers[str, V]:
-        # Look them up concurrently, because each group may have a different coordinator.
+        # Each group may have a different coordinator, so look them all up concurrently.
         found = await cluster.network.gather([find(group) for group in waiting])
         coordinated: dict[int, list[str]] = {}
         outcomes: dict[str, V | KafkaError] = {}
@@ -203,7 +203,7 @@ async def by_coordinator(
                 coordinated.setdefault(node_id, []).append(group)
         outcomes |= await ask_nodes(cluster, coordinated, ask)
         for group, outcome in outcomes.items():
-            # Otherwise the retry would use the cached coordinator again.
+            # Otherwise, the retry would use the cached coordinator again.
             if isinstance(outcome, KafkaError) and outcome.code in _WRONG_COORDINATOR:
                 cluster.forget_coordinator(group)
         return outcomes
@@ -214,7 +214,7 @@ async def by_coordinator(
 async def ask_coordinator(
     cluster: BoundedCluster, group: str, ask: Callable[[int], Coroutine[Any, Any, V]]
 ) -> V:
-    """Query the coordinator of one group. Raises the group's error."""
+    """Call `ask` for one group's coordinator, with retries. Raises the group's error."""
 
     async def ask_about_one(node_id: int, groups: Sequence[str]) -> Answers[str, V]:
         return {group: await ask(node_id) for group in groups}
@@ -227,7 +227,10 @@ async def by_broker(
     brokers: Iterable[int] | None,
     ask: Callable[[int], Coroutine[Any, Any, V]],
 ) -> Results[int, V]:
-    """Query each of `brokers`, by default all; return the outcomes by broker id."""
+    """Call `ask` for each of `brokers`, by default all brokers, and retry after transient errors.
+
+    Returns the outcomes by broker id.
+    """
     if brokers is None:
         brokers = sorted((await cluster.refresh(())).brokers)
 

@@ -1,6 +1,6 @@
-"""SCRAM credentials of users: describe, set and remove them (KIP-554).
+"""Describe, set and remove users' SCRAM credentials (KIP-554).
 
-Passwords are never sent: the client salts and hashes them, which takes some milliseconds.
+The client never sends passwords: it salts and hashes them, which takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from plog.wire.messages.user_scram_credentials import (
 )
 
 _SALT_BYTES = 26
-"""The length of the salts that Kafka generates."""
+"""The salt length in bytes, as in Kafka's tools."""
 
 
 class ScramMechanism(WireEnum):
-    """A SCRAM mechanism, which determines the hash function."""
+    """A SCRAM mechanism; it determines the hash function."""
 
     UNKNOWN = 0
     SCRAM_SHA_256 = 1
@@ -35,7 +35,7 @@ class ScramMechanism(WireEnum):
 
     @property
     def sasl_name(self) -> str:
-        """The name of the mechanism in settings.
+        """The mechanism's name in settings.
 
         >>> ScramMechanism.SCRAM_SHA_256.sasl_name
         'SCRAM-SHA-256'
@@ -45,7 +45,7 @@ class ScramMechanism(WireEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramCredentialInfo:
-    """A credential of a user, without its secrets, which brokers never return."""
+    """A user's credential without its secrets, which brokers never return."""
 
     mechanism: ScramMechanism
     iterations: int
@@ -53,12 +53,12 @@ class ScramCredentialInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScramUpsertion:
-    """A password to set; `salt` is random by default."""
+    """A password to set for a user; `salt` is random by default."""
 
     user: str
     mechanism: ScramMechanism
     password: str | bytes = field(repr=False)
-    # Kafka's default and minimum (RFC 7677).
+    # Kafka's default and minimum, from RFC 7677.
     iterations: int = 4096
     salt: bytes | None = field(default=None, repr=False)
 
@@ -77,7 +77,7 @@ class CredentialAdmin(AdminBase):
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> Results[str, tuple[ScramCredentialInfo, ...]]:
-        """Return the credentials of each user, by default of all users who have any.
+        """Return the credentials of each user, by default of all users with credentials.
 
         Errors, per user: ResourceNotFound, DuplicateResource.
         """
@@ -96,7 +96,7 @@ class CredentialAdmin(AdminBase):
     async def alter_user_scram_credentials(
         self, alterations: Iterable[ScramUpsertion | ScramDeletion]
     ) -> Results[str, None]:
-        """Set and remove credentials; per user, all changes or none apply.
+        """Set and remove credentials; for each user, either all changes apply or none.
 
         Errors, per user: UnacceptableCredential, ResourceNotFound, DuplicateResource,
         UnsupportedSaslMechanism.
@@ -104,6 +104,7 @@ class CredentialAdmin(AdminBase):
         response = await self._cluster.ask_controller(
             alter_user_scram_credentials_request(list(alterations)),
             AlterUserScramCredentialsResponse,
+            # A broker that is no longer the controller reports that in each result.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.results
             ),
@@ -131,12 +132,12 @@ def _upsertion(one: ScramUpsertion) -> ScramCredentialUpsertion:
     import hashlib
     import os
 
-    # Each password has a different salt, so that equal passwords have different hashes.
+    # Equal passwords must have different hashes, so each one gets its own salt.
     salt = os.urandom(_SALT_BYTES) if one.salt is None else one.salt
     password = one.password.encode() if isinstance(one.password, str) else one.password
     hash_name = "sha512" if one.mechanism is ScramMechanism.SCRAM_SHA_512 else "sha256"
-    # Hashing needs at least one iteration. The request contains the caller's number, which the
-    # broker rejects if it is too low.
+    # `pbkdf2_hmac` needs at least one iteration. The request still contains the caller's number,
+    # which the broker rejects if it is too low.
     salted = hashlib.pbkdf2_hmac(hash_name, password, salt, max(1, one.iterations))
     return ScramCredentialUpsertion(
         name=one.user,

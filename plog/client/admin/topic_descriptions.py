@@ -1,8 +1,8 @@
-"""List and describe topics. topics.py changes them.
+"""List and describe topics; topics.py changes them.
 
-Any broker serves these requests. Where the broker supports it, topics are described in pages
-(KIP-966), so that a thousand large topics are not described in a single response. Older brokers,
-and topics identified by id, are queried with Metadata.
+Any broker serves these requests. Brokers with KIP-966 describe topics in pages, so that a response
+does not grow with the number of topics. For older brokers, and for topics identified by id, the
+client sends a Metadata request.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from plog.wire.messages.metadata import (
 
 
 class TopicDescriptionAdmin(AdminBase):
-    """The operations that list and describe topics, which are identified by name or id."""
+    """The operations that list and describe topics; a topic is identified by name or id."""
 
     async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
         """Return the topics that this client may see, by name."""
-        # Listing topics must never create one.
+        # Listing topics must not create a topic.
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
@@ -58,16 +58,17 @@ class TopicDescriptionAdmin(AdminBase):
         include_authorized_operations: bool = False,
         page_partitions: int = 2000,
     ) -> Results[str | Uuid, TopicDescription]:
-        """Return topics with their partitions, by default all topics, including internal ones.
+        """Return topics with their partitions, by default all topics including internal topics.
 
-        Where the broker supports pages, each contains up to `page_partitions`. Errors, per topic:
-        UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed, InvalidTopicException.
+        `page_partitions` limits the partitions per response if the broker supports pages. Errors,
+        per topic: UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed,
+        InvalidTopicException.
         """
         if topics is None:
             every = await self._describe_by_name(
                 None, page_partitions, include_authorized_operations
             )
-            # Sorted, because responses with and without pages differ in their order.
+            # Responses with and without pages have different orders, so sort the topics.
             return Results({name: every[name] for name in sorted(every, key=str)})
         asked = several(topics)
         names = [topic for topic in asked if isinstance(topic, str)]
@@ -77,10 +78,11 @@ class TopicDescriptionAdmin(AdminBase):
             described |= await self._describe_by_name(
                 names, page_partitions, include_authorized_operations
             )
-        # Kafka ignores names in a request with ids.
+        # Kafka ignores names in a request that also contains ids, so send two requests.
         if ids:
             described |= await self._describe_unpaged(ids, include_authorized_operations)
-        # A missing result must not look like a missing topic.
+        # An error such as UnknownTopicOrPartition would make a missing result look like a missing
+        # topic.
         missing = InvalidRequest("the response has no result for this topic")
         return Results({topic: described.get(topic, missing) for topic in asked})
 
@@ -108,7 +110,7 @@ class TopicDescriptionAdmin(AdminBase):
     async def _describe_in_pages(
         self, names: Sequence[str], page_partitions: int
     ) -> dict[str | Uuid, TopicDescription | KafkaError]:
-        """Describe topics in pages; without names, all topics."""
+        """Describe topics in pages; without names, describe all topics."""
         pages = TopicPages()
         cursor: Cursor | None = None
         while True:
@@ -121,7 +123,7 @@ class TopicDescriptionAdmin(AdminBase):
             )
             response = await self._cluster.ask_any(request, DescribeTopicPartitionsResponse)
             pages.add(response)
-            # A broker that repeats the cursor would cause an endless loop.
+            # The second check prevents an endless loop if a broker repeats the cursor.
             if response.next_cursor is None or response.next_cursor == cursor:
                 return pages.topics
             cursor = response.next_cursor
@@ -136,7 +138,7 @@ class TopicDescriptionAdmin(AdminBase):
         )
         response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
-        # A response contains both name and id; the caller expects the one that it passed.
+        # A response contains both name and id. The caller expects the key that it passed.
         ids = {topic for topic in topics or () if not isinstance(topic, str)}
         described = zip(response.topics, described_topics(response), strict=True)
         return {
@@ -167,7 +169,7 @@ def listed_topics(response: MetadataResponse) -> list[TopicListing]:
 
 
 def described_topics(response: MetadataResponse) -> list[TopicDescription | KafkaError]:
-    """Return the topics in a Metadata response, in its order."""
+    """Return the topics in a Metadata response, in the response's order."""
     return [
         outcome(
             topic.error_code,
@@ -186,7 +188,7 @@ def described_topics(response: MetadataResponse) -> list[TopicDescription | Kafk
 
 
 class TopicPages:
-    """The topics assembled from pages of partitions."""
+    """Topics assembled from pages of partitions."""
 
     def __init__(self) -> None:
         self.topics: dict[str | Uuid, TopicDescription | KafkaError] = {}
@@ -196,7 +198,7 @@ class TopicPages:
         for topic in page.topics:
             name = topic.name or ""
             before = self.topics.get(name)
-            # A topic may be split over several pages.
+            # Several pages may contain partitions of the same topic.
             known = before.partitions if isinstance(before, TopicDescription) else ()
             self.topics[name] = outcome(
                 topic.error_code,

@@ -1,4 +1,4 @@
-"""Create and delete topics, and add partitions. topic_descriptions.py lists and describes them.
+"""Create and delete topics, and add partitions; topic_descriptions.py lists and describes topics.
 
 The controller serves these requests. The functions after the class do no I/O: they convert values
 to requests, and responses to values.
@@ -36,28 +36,28 @@ from plog.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 
-# KIP-464: -1 selects the broker's default.
+# -1 selects the broker's default (KIP-464).
 _BROKER_DEFAULT = -1
-# KIP-516: topics can be deleted by id.
+# The first version of DeleteTopics that accepts topic ids (KIP-516).
 _FIRST_DELETION_BY_ID = 6
 # Brokers before Kafka 2.4 do not return the counts (KIP-525).
 _NOT_RETURNED = -1
 
 
 class TopicAdmin(AdminBase):
-    """The operations that change topics, which are identified by name or, for deletion, id."""
+    """The operations that change topics; a topic to delete can also be identified by its id."""
 
     async def create_topics(
         self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
     ) -> Results[str, CreatedTopic]:
         """Create topics; with `validate_only`, only check whether they could be created.
 
-        A string stands for a topic with the broker's defaults. Errors, per topic:
-        TopicAlreadyExists, InvalidReplicationFactor, InvalidPartitions, InvalidConfig, ...
+        A string creates a topic with the broker's defaults. Errors, per topic: TopicAlreadyExists,
+        InvalidReplicationFactor, InvalidPartitions, InvalidConfig, ...
         """
         new = [NewTopic(name=topic) if isinstance(topic, str) else topic for topic in _each(topics)]
         by_name = {topic.name: topic for topic in new}
-        # With a duplicate, the outcomes, which are keyed by name, would be ambiguous.
+        # The outcomes are keyed by name, so a duplicate would make them ambiguous.
         if len(by_name) < len(new):
             raise InvalidRequest("cannot create topics: a topic is listed more than once")
 
@@ -71,7 +71,7 @@ class TopicAdmin(AdminBase):
                 await self._cluster.ask_controller(
                     request,
                     CreateTopicsResponse,
-                    # NOT_CONTROLLER is reported for each topic instead of the whole request.
+                    # The response reports NOT_CONTROLLER for each topic, not once for the request.
                     retry_on=lambda answer: _not_controller(x.error_code for x in answer.topics),
                 )
             )
@@ -90,7 +90,7 @@ class TopicAdmin(AdminBase):
     ) -> CreatedTopic:
         """Create one topic. Raises the error that `create_topics` returns.
 
-        The values in `configs` are strings, numbers or bools: ``{"retention.ms": 5}``.
+        Values in `configs` are strings, numbers or bools: ``{"retention.ms": 5}``.
         """
         topic = NewTopic(
             name=name,
@@ -105,7 +105,7 @@ class TopicAdmin(AdminBase):
         """Delete topics. Errors: UnknownTopicOrPartition, UnknownTopicId, ..."""
 
         async def ask(names: list[str | Uuid]) -> Mapping[str | Uuid, KafkaError | None]:
-            # The request depends on the version, because older controllers do not accept ids.
+            # Older controllers do not accept ids, so the request depends on the version.
             version = await self._version_at_controller(DeleteTopicsRequest)
             request = delete_topics_request(
                 names, version=version, timeout_ms=self._request_timeout_ms
@@ -127,7 +127,7 @@ class TopicAdmin(AdminBase):
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> Results[str, None]:
-        """Increase the number of partitions of topics. Errors: InvalidPartitions, ..."""
+        """Increase topics to new total numbers of partitions. Errors: InvalidPartitions, ..."""
 
         async def ask(names: list[str]) -> Mapping[str, KafkaError | None]:
             request = create_partitions_request(
@@ -151,7 +151,7 @@ class TopicAdmin(AdminBase):
 
 
 def _each(topics: Iterable[NewTopic | str]) -> Iterable[NewTopic | str]:
-    # `several` raises TypeError for a string, whose letters would become topics.
+    # For a string, `several` raises TypeError; otherwise, each letter would become a topic.
     return several(topics) if isinstance(topics, str) else topics
 
 
@@ -222,7 +222,7 @@ def delete_topics_request(
 def create_partitions_request(
     totals: Mapping[str, int | NewPartitions], *, timeout_ms: int, validate_only: bool
 ) -> CreatePartitionsRequest:
-    """Return the request to increase the number of partitions."""
+    """Return the request to increase partition counts."""
     wanted = {
         name: NewPartitions(total=total) if isinstance(total, int) else total
         for name, total in totals.items()
@@ -231,6 +231,7 @@ def create_partitions_request(
         topics=[
             CreatePartitionsTopic(
                 name=name,
+                # Kafka's `count` is the new total, not the number of partitions to add.
                 count=new.total,
                 assignments=None
                 if new.assignments is None
@@ -257,7 +258,7 @@ def created_topics(response: CreateTopicsResponse) -> dict[str, CreatedTopic | K
 
 
 def _created(topic: CreatableTopicResult) -> CreatedTopic:
-    # A client that may create topics is not necessarily authorized to see their configs (KIP-525).
+    # A client that may create topics is not necessarily authorized to read configs (KIP-525).
     hidden = topic.configs is None or topic.topic_config_error_code
     return CreatedTopic(
         name=topic.name,
@@ -287,7 +288,7 @@ def deleted_topics(response: DeleteTopicsResponse) -> dict[str | Uuid, KafkaErro
     for topic in response.responses:
         about = f"topic {topic.name or uuid_to_text(topic.topic_id)}"
         result = outcome(topic.error_code, topic.error_message, about, None)
-        # The response may contain name and id; the caller may have passed either.
+        # The response may contain both name and id, and the caller may have passed either.
         if topic.name:
             outcomes[topic.name] = result
         if topic.topic_id != ZERO_UUID:

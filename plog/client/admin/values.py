@@ -1,6 +1,6 @@
-"""The frozen values that the admin client accepts and returns, one class for each noun.
+"""The immutable values that the admin client accepts and returns.
 
-The values of small families (ACLs, quotas, SCRAM, features) are in the files of those families. Ids
+Small families (ACLs, quotas, SCRAM, features) define their values in their own modules. Topic ids
 are `plog.types.Uuid`. A value that the broker does not provide is None.
 """
 
@@ -16,19 +16,19 @@ from plog.enums import AclOperation, AlterOperation, ConfigResourceType, ConfigS
 from plog.errors import KafkaError
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 
-# The smallest 32-bit integer marks a response without operations (KIP-430).
+# In a response without operations, the field contains the smallest 32-bit integer (KIP-430).
 _NO_OPERATIONS = -(1 << 31)
 
 
 def operations_of(bits: int) -> frozenset[AclOperation] | None:
-    """Return the operations in the bit field of KIP-430; None if the response has none.
+    """Return the operations in KIP-430's bit field, or None if the response has no operations.
 
     >>> sorted(x.name for x in operations_of(0b1_0000_1000) or ())
     ['DESCRIBE', 'READ']
     """
     if bits == _NO_OPERATIONS:
         return None
-    # The codes of operations are the numbers of their bits.
+    # An operation's code is the index of its bit.
     return frozenset(operation for operation in AclOperation if bits >> operation & 1)
 
 
@@ -36,15 +36,15 @@ def operations_of(bits: int) -> frozenset[AclOperation] | None:
 
 
 def topic_id_of(topic_id: Uuid) -> Uuid | None:
-    """Return the id of a topic; None if the broker is too old to send it."""
+    """Return a topic's id, or None if the broker is too old to send ids."""
     return None if topic_id == ZERO_UUID else topic_id
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; for counts of None, the broker uses its defaults.
+    """A topic to create. The broker's defaults replace counts of None.
 
-    Instead of counts, `assignments` lists the brokers of each partition, preferred leader first.
+    Instead of counts, `assignments` can list each partition's brokers, preferred leader first.
     """
 
     name: str
@@ -56,9 +56,9 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """A topic as it was created or, with `validate_only`, would be created.
+    """A topic that was created or, with `validate_only`, would be created.
 
-    Before Kafka 2.4, only the name is set.
+    Brokers before Kafka 2.4 return only the name.
     """
 
     name: str
@@ -66,12 +66,12 @@ class CreatedTopic:
     partitions: int | None
     replication_factor: int | None
     configs: Mapping[str, ConfigEntry] | None = field(repr=False)
-    """Also None if the client is not authorized to read the configs."""
+    """The topic's configs; also None if the client is not authorized to read them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """The new total number of partitions; `assignments` lists the brokers of the new ones."""
+    """A topic's new total number of partitions, with optional brokers for each new partition."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -88,7 +88,7 @@ class TopicListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionDescription:
-    """A partition; `leader` is None while it has no leader. Replicas are broker ids."""
+    """A partition with its leader, or None, and its replicas. All of them are broker ids."""
 
     partition: int
     leader: int | None
@@ -97,13 +97,13 @@ class PartitionDescription:
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
     eligible_leaders: tuple[int, ...] | None = None
-    """The eligible leader replicas: not in sync, but able to lead (KIP-966)."""
+    """Replicas that are not in sync but can become leader without data loss (KIP-966)."""
     last_known_eligible_leaders: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDescription:
-    """A topic with its partitions in index order."""
+    """A topic with its partitions, sorted by index."""
 
     name: str
     topic_id: Uuid | None
@@ -113,7 +113,8 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """The number of replicas of the first partition, as tools show it; 0 without partitions."""
+        """The number of replicas of the first partition, or 0 if the topic has no partitions."""
+        # Kafka's tools show the same number.
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
@@ -121,7 +122,7 @@ class TopicDescription:
 
 
 class ConfigResource(NamedTuple):
-    """A resource with configs. A BROKER without a name is the default of all brokers.
+    """A resource with configs. BROKER with an empty name means the defaults for all brokers.
 
     >>> ConfigResource.topic("page-views").name
     'page-views'
@@ -132,29 +133,29 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def topic(cls, name: str) -> Self:
-        """Return the resource of a topic."""
+        """Return the resource for a topic's configs."""
         return cls(ConfigResourceType.TOPIC, name)
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> Self:
-        """Return the resource of a broker, or of the default for all brokers."""
+        """Return the resource for a broker's configs or, by default, the defaults for all."""
         return cls(ConfigResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod
     def broker_logger(cls, node_id: int) -> Self:
-        """Return the resource of a broker's logger levels."""
+        """Return the resource for a broker's logger levels."""
         return cls(ConfigResourceType.BROKER_LOGGER, str(node_id))
 
     @classmethod
     def group(cls, name: str) -> Self:
-        """Return the resource of a group."""
+        """Return the resource for a group's configs."""
         return cls(ConfigResourceType.GROUP, name)
 
     @property
     def node_id(self) -> int | None:
-        """The broker that serves this resource; None if any broker does."""
+        """The broker that serves this resource, or None if any broker does."""
         of_one = self.type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER)
-        # Defaults for all brokers have an empty name, and any broker returns them (KIP-226).
+        # The defaults for all brokers have an empty name, and any broker returns them (KIP-226).
         return int(self.name) if of_one and self.name.isdecimal() else None
 
     def __str__(self) -> str:
@@ -178,7 +179,7 @@ class ConfigType(WireEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigSynonym:
-    """A config that provides the value, or would provide it if preceding synonyms were not set."""
+    """One source of a config's value; it applies only if the preceding synonyms are not set."""
 
     name: str
     value: str | None
@@ -187,7 +188,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """A config of a resource. Brokers never return the value of a sensitive one."""
+    """A config of a resource. Brokers never return the value of a sensitive config."""
 
     name: str
     value: str | None
@@ -205,7 +206,7 @@ class ConfigEntry:
 
 
 class AlterConfig(NamedTuple):
-    """A change of a config. DELETE takes no value and restores the default.
+    """A change to a config. DELETE takes no value and restores the default.
 
     >>> AlterConfig("retention.ms", "60000").operation.name
     'SET'
@@ -220,7 +221,7 @@ class AlterConfig(NamedTuple):
 
 
 class OffsetSpec(IntEnum):
-    """Special values in place of a time, which is otherwise in milliseconds since 1970."""
+    """Special values for `list_offsets`, used in place of a timestamp."""
 
     LATEST = -1
     EARLIEST = -2
@@ -233,7 +234,7 @@ class OffsetSpec(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOffset:
-    """The offset found for a time; offset and timestamp are -1 if none was found."""
+    """The offset found for a timestamp; offset and timestamp are -1 if there is no such record."""
 
     offset: int
     timestamp: int
@@ -242,7 +243,7 @@ class ListedOffset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """The state of an idempotent producer in a partition."""
+    """An idempotent producer's state in a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -264,7 +265,7 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerDescription:
-    """A broker; a fenced broker serves no clients."""
+    """A broker with its address. A fenced broker does not serve clients."""
 
     id: int
     host: str
@@ -278,7 +279,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The cluster and its brokers, by broker id."""
+    """A cluster and its brokers by id."""
 
     cluster_id: str
     controller_id: int | None
@@ -287,13 +288,13 @@ class ClusterDescription:
 
     @property
     def controller(self) -> BrokerDescription | None:
-        """The controller or, in KRaft, a broker that forwards requests to the controller."""
+        """The controller or, in a KRaft cluster, a broker that forwards requests to it."""
         return None if self.controller_id is None else self.brokers.get(self.controller_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaInfo:
-    """A replica in a log directory; a future replica will replace the current one."""
+    """A replica in a log directory; a future replica replaces the current replica after a move."""
 
     size_bytes: int
     offset_lag: int
@@ -302,7 +303,7 @@ class ReplicaInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirDescription:
-    """A log directory: its error, or its replicas. The byte counts refer to its file system."""
+    """A log directory with its error or its replicas. Byte counts refer to its file system."""
 
     path: str
     error: KafkaError | None
@@ -322,7 +323,7 @@ class TopicPartitionReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A reassignment in progress."""
+    """A partition reassignment in progress."""
 
     replicas: tuple[int, ...]
     adding_replicas: tuple[int, ...]
@@ -333,7 +334,7 @@ class Reassignment:
 
 
 class GroupState(StrEnum):
-    """The state of a group, with Kafka's names."""
+    """A group's state; the values are Kafka's names."""
 
     UNKNOWN = "Unknown"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -347,14 +348,14 @@ class GroupState(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> GroupState:
-        """Ignore case; return UNKNOWN for any other value, such as a state of a newer Kafka."""
-        # Filters may be written in lower case, and newer brokers have more states.
+        """Return the member for a name in any case, or UNKNOWN for any other value."""
+        # Users may write filters in lower case, and newer brokers may have more states.
         return next((x for x in cls if x.lower() == str(value).lower()), cls.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group in a listing; `state` is None before Kafka 2.6, `type` before 3.8."""
+    """A group in a listing. Brokers return `state` since Kafka 2.6 and `type` since 3.8."""
 
     group_id: str
     protocol_type: str
@@ -369,9 +370,9 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member of a group, with decoded topics and partitions, and the raw bytes as received.
+    """A group member with its topics and partitions, both decoded and as the raw bytes received.
 
-    The epoch, the target assignment and the pattern exist only in the protocol of KIP-848.
+    The epoch, the target assignment and the pattern exist only in KIP-848's protocol.
     """
 
     member_id: str
@@ -390,13 +391,13 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group; for consumers, `protocol` is the name of the assignor that the members share."""
+    """A group with its members. For consumers, `protocol` is the name of the common assignor."""
 
     group_id: str
     type: str
-    """The type as in `list_groups`: "classic", or "consumer" for KIP-848.
+    """The type as in `list_groups`: "classic", or "consumer" for KIP-848's protocol.
 
-    Only groups of KIP-848 have epochs.
+    Only groups that use KIP-848's protocol have epochs.
     """
     state: GroupState
     protocol_type: str
@@ -409,7 +410,7 @@ class GroupDescription:
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove, by instance id if it is static, otherwise by member id."""
+    """A member to remove: a static member by its instance id, a dynamic member by its member id."""
 
     member_id: str = ""
     group_instance_id: str | None = None

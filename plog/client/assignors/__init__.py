@@ -1,8 +1,8 @@
-"""Partition assignors, which the leader of a consumer group uses to divide the partitions.
+"""Partition assignors: the leader of a consumer group uses them to divide the partitions.
 
-Kafka's range, round-robin, sticky and cooperative sticky assignors belong here; they return the
-same results as Kafka's. Joining groups and revoking partitions belong to `plog.client.group`. Start
-with assignor.py, which defines the interface, then read range_assignor.py.
+This package contains range, round-robin, sticky and cooperative sticky assignors with the same
+results as Kafka's. `plog.client.group` joins groups and revokes partitions. Start with assignor.py,
+which defines the interface, then read range_assignor.py.
 """
 
 from plog.client.assignors.assignor import Assignment as Assignment

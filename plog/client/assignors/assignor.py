@@ -1,10 +1,10 @@
 """The interface of assignors, and the subscriptions and assignments that group members exchange.
 
-Each member sends its subscription once for each assignor that it supports. The group's leader
-passes all subscriptions to the assignor that all members support and sends each member its
-assignment. The byte formats are therefore the same as in all Kafka clients. An assignor belongs to
-one member and may keep state. To write your own, derive a class with `name` and `assign` from
-`Assignor`, and pass the class or an instance as ``partition.assignment.strategy``.
+Each member sends a subscription for each assignor that it supports. The group's leader passes all
+subscriptions to an assignor that all members support, and sends each member its assignment. Members
+may use different clients, so the byte formats are Kafka's. An assignor belongs to one member and
+may keep state. To write your own, derive a class with `name` and `assign` from `Assignor`, and pass
+the class or an instance in `assignors`.
 
 Source: Kafka 4.3 ConsumerPartitionAssignor, ConsumerProtocol; KIP-429.
 """
@@ -31,26 +31,27 @@ from plog.wire.internal.consumer_protocol import (
 from plog.wire.primitives import Buffer
 
 NO_GENERATION = -1
-# The subscription got the generation in version 2 (KIP-792) and the rack in version 3 (KIP-881).
+# Subscriptions contain the generation since version 2 (KIP-792), the rack since 3 (KIP-881).
 _SUBSCRIPTION_VERSION = 3
 _ASSIGNMENT_VERSION = 3
 
 
 class RebalanceProtocol(IntEnum):
-    """How members treat their partitions before they rejoin."""
+    """What members do with their partitions before they rejoin."""
 
     EAGER = 0
     """Revoke all partitions."""
     COOPERATIVE = 1
-    """Keep all partitions; revoke those missing from the assignment for the next rebalance."""
+    """Keep all partitions; revoke partitions that the new assignment lacks, and rejoin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
     """A member's subscription, as sent to the leader.
 
-    `owned_partitions` are the partitions that it owns while it joins, as of `generation_id`; eager
-    members own none. The group instance id comes from the coordinator and is not encoded.
+    `owned_partitions` are the partitions that the member owns while it joins, as of
+    `generation_id`; eager members do not own any. The group instance id is not encoded; the
+    coordinator provides it.
     """
 
     topics: tuple[str, ...]
@@ -63,7 +64,7 @@ class Subscription:
     def encode(self) -> bytes:
         """Return the bytes for JoinGroup."""
         message = ConsumerProtocolSubscription(
-            # Sorted, so that the bytes are the same for the same subscription.
+            # The same subscription must always have the same bytes, so sort the topics.
             topics=sorted(self.topics),
             user_data=self.user_data,
             owned_partitions=_by_topic(sorted(self.owned_partitions)),
@@ -74,23 +75,23 @@ class Subscription:
 
     @classmethod
     def decode(cls, metadata: Buffer, group_instance_id: str | None = None) -> Subscription:
-        """Return the subscription in bytes from any client and version. Raises WireError."""
+        """Decode a subscription from any client, in any version. Raises WireError."""
         message = decode_subscription(metadata)
         return cls(
             topics=tuple(message.topics),
-            # Copied, because a view would keep the whole response in memory.
+            # A view would keep the whole response in memory, so copy the data.
             user_data=None if message.user_data is None else bytes(message.user_data),
             owned_partitions=_partitions(message.owned_partitions),
             generation_id=message.generation_id,
             rack_id=message.rack_id or None,
-            # The instance id comes from the coordinator; the member's bytes do not contain it.
+            # The member's bytes do not contain the instance id.
             group_instance_id=group_instance_id,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A member's partitions, with user data from the leader's assignor to the member's."""
+    """A member's partitions, with user data from the leader's assignor for the member's."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
@@ -104,41 +105,42 @@ class Assignment:
 
     @classmethod
     def decode(cls, data: Buffer) -> Assignment:
-        """Return the assignment in bytes from SyncGroup. Raises WireError."""
+        """Decode an assignment from SyncGroup. Raises WireError."""
         message = decode_assignment(data)
         return cls(
             partitions=_partitions(message.assigned_partitions),
-            # Copied for the same reason as in `Subscription.decode`.
+            # Copy the data for the same reason as in `Subscription.decode`.
             user_data=None if message.user_data is None else bytes(message.user_data),
         )
 
 
 class Assignor(Protocol):
-    """A strategy that assigns partitions to members; its `name` identifies it in the group.
+    """A strategy that assigns partitions to members.
 
-    `protocols` lists the rebalance protocols that it supports.
+    `name` identifies the strategy in the group, and `protocols` lists the rebalance protocols that
+    it supports.
     """
 
     name: str
     protocols: tuple[RebalanceProtocol, ...] = (RebalanceProtocol.EAGER,)
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """Return data about this member for the leader's assignor, in addition to its topics."""
+        """Return additional data about this member for the leader's assignor, or None."""
         return None
 
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """Return an assignment for each member. Called only in the leader.
+        """Return an assignment for each member; only the group's leader calls this.
 
         Args:
             partition_counts: The number of partitions of each subscribed topic that exists.
-            subscriptions: The subscription of each member, by member id.
+            subscriptions: The members' subscriptions, by member id.
         """
         ...
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
-        """Record the `assignment` that this member has received in a new generation."""
+        """Record the assignment that this member has received in a new generation."""
         return
 
 
@@ -147,19 +149,20 @@ def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 
     Raises ValueError if the assignors have none in common.
     """
-    # All assignors must support it: members revoke partitions before an assignor is selected.
+    # Members revoke partitions before the coordinator selects an assignor, so all assignors must
+    # support the protocol.
     common = set(RebalanceProtocol)
     for assignor in assignors:
         common &= set(assignor.protocols)
     if not common:
         names = ", ".join(assignor.name for assignor in assignors)
         raise ValueError(f"the assignors {names} have no rebalance protocol in common")
-    # COOPERATIVE is preferred, since members keep their partitions while they join (KIP-429).
+    # Prefer COOPERATIVE: members keep their partitions while they join (KIP-429).
     return max(common)
 
 
 def assigned(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
-    """Convert each member's share to the form that `Assignor.assign` returns."""
+    """Convert the members' shares to the result of `Assignor.assign`."""
     return {member: Assignment(partitions=tuple(share)) for member, share in shares.items()}
 
 

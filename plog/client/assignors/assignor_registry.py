@@ -18,14 +18,14 @@ _KNOWN: tuple[type[Assignor], ...] = (
 )
 _BY_NAME = {assignor.name: assignor for assignor in _KNOWN}
 _BY_CLASS = {assignor.__name__: assignor for assignor in _KNOWN}
-# Settings files for Java clients contain full class names.
+# Settings files for Java clients contain class names with their packages.
 _JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 
 
 def assignors_from(strategy: Iterable[str | Assignor | type[Assignor]]) -> list[Assignor]:
-    """Return an assignor for each entry: a name, Kafka's class name, or a class or instance.
+    """Return an assignor for each entry, which is a name, Kafka's class name, a class or instance.
 
-    Raises ValueError for an unknown name, listing the known ones, and for a duplicate.
+    Raises ValueError for an unknown or duplicate name.
 
     >>> [x.name for x in assignors_from(["org.apache.kafka.clients.consumer.RangeAssignor"])]
     ['range']
@@ -41,7 +41,7 @@ def assignors_from(strategy: Iterable[str | Assignor | type[Assignor]]) -> list[
 
 
 def _assignor(entry: str | Assignor | type[Assignor]) -> Assignor:
-    # An assignor may keep state, so each member gets its own instance of the class.
+    # An assignor may keep state, so each member gets its own instance.
     if isinstance(entry, type):
         return entry()
     if not isinstance(entry, str):

@@ -1,9 +1,9 @@
 """The iteration order of Java's HashMap and HashSet.
 
-When several members are equally entitled to an extra partition, Kafka's sticky assignor gives it to
-the one that comes first in such a map. With the same order, the result does not depend on which
-client leads the group. Buckets of eight or more keys, which Java turns into trees, are not
-reproduced.
+If several members are equally entitled to an extra partition, Kafka's sticky assignor gives it to
+the first of them in such a map. With the same order here, the result does not depend on which
+client leads the group. Java converts buckets of eight or more keys to trees; this module does not
+reproduce that.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from plog.hashing import java_hash
 from plog.types import TopicPartition
 
 _FIRST_CAPACITY = 16
-# Java's default load factor: a fuller table is doubled.
+# Java's default load factor: a table that is fuller is doubled.
 _LOAD = 0.75
 
 T = TypeVar("T")
 
 
 def in_hash_order(keys: Iterable[str]) -> list[str]:
-    """Return the strings in the order of a HashMap into which they were inserted one by one.
+    """Return the strings in the order of a HashMap to which they were added one by one.
 
     >>> in_hash_order(["member-10", "member-2", "b", "a"])
     ['a', 'b', 'member-2', 'member-10']
@@ -35,7 +35,7 @@ def in_hash_order(keys: Iterable[str]) -> list[str]:
 
 def partition_hash(partition: TopicPartition) -> int:
     """Return Java's ``TopicPartition.hashCode``; only the lower 32 bits are significant."""
-    # Java computes this in an int, which overflows; `HashOrder.add` discards the upper bits.
+    # In Java, this int computation overflows; `HashOrder.add` discards the upper bits.
     return 31 * (31 + partition.partition) + java_hash(partition.topic)
 
 
@@ -54,9 +54,9 @@ class HashOrder(Generic[T]):
         """Add `key` unless it is present."""
         if key in self._keys:
             return
-        # Python's integers do not overflow, so keep the 32 bits of Java's int.
+        # Python's integers do not overflow, so keep only the 32 bits of Java's int.
         value = self._hash_of(key) & 0xFFFF_FFFF
-        # HashMap spreads the upper bits to the lower ones, which select the bucket.
+        # HashMap mixes the upper bits into the lower bits, which select the bucket.
         self._keys[key] = value ^ value >> 16
         while len(self._keys) > self._capacity * _LOAD:
             self._capacity *= 2
@@ -70,9 +70,9 @@ class HashOrder(Generic[T]):
         return min(self._keys, key=self._bucket)
 
     def keys(self) -> list[T]:
-        """Return all keys in order; within a bucket, in order of insertion."""
+        """Return all keys in order; keys in the same bucket are in insertion order."""
         return sorted(self._keys, key=self._bucket)
 
     def _bucket(self, key: T) -> int:
-        # The capacity is a power of two, so the mask is the remainder.
+        # The capacity is a power of two, so the mask computes the remainder.
         return self._keys[key] & self._capacity - 1

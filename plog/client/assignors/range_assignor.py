@@ -1,8 +1,8 @@
 """The range assignor: divide each topic's partitions into consecutive ranges, one per subscriber.
 
-Topics with the same number of partitions and the same subscribers are divided identically, so all
-records with the same key go to one member (co-partitioning). Racks are ignored: the assignments are
-those that Kafka makes if no member has a rack. Source: Kafka 4.3 RangeAssignor.
+Topics with the same number of partitions and the same subscribers are divided identically, so one
+member gets all records with the same key (co-partitioning). Racks are ignored: the assignments are
+the same as in Kafka if no member has a rack. Source: Kafka 4.3 RangeAssignor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RangeAssignor(Assignor):
         """Divide each topic into ranges; see `Assignor.assign`."""
         shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
         members = in_order(subscriptions)
-        # Sorted, so that any leader computes the same ranges.
+        # Every leader must compute the same ranges, so sort the topics.
         for topic, count in sorted(partition_counts.items()):
             readers = [member for member in members if topic in subscriptions[member].topics]
             if not readers:
@@ -32,7 +32,8 @@ class RangeAssignor(Assignor):
             each, more = divmod(count, len(readers))
             first = 0
             for position, member in enumerate(readers):
-                # As in Kafka, the first members get the remainder, one partition each.
+                # As in Kafka, the first members get one more partition each, until the remainder is
+                # used up.
                 end = first + each + (position < more)
                 shares[member] += (TopicPartition(topic, number) for number in range(first, end))
                 first = end
@@ -40,9 +41,10 @@ class RangeAssignor(Assignor):
 
 
 def in_order(subscriptions: Mapping[str, Subscription]) -> list[str]:
-    """Return static members by instance id, then the others by member id."""
+    """Return the static members sorted by instance id, then the other members by member id."""
 
-    # A static member thus keeps its place when it returns with another member id (KIP-345).
+    # With this order, a static member that returns with another member id keeps its place
+    # (KIP-345).
     def place(member: str) -> tuple[bool, str]:
         instance = subscriptions[member].group_instance_id
         return (True, member) if instance is None else (False, instance)

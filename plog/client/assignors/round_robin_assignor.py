@@ -1,7 +1,7 @@
 """The round-robin assignor: assign all partitions of all topics to the members in turn.
 
-Members that are not subscribed to a topic are skipped, so shares may differ by more than one if
-subscriptions differ. Source: Kafka 4.3 RoundRobinAssignor.
+Members that are not subscribed to a topic are skipped. Therefore, if subscriptions differ, shares
+may differ by more than one partition. Source: Kafka 4.3 RoundRobinAssignor.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class RoundRobinAssignor(Assignor):
         wanted = {member: frozenset(one.topics) for member, one in subscriptions.items()}
         members = in_order(subscriptions)
         turn = 0
-        # Sorted, so that any leader computes the same assignment.
+        # Every leader must compute the same assignment, so sort the topics.
         for topic in sorted(wanted_topics(subscriptions.values()) & set(partition_counts)):
             for number in range(partition_counts[topic]):
                 # At least one member is subscribed to the topic, so the loop terminates.

@@ -1,17 +1,17 @@
 """The sticky assignors: balance the shares first, then move as few partitions as possible.
 
 Two assignors share one algorithm. "sticky" is eager: members revoke all partitions before they
-join, so they send their previous partitions as user data. "cooperative-sticky" uses the owned
-partitions of the members (KIP-429). It omits partitions that must move from the assignment until
-their owners have revoked them and the group has rebalanced again.
+join, so they send their previous partitions as user data. "cooperative-sticky" uses the members'
+owned partitions (KIP-429). A partition that must move is not assigned until its owner has revoked
+it and the group has rebalanced again.
 
-If all members subscribe to the same topics, shares differ by at most one (sticky_constrained.py);
-otherwise they are as balanced as the subscriptions allow (sticky_general.py).
+If all members subscribe to the same topics, shares differ by at most one (sticky_constrained.py).
+Otherwise, shares are as balanced as the subscriptions allow (sticky_general.py).
 
 Source: Kafka 4.3 AbstractStickyAssignor, StickyAssignor, CooperativeStickyAssignor. Racks are
-ignored. Unlike Kafka's, these assignors never assign a partition that no longer exists (because its
-topic was recreated with fewer partitions), and never return a partition to a former owner that is
-no longer subscribed to the topic.
+ignored. Unlike Kafka's assignors, these assignors never assign a partition that no longer exists
+after its topic was recreated with fewer partitions. They also never return a partition to a former
+owner that is no longer subscribed to the topic.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from plog.types import TopicPartition
 from plog.wire.primitives import WireError
 from plog.wire.schema import Message, Struct, field, int32
 
-# KIP-341: version 1 added the generation.
+# Version 1 added the generation (KIP-341).
 _LAST_USER_DATA_VERSION = 1
 
 
 class PreviousPartitions(Struct):
-    """Partitions of one topic."""
+    """A topic's partitions in `StickyUserData`."""
 
     topic: str = field()
     partitions: list[int32] = field()
 
 
 class StickyUserData(Message, versions="0-1"):
-    """The previous partitions of a "sticky" member. Its bytes do not contain the version."""
+    """The previous partitions of a "sticky" member. The bytes do not contain the version."""
 
     previous_assignment: list[PreviousPartitions] = field()
     generation: int32 = field("1+", default=NO_GENERATION, ignorable=True)
 
 
 class CooperativeUserData(Message, versions="0"):
-    """The generation of a member's owned partitions, for leaders that support only version 1."""
+    """The generation of a member's owned partitions, for leaders with old clients."""
 
     generation: int32 = field()
 
@@ -70,9 +70,9 @@ class StickyAssignor(Assignor):
         self._last: StickyUserData | None = None
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """Return the last partitions of this member; None before the first assignment."""
-        # An eager member owns nothing while it joins, so it sends its last partitions as user data
-        # (KIP-54).
+        """Return this member's last partitions, or None before the first assignment."""
+        # An eager member does not own partitions while it joins, so it sends its last partitions as
+        # user data (KIP-54).
         return None if self._last is None else self._last.encode(_LAST_USER_DATA_VERSION)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
@@ -106,7 +106,7 @@ class CooperativeStickyAssignor(Assignor):
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
         """Return the generation of this member's last assignment."""
-        # Leaders that support only version 1 of the subscription ignore its generation field.
+        # Leaders with version 1 of subscriptions do not read the subscription's generation field.
         return CooperativeUserData(generation=self._generation).encode(0)
 
     def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
@@ -116,13 +116,13 @@ class CooperativeStickyAssignor(Assignor):
     def assign(
         self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
     ) -> Mapping[str, Assignment]:
-        """See `Assignor`; partitions that another owner must first revoke are not assigned."""
+        """See `Assignor`; partitions that another owner must revoke first are not assigned."""
         claims = {member: _claim_in_fields(one) for member, one in subscriptions.items()}
         shares, moving = _divide(partition_counts, subscriptions, claims)
-        # Only the general algorithm does not record which partitions change owners.
+        # The general algorithm does not record which partitions change owners, so compute them.
         if moving is None:
             moving = _changing_hands(subscriptions, shares)
-        # Cooperative members get a partition only after its owner has revoked it (KIP-429).
+        # KIP-429: a cooperative member gets a partition only after its owner has revoked it.
         for partition, member in moving.items():
             if partition in shares[member]:
                 shares[member].remove(partition)
@@ -151,7 +151,7 @@ def _divide(
 def _changing_hands(
     subscriptions: Mapping[str, Subscription], shares: Shares
 ) -> dict[TopicPartition, str]:
-    """Return the new owner of each partition that another member still owns."""
+    """Return the new owners of partitions that another member still owns."""
     added: dict[TopicPartition, str] = {}
     revoked: set[TopicPartition] = set()
     for member, share in shares.items():
@@ -165,8 +165,8 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
     data = subscription.user_data
     if not data:
         return OwnedPartitionsClaim()
-    # The bytes do not contain the version. The newest is tried first, because data of version 0 is
-    # too short for it.
+    # The bytes do not contain the version. Try the newest first: data of version 0 is too short to
+    # be decoded as version 1.
     for version in range(_LAST_USER_DATA_VERSION, -1, -1):
         try:
             user_data = StickyUserData.decode(data, version)
@@ -178,13 +178,13 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
             for number in topic.partitions
         )
         return OwnedPartitionsClaim(partitions, user_data.generation)
-    # Ignore unreadable data, as if there were no claim: at worst, the member's partitions move.
+    # Ignore unreadable data: without a claim, at worst, the member's partitions move.
     return OwnedPartitionsClaim()
 
 
 def _claim_in_fields(subscription: Subscription) -> OwnedPartitionsClaim:
     generation = subscription.generation_id
-    # A member with an older client sends its generation only in the user data.
+    # Members with older clients send their generation only in the user data.
     if generation < 0 and subscription.user_data is not None:
         try:
             generation = CooperativeUserData.decode(subscription.user_data, 0).generation

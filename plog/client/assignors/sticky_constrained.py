@@ -2,7 +2,8 @@
 
 With P partitions and M members, each member gets P div M partitions, and P mod M members get one
 more. First, members keep their partitions up to their share; earlier members get the larger shares.
-Then the remaining partitions are assigned in turn, first to members below the smaller share.
+Then the remaining partitions are assigned in turn, first to members that have less than the smaller
+share.
 
 Source: Kafka 4.3 AbstractStickyAssignor.ConstrainedAssignmentBuilder.
 """
@@ -20,7 +21,7 @@ Shares: TypeAlias = dict[str, list[TopicPartition]]
 
 
 class ConstrainedAssignment:
-    """The computation of one assignment. Call `divide` once; then `moving` is valid."""
+    """The computation of one assignment. Call `divide` once; afterwards, `moving` is valid."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class ConstrainedAssignment:
         owned: Mapping[str, Iterable[TopicPartition]],
         contested: Collection[TopicPartition],
     ) -> None:
-        """Initialize with `owned`, which must exist, and `contested`, as in `OwnedPartitions`."""
+        """Initialize; `owned` and `contested` are as in `OwnedPartitions`."""
         self._counts = partition_counts
         self._owned = owned
         self._contested = contested
@@ -62,7 +63,7 @@ class ConstrainedAssignment:
     def _keep_owned(self, member: str) -> None:
         owned = sorted(
             (partition for partition in self._owned[member] if partition not in self._contested),
-            # By partition number first, so that a member keeps partitions of all its topics.
+            # Sort by partition number first, so that a member keeps partitions of all its topics.
             key=lambda partition: (partition.partition, partition.topic),
         )
         size = self._small
@@ -71,19 +72,18 @@ class ConstrainedAssignment:
         elif len(owned) >= self._large and self._large_shares_left:
             size = self._large
             self._large_shares_left -= 1
-            # No large share is left, so members with a small share are complete.
+            # If no large share is left, members with a small share are complete.
             if not self._large_shares_left:
                 self._at_small.clear()
         elif self._large_shares_left:
             self._at_small.append(member)
         self._shares[member] += owned[:size]
-        # Record these: another member gets them only after this one has revoked them.
+        # Record these partitions: another member gets them only after this member has revoked them.
         self._given_up.update((partition, member) for partition in owned[size:])
 
     def _deal_out(self, partitions: Iterable[TopicPartition]) -> None:
         below = sorted(self._below_small)
-        # Only a limited number of these members get a partition: one for each remaining large
-        # share.
+        # Of these members, only as many get another partition as there are large shares left.
         at_small = deque(sorted(self._at_small))
         turn = 0
         for partition in partitions:
@@ -91,20 +91,20 @@ class ConstrainedAssignment:
                 turn %= len(below)
                 member = below[turn]
                 if self._give(partition, member) == self._small:
-                    # The member has a small share now, and may get a large one.
+                    # The member now has a small share, and may get a large share.
                     del below[turn]
                     at_small.append(member)
                 else:
                     turn += 1
             else:
-                # The remaining partitions complete exactly the large shares.
+                # The remaining partitions are exactly enough for the large shares.
                 self._give(partition, at_small.popleft())
 
     def _give(self, partition: TopicPartition, member: str) -> int:
-        """Add `partition` to the share of `member`; return the size of the share."""
+        """Add `partition` to the share of `member`; return the share's size."""
         share = self._shares[member]
         share.append(partition)
-        # If a member gets back a partition that it gave up, it still owns the partition.
+        # A member that gets back a partition that it gave up still owns that partition.
         if partition in self._contested or self._given_up.get(partition, member) != member:
             self.moving[partition] = member
         return len(share)

@@ -1,11 +1,11 @@
-"""Sticky assignment for different subscriptions: shares are as balanced as these allow.
+"""Sticky assignment for different subscriptions: shares are as balanced as subscriptions allow.
 
-Members keep the partitions of topics that they still subscribe to. The unassigned partitions
-follow, topics with the fewest subscribers first; each goes to the subscriber with the smallest
-share. Then partitions move one by one from members that have at least two more than another
-subscriber of the topic, until there are no such members. Partitions with a single subscriber, and
-members without any other partitions, do not take part. If moving does not improve the balance, it
-is undone.
+First, members keep the partitions of topics to which they still subscribe. Then each unassigned
+partition is given to the subscriber with the smallest share, in order of the topics' subscriber
+counts. Finally, partitions move one by one from members that have at least two more partitions than
+another subscriber of the topic, until there are no such members. Partitions with only one
+subscriber do not move, and members that can own only such partitions are ignored. If the moves do
+not improve the balance, they are undone.
 
 Source: Kafka 4.3 AbstractStickyAssignor.GeneralAssignmentBuilder, PartitionMovements.
 """
@@ -32,13 +32,13 @@ class GeneralAssignment:
         owned: Mapping[str, OrderedPartitions],
         previous: Mapping[TopicPartition, tuple[str, int]],
     ) -> None:
-        """Initialize with `owned` and `previous`, as in `OwnedPartitions`.
+        """Initialize; `owned` and `previous` are as in `OwnedPartitions`.
 
         `wishes` contains the topics to which each member subscribes.
         """
         self._counts = partition_counts
         self._topics = {
-            # Ignore topics that do not exist, as Kafka's assignors do.
+            # As in Kafka's assignors, ignore topics that do not exist.
             member: [topic for topic in dict.fromkeys(topics) if topic in partition_counts]
             for member, topics in wishes.items()
         }
@@ -52,12 +52,12 @@ class GeneralAssignment:
         self._owner = {
             partition: member for member, share in self._shares.items() for partition in share
         }
-        # The number of partitions of each topic that a member owns.
+        # The number of partitions that each member owns in each topic.
         self._held = {
             member: Counter(partition.topic for partition in share)
             for member, share in self._shares.items()
         }
-        # Members by the size of their share and their id: the smallest share comes first.
+        # Members sorted by the size of their share, then by id; the smallest share is first.
         self._order = sorted((len(share), member) for member, share in self._shares.items())
         self._movements = Movements()
         self._is_even: bool | None = None
@@ -66,7 +66,7 @@ class GeneralAssignment:
         """Return each member's share."""
         everything = [
             TopicPartition(topic, number)
-            # The topics with the fewest subscribers leave the fewest choices, so they come first.
+            # Topics with few subscribers leave few choices, so assign their partitions first.
             for topic in sorted(self._counts, key=lambda one: (len(self._readers[one]), one))
             for number in range(self._counts[topic])
         ]
@@ -75,16 +75,15 @@ class GeneralAssignment:
         begins_empty = self._order[-1][0] == 0
         for partition in unassigned:
             self._give_to_smallest_share(partition)
-        # These members and partitions cannot take part in any move, so they would only slow down
-        # the search.
+        # These members cannot take part in a move, so they would only slow down the search.
         set_aside = self._remove_fixed_members()
         before = {member: dict(share) for member, share in self._shares.items()}
-        # First move partitions that had no owner; move owned ones only if that is not enough.
+        # First move partitions that had no owner; move owned partitions only if that is not enough.
         if not self._must_revoke:
             self._rebalance(unassigned)
         moved = self._rebalance(everything)
-        # Undo moves that did not help: a member loses the state that it keeps for a partition when
-        # the partition moves.
+        # Undo moves that did not help: when a partition moves, its old owner loses the state that
+        # it keeps for the partition.
         if moved and not begins_empty and _imbalance(self._shares) >= _imbalance(before):
             self._shares = before
         return {member: list(share) for member, share in (self._shares | set_aside).items()}
@@ -100,11 +99,11 @@ class GeneralAssignment:
 
     def _smallest_subscriber(self, topic: str) -> str:
         readers = self._readers[topic]
-        # Sorted by size, so the first subscriber has the smallest share.
+        # The order is sorted by size, so the first subscriber has the smallest share.
         return next(member for _, member in self._order if member in readers)
 
     def _remove_fixed_members(self) -> dict[str, OrderedPartitions]:
-        """Remove members that own every partition they can own and do not share any of them."""
+        """Remove members that own all partitions that they can own, if no other member can."""
         aside = {}
         for member in list(self._shares):
             share = self._shares[member]
@@ -118,17 +117,17 @@ class GeneralAssignment:
         return len(self._readers[topic]) > 1
 
     def _most(self, member: str) -> int:
-        """Return the number of partitions that `member` could own."""
+        """Return the number of partitions that `member` can own."""
         return sum(self._counts[topic] for topic in self._topics[member])
 
     def _rebalance(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Move partitions as long as that improves the balance; return whether any was moved."""
+        """Move partitions while that improves the balance; return whether a partition moved."""
         movable = [partition for partition in partitions if self._is_shared(partition.topic)]
         moved_any, moved = False, True
         while moved:
             moved = False
             for partition in movable:
-                # Checked for each partition, because a single move may be enough.
+                # Check this for each partition, because a single move may be enough.
                 if self._is_balanced():
                     break
                 if self._move_to_better(partition):
@@ -136,17 +135,18 @@ class GeneralAssignment:
         return moved_any
 
     def _move_to_better(self, partition: TopicPartition) -> bool:
-        """Move `partition`, or another of its topic, to its previous owner or the smallest share.
+        """Move a partition to its previous owner, or to the subscriber with the smallest share.
 
-        Moves nothing if that does not improve the balance.
+        Another partition of the same topic may move instead of `partition`. No partition moves if
+        that does not improve the balance. Returns whether a partition moved.
         """
         size = len(self._shares[self._owner[partition]])
-        # A previous owner may still have the state of the partition, so it is preferred.
+        # Prefer the previous owner, which may still have state for the partition.
         before, _ = self._previous.get(partition, ("", 0))
         if (
             before in self._readers[partition.topic]
             and before in self._shares
-            # A difference of one cannot be improved by a move.
+            # A move cannot improve a difference of one.
             and size > len(self._shares[before]) + 1
         ):
             self._move(partition, before)
@@ -168,7 +168,7 @@ class GeneralAssignment:
 
     def _add(self, partition: TopicPartition, member: str) -> None:
         share = self._shares[member]
-        # The order is sorted, so its entries are found by bisection.
+        # The list is sorted, so bisection finds the entry.
         del self._order[bisect_left(self._order, (len(share), member))]
         share[partition] = None
         insort(self._order, (len(share), member))
@@ -184,14 +184,14 @@ class GeneralAssignment:
 
     def _is_balanced(self) -> bool:
         """Return whether no move could improve the balance."""
-        # Cached until the next move, since the check visits all members.
+        # The check visits all members, so cache its result until the next move.
         if self._is_even is None:
             least, most = self._order[0][0], self._order[-1][0]
             self._is_even = least >= most - 1 or not self._can_any_member_get_more()
         return self._is_even
 
     def _can_any_member_get_more(self) -> bool:
-        # The largest share among the owners of each topic's partitions.
+        # For each topic, the largest share among the members that own its partitions.
         largest_owner: Counter[str] = Counter()
         for member, share in self._shares.items():
             for topic, count in self._held[member].items():
@@ -206,10 +206,10 @@ class GeneralAssignment:
 
 
 class Movements:
-    """The moves between members, so that two partitions of a topic do not simply swap owners.
+    """A record of moves between members; it prevents two partitions from just swapping owners.
 
-    The partitions of a topic are interchangeable. If one of them came from the member to which
-    another one would move, the first one moves back instead.
+    The partitions of a topic are interchangeable. If a partition should move to a member from which
+    another partition of the same topic has come, that other partition moves back instead.
     """
 
     def __init__(self) -> None:
@@ -218,7 +218,7 @@ class Movements:
 
     def better_one(self, partition: TopicPartition, old: str, new: str) -> TopicPartition:
         """Return the partition to move from `old` to `new` in place of `partition`."""
-        # Compare with the first owner, because `add` merges all moves of a partition into one.
+        # Use the first owner, because `add` merges all moves of a partition into one move.
         first_owner = self._way[partition][0] if partition in self._way else old
         back = self._moved.get((partition.topic, new, first_owner))
         return back.first() if back else partition
@@ -227,21 +227,22 @@ class Movements:
         """Record that `partition` has moved; a move back to the first owner removes the record."""
         topic = partition.topic
         if partition in self._way:
-            # Record both moves as a single move from the first owner to the last.
+            # Record both moves as one move from the first owner to the last owner.
             old, middle = self._way.pop(partition)
             self._moved[topic, old, middle].remove(partition)
             if not self._moved[topic, old, middle]:
                 del self._moved[topic, old, middle]
-            # The partition is back at its first owner, so it has not moved.
+            # A partition that is back at its first owner has not moved.
             if old == new:
                 return
         self._way[partition] = (old, new)
-        # HashSet order, so that the choice is that of Kafka's leader.
+        # With the order of Java's HashSet, the choice is the same as in Kafka.
         self._moved.setdefault((topic, old, new), HashOrder(partition_hash)).add(partition)
 
 
 def _imbalance(shares: Mapping[str, OrderedPartitions]) -> int:
     """Return the sum of the differences in size between all pairs of shares."""
     sizes = sorted(len(share) for share in shares.values())
-    # In sorted order, a size is added once for each smaller one, subtracted for each larger one.
+    # In sorted order, each size is added once for each smaller size, and subtracted once for each
+    # larger size.
     return sum(size * (2 * place - len(sizes) + 1) for place, size in enumerate(sizes))

@@ -1,8 +1,8 @@
-"""Determine the previous owners of partitions from the claims of the members.
+"""Determine the owners of partitions from the members' claims.
 
 Members report the partitions that they own and the generation of the assignment. If two members
-claim the same partition, one of them has missed a rebalance, so the later generation wins; if both
-report the same generation, both claims are ignored.
+claim the same partition, one of them has missed a rebalance, so the later generation takes
+precedence. If both report the same generation, both claims are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OrderedPartitions: TypeAlias = dict[TopicPartition, None]
 
 
 class OwnedPartitionsClaim(NamedTuple):
-    """The partitions that a member claims to own; the generation is -1 if unknown."""
+    """The partitions that a member claims to own; the generation is -1 if it is unknown."""
 
     partitions: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
@@ -27,10 +27,10 @@ class OwnedPartitionsClaim(NamedTuple):
 class OwnedPartitions:
     """The resolved claims of all members.
 
-    owned: the partitions that each member owns; contains all members, in the given order.
+    owned: each member's partitions; all members are included, in the given order.
     contested: the partitions that several members claim in the same generation.
-    previous: the (member, generation) that owned a partition before its owner, according to
-        members that have missed a generation.
+    previous: the latest earlier owner of a partition, and its generation, from claims that are
+        older than the last generation.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class OwnedPartitions:
                 # A recreated topic may have fewer partitions.
                 if partition.partition < counts.get(partition.topic, 0):
                     self._settle(member, claim.generation, partition)
-        # Claims of the last generation are current; older ones only show previous owners.
+        # Claims of the last generation are current; older claims only show previous owners.
         last = max((claim.generation for claim in claims.values()), default=NO_GENERATION)
         self.previous = self._earlier_owners(claims, last)
 
@@ -59,15 +59,15 @@ class OwnedPartitions:
             self.owned[member][partition] = None
             self._owner[partition] = member
             return
-        # As in Kafka, this compares the generation in the fields and ignores the user data.
+        # As in Kafka, compare with the generation in the subscription's field, not the user data.
         other_generation = max(self._generations[other], NO_GENERATION)
-        # The other member has taken part in a later rebalance, so this claim is outdated.
+        # If the other member has taken part in a later rebalance, this claim is outdated.
         if generation < other_generation:
             return
-        # Both claims are dropped first; only the later one is then recorded.
+        # Remove the other claim; this claim is recorded below only if its generation is later.
         self.owned[other].pop(partition, None)
         self._owner[partition] = member
-        # Two owners in one generation: neither claim can be trusted.
+        # If two members claim a partition in the same generation, neither claim can be trusted.
         if generation == other_generation:
             self.contested.add(partition)
         else:

@@ -1,11 +1,11 @@
-"""A filter that finds the batches of aborted transactions in a fetch.
+"""A filter that finds the batches of aborted transactions in fetched data.
 
-In each fetch response, the broker lists the aborted transactions that overlap it, each with its
-producer ID and first offset. A transaction ends at its producer's ABORT marker, a control batch
-among the other batches, and a producer has only one transaction at a time. So one pass over the
+Each fetch response lists the aborted transactions that overlap its data, with their producer IDs
+and first offsets. An aborted transaction ends at its producer's ABORT marker, which is a control
+batch among the other batches. A producer has only one transaction at a time, so one pass over the
 batches in order is enough.
 
-Pure. Source: KIP-98; Kafka 3.9 CompletedFetch.
+Source: KIP-98; Kafka 3.9 CompletedFetch.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from plog.wire.messages.fetch import AbortedTransaction
 
 
 class AbortedTransactions:
-    """The aborted transactions of one fetched partition; its batches must be passed in order."""
+    """The aborted transactions in one fetched partition."""
 
     __slots__ = ("_open_ids", "_pending")
 
     def __init__(self, listed: Iterable[AbortedTransaction]) -> None:
         first_offsets = ((one.first_offset, one.producer_id) for one in listed)
-        # In descending order, so that `pop` removes the lowest.
+        # Sort in descending order, so that `pop` returns the lowest offset.
         self._pending = sorted(first_offsets, reverse=True)
         self._open_ids: set[int] = set()
 
     def covers(self, data: Buffer, position: int, header: BatchHeader) -> bool:
         """Return whether the batch at `position` is part of an aborted transaction.
 
-        Call it for every batch, in order. Raises CorruptRecords for a corrupt marker.
+        Call this for every batch, in order. Raises CorruptRecords for a corrupt marker.
         """
-        # A batch without a producer ID belongs to no transaction.
+        # A batch without a producer ID does not belong to a transaction.
         if not header.has_producer_id:
             return False
-        # A listed transaction starts at its first offset, so it is not open in earlier batches.
+        # A transaction opens at its first offset; earlier batches are not part of it.
         while self._pending and self._pending[-1][0] <= header.last_offset:
             self._open_ids.add(self._pending.pop()[1])
         if header.is_control:

@@ -1,7 +1,7 @@
 """Conversion of fetched records to Arrow record batches, without copying the codec's columns.
 
-The extra ``plog[arrow]`` installs pyarrow, which is imported on first use. `record_batch` is for
-applications. Its columns:
+The extra ``plog[arrow]`` installs pyarrow. `record_batch` returns the record batches that
+applications receive, with these columns:
 
 ============== =========================================== =====================================
 topic          dictionary of int32 to string
@@ -15,8 +15,8 @@ headers        list of struct of key: string,
 leader_epoch   int32                                       -1 if the batch does not contain it
 ============== =========================================== =====================================
 
-`SparkColumns` builds the columns of Spark's Kafka connector from the same records. Spark rejects
-other types. All columns are therefore nullable, topics are plain strings, and timestamps are in
+`SparkColumns` builds the columns of Spark's Kafka connector from the same records. Spark accepts
+only its own types: all columns are nullable, topics are plain strings, and timestamps are in
 microseconds. Source: Spark 4.2 KafkaRecordToRowConverter, pyspark.sql.pandas.types.
 """
 
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     import pyarrow
 
 BuildBatch: TypeAlias = Callable[[RecordColumns, Sequence[ColumnRun]], "pyarrow.RecordBatch"]
-"""Builds a record batch from columns, which must not change afterwards, and their runs."""
+"""Builds a record batch from columns and their runs. The columns must not change afterwards."""
 
 
 def _pyarrow() -> Any:
     try:
-        # Imported here, because pyarrow is optional and slow to import.
+        # pyarrow is optional and slow to import, so import it on first use.
         import pyarrow
     except ImportError:
         raise MissingExtra(
@@ -52,7 +52,7 @@ def _pyarrow() -> Any:
 
 @lru_cache(maxsize=1)
 def record_schema() -> pyarrow.Schema:
-    """Return the schema of `record_batch`. Raises MissingExtra without pyarrow."""
+    """Return the schema of `record_batch`. Raises MissingExtra if pyarrow is not installed."""
     pa = _pyarrow()
     header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
     return pa.schema(
@@ -71,14 +71,14 @@ def record_schema() -> pyarrow.Schema:
 
 
 def record_batch(columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.RecordBatch:
-    """Return the records in `columns`, which come from `runs`, as an Arrow record batch.
+    """Return the records in `columns` as an Arrow record batch; `runs` describes their batches.
 
-    `columns` must not change afterwards. Raises MissingExtra without pyarrow.
+    `columns` must not change afterwards. Raises MissingExtra if pyarrow is not installed.
     """
     pa = _pyarrow()
     rows = len(columns)
     schema = record_schema()
-    # A dictionary column stores each topic name once.
+    # A dictionary column stores each topic name only once.
     topics = list(dict.fromkeys(run.partition.topic for run in runs))
     indexes = [topics.index(run.partition.topic) for run in runs]
     arrays = [
@@ -98,9 +98,9 @@ def record_batch(columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.R
 
 
 class SparkColumns:
-    """Builds record batches with Spark's schema; `with_headers` adds the column headers.
+    """A builder of record batches with Spark's schema; `with_headers` adds the headers column.
 
-    Raises MissingExtra without pyarrow.
+    Raises MissingExtra if pyarrow is not installed.
     """
 
     def __init__(self, *, with_headers: bool) -> None:
@@ -121,10 +121,10 @@ class SparkColumns:
         self.schema: pyarrow.Schema = pa.schema(fields)
 
     def build(self, columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.RecordBatch:
-        """Return the records in `columns`, which come from `runs`.
+        """Return the records in `columns` as a record batch; `runs` describes their batches.
 
-        `columns` must not change afterwards. Raises OverflowError for a timestamp that does not fit
-        into 64 bits as microseconds.
+        `columns` must not change afterwards. Raises OverflowError for a timestamp that, in
+        microseconds, does not fit into 64 bits.
         """
         pa = _pyarrow()
         schema = self.schema
@@ -139,7 +139,7 @@ class SparkColumns:
         ]
         if self._with_headers:
             kind = schema.field("headers").type
-            # As in the connector, a record without headers has null instead of an empty list.
+            # As in Spark's connector, a record without headers has null, not an empty list.
             arrays.append(_headers(pa, kind, columns, len(columns), missing=None))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -149,8 +149,8 @@ def _fixed(pa: Any, kind: Any, numbers: array[int], valid: Any = None) -> Any:
 
 
 def _repeated(pa: Any, kind: Any, values: Sequence[int | str], runs: Sequence[ColumnRun]) -> Any:
-    """Return a column that repeats one value for all rows of a run."""
-    # Usually all rows come from one partition, so no concatenation is needed.
+    """Return a column that repeats each value for all rows of its run."""
+    # Usually, all rows come from one partition, so no concatenation is needed.
     if len(set(values)) == 1:
         return pa.repeat(pa.scalar(values[0], kind), sum(run.rows for run in runs))
     parts = [
@@ -163,7 +163,7 @@ def _bitmap(pa: Any, present: bytearray | bytes) -> Any:
     """Return the validity bitmap for bytes of 0 and 1, or None if all are 1."""
     if 0 not in present:
         return None
-    # Arrow packs validity into bits; its cast does that without a loop in Python.
+    # Arrow needs one bit per row. Its own cast to bool packs the bits without a loop in Python.
     flags = pa.Array.from_buffers(pa.uint8(), len(present), [None, pa.py_buffer(present)])
     return flags.cast(pa.bool_()).buffers()[1]
 
@@ -176,7 +176,7 @@ def _timestamps(pa: Any, kind: Any, times: array[int]) -> Any:
 
 
 def _microseconds(pa: Any, kind: Any, columns: RecordColumns) -> Any:
-    # Records without a timestamp keep the -1, which Spark displays as a moment in 1969.
+    # As in Spark's connector, a record without a timestamp keeps -1, shown as a time in 1969.
     milliseconds = _fixed(pa, pa.timestamp("ms", tz="UTC"), columns.timestamps)
     try:
         return milliseconds.cast(kind)
@@ -197,9 +197,9 @@ def _binary(pa: Any, present: bytearray, ends: array[int], data: bytearray) -> A
 def _headers(
     pa: Any, kind: Any, columns: RecordColumns, rows: int, *, missing: Sequence[Any] | None = ()
 ) -> Any:
-    """Return the column headers; `missing` is the value for a record without headers."""
+    """Return the headers column; `missing` is the value for a record without headers."""
     if columns.headers:
-        # An Arrow string column accepts only valid UTF-8.
+        # An Arrow string column accepts only valid UTF-8, but Kafka does not check header names.
         named = {
             row: [
                 {"key": key.encode("utf-8", "replace").decode(), "value": value}
@@ -210,6 +210,6 @@ def _headers(
         return pa.array([named.get(row, missing) for row in range(rows)], kind)
     if missing is None:
         return pa.nulls(rows, kind)
-    # Usually no record has headers, so every list is empty.
+    # Usually, no record has headers, so build the empty lists without a loop.
     ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(bytes(4 * (rows + 1)))])
     return pa.ListArray.from_arrays(ends, pa.array([], kind.value_type), type=kind)

@@ -1,12 +1,11 @@
 """The fetched records of one partition, split into batches on arrival and decoded when taken.
 
-The consuming thread decodes, one batch at a time; the engine only reads the batch headers. Without
-deserializers, a single call of the codec decodes a batch. `next_offset` is the partition's position
-after the taken records have been handed out. It also moves past control batches, aborted
-transactions and compacted offsets, which are not handed out.
+The engine reads only the batch headers; the consuming thread decodes the records, one batch at a
+time. `next_offset` is the position after the records that were taken. It also moves past offsets
+without visible records: control batches, aborted transactions and compacted offsets.
 
-Pure. A corrupt batch raises `CorruptRecords` after all records before it have been taken. Source:
-Kafka 3.9 CompletedFetch; KIP-98 (read_committed); KIP-74 (partial batches).
+A corrupt batch raises `CorruptRecords` after all records before it have been taken. Source: Kafka
+3.9 CompletedFetch; KIP-98 (read_committed); KIP-74 (partial batches).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from plog.types import TopicPartition
 from plog.wire.messages.fetch import AbortedTransaction
 
 Deserialize: TypeAlias = Callable[[bytes], Any]
-"""Converts bytes to an object of the application. It is not called for null, which stays None."""
+"""Converts bytes to an application object. It is not called for null, which becomes None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +42,7 @@ class ReadingRules:
 
 
 class ColumnRun(NamedTuple):
-    """Rows of `RecordColumns` from one batch, and the values they share."""
+    """The rows in `RecordColumns` that come from one batch, and the values that they share."""
 
     partition: TopicPartition
     timestamp_type: int
@@ -52,7 +51,7 @@ class ColumnRun(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """The complete batches in the bytes of a fetch, and the error after the last one, if any."""
+    """The complete batches in fetched bytes, and the error after the last batch, if any."""
 
     data: Buffer
     batches: list[tuple[int, BatchHeader]]
@@ -65,10 +64,11 @@ class FetchedBatches(NamedTuple):
 def split_batches(partition: TopicPartition, fetch_offset: int, data: Buffer) -> FetchedBatches:
     """Return the batches in `data` that contain `fetch_offset` or later offsets.
 
-    Batches in Kafka's older formats are converted first.
+    Batches in Kafka's older formats are converted to the current format first.
     """
     try:
-        # Nearly all data is in the current format, so the older ones are detected by this failure.
+        # Nearly all data is in the current format, so do not check the format separately: older
+        # formats raise an error here.
         return _split(partition, fetch_offset, data)
     except UnsupportedForMessageFormat:
         pass
@@ -90,21 +90,22 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
             # A broker writes batches in order, so a lower offset means a damaged header.
             if header.base_offset <= previous or header.last_offset_delta < 0:
                 raise CorruptBatch(f"the batch at byte {position} is out of order")
-            # A broker returns whole batches, and the first one may start before the fetch offset.
+            # A broker may return a whole batch that ends before the fetch offset, so skip it.
             if not batches and header.last_offset < fetch_offset:
-                # The batch ends before the fetch offset, unless its header is corrupt.
+                # A corrupt header may contain such an offset as well. Do not skip its records.
                 if not crc_is_valid(data, position, header):
                     raise CorruptBatch(f"the batch at byte {position} fails its checksum")
                 continue
             batches.append((position, header))
             next_offset = max(next_offset, header.next_offset)
     except UnsupportedForMessageFormat:
-        # Handled by the caller, which converts the data.
+        # The caller converts the data and tries again.
         raise
     except KafkaError as reason:
         error = _invalid_batches(partition, next_offset, reason.message)
     else:
-        # KIP-74: a broker returns at least one complete batch; anything else would loop forever.
+        # KIP-74: a broker returns at least one complete batch. Without this error, the consumer
+        # would repeat the same fetch forever.
         if next_offset == fetch_offset and len(data):
             error = _invalid_batches(
                 partition, next_offset, f"{len(data)} bytes contain no complete batch"
@@ -123,7 +124,7 @@ def _invalid_batches(partition: TopicPartition, offset: int, why: str) -> Corrup
 
 
 class CompletedFetch:
-    """The fetched batches of one partition. Once created, only the consuming thread may use it."""
+    """The fetched batches of one partition. Only the consuming thread may call its methods."""
 
     __slots__ = (
         "_aborted",
@@ -186,9 +187,9 @@ class CompletedFetch:
         return self._end_error is not None
 
     def take(self, wanted: int) -> list[ConsumerRecord]:
-        """Return `wanted` records, or fewer if no more are left.
+        """Return `wanted` records, or fewer if fewer are left.
 
-        Raises CorruptRecords or SerializationFailed if no record precedes the error.
+        Raises CorruptRecords or SerializationFailed if the next record cannot be read.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < wanted and (self._header is not None or self._open_next()):
@@ -196,7 +197,7 @@ class CompletedFetch:
             if ready is None and (ready := self._decode()) is None:
                 break
             end = self._start + wanted - len(taken)
-            # Usually the whole batch is taken, which needs no copy.
+            # Usually, the caller takes the whole batch, which needs no copy.
             part = ready if not self._start and end >= len(ready) else ready[self._start : end]
             self._start += len(part)
             if part:
@@ -206,7 +207,7 @@ class CompletedFetch:
                 else:
                     taken = part
             if self._start == len(ready):
-                # A new list, because the old one may be `part`, which now belongs to the caller.
+                # Do not clear the old list: it may be `part`, which now belongs to the caller.
                 self._ready, self._start = [], 0
                 if self._error is not None:
                     # `next_offset` stays at the record that cannot be read.
@@ -216,22 +217,22 @@ class CompletedFetch:
         return taken
 
     def take_columns(self, columns: RecordColumns, wanted: int) -> list[ColumnRun]:
-        """Append up to `wanted` records to `columns`, not deserialized, and return the runs added.
+        """Append up to `wanted` records to `columns` and return the runs that were added.
 
-        Raises the same errors as `take`.
+        Deserializers are not applied. Raises the same errors as `take`.
         """
         runs: list[ColumnRun] = []
         left = wanted
-        # Discard the records that `take` has decoded: decoding restarts at `next_offset`.
+        # Discard records that `take` has already decoded: decoding restarts at `next_offset`.
         self._ready, self._start = None, 0
         if isinstance(self._error, SerializationFailed):
-            # Columns are not deserialized, so the records can be read after all.
+            # Columns contain raw bytes, so a failed deserializer does not matter.
             self._error = None
         while left and not columns.is_full and (self._header is not None or self._open_next()):
             header, rows = self._header, len(columns)
             assert header is not None
             try:
-                # The codec filters the offsets: a batch is decoded from its start.
+                # The codec decodes a batch from its start, and filters by offset.
                 next_offset = decode_columns(
                     self._payload, header, columns, from_offset=self.next_offset, max_rows=left
                 )
@@ -251,7 +252,7 @@ class CompletedFetch:
         return runs
 
     def _raise_if_nothing(self, taken: Sequence[object]) -> None:
-        # Records before an error are returned first; the next call raises it.
+        # The records before an error are returned first; the next call raises the error.
         if taken:
             return
         error = self._error
@@ -261,12 +262,13 @@ class CompletedFetch:
             raise error
 
     def _open_next(self) -> bool:
-        """Open the next batch with visible records; return False if none is left, or on error."""
+        """Open the next batch with visible records; return False at the end or after an error."""
         while self._error is None and self._index < len(self._batches):
             position, header = self._batches[self._index]
             self._index += 1
             try:
-                # Checked here instead of on arrival, so that it runs in the consuming thread.
+                # Check it here, in the consuming thread: a check on arrival would occupy the
+                # engine's thread.
                 if self._rules.check_crcs and not crc_is_valid(self._data, position, header):
                     raise CorruptBatch("the batch fails its checksum")
                 if not self._is_hidden(position, header):
@@ -276,7 +278,7 @@ class CompletedFetch:
             except KafkaError as reason:
                 self._error = self._damaged(header, reason.message)
                 return False
-            # Move past hidden batches, which would otherwise be fetched again.
+            # Move past a hidden batch; otherwise, it would be fetched again.
             self.next_offset = max(self.next_offset, header.next_offset)
         return False
 
@@ -293,7 +295,7 @@ class CompletedFetch:
         self._header, self._ready, self._payload, self._start = None, None, b"", 0
 
     def _decode(self) -> list[ConsumerRecord] | None:
-        """Return the open batch's records from `next_offset` on, or None on error."""
+        """Return the open batch's records from `next_offset` on, or None after an error."""
         header = self._header
         assert header is not None
         if self._error is not None:
@@ -315,9 +317,9 @@ class CompletedFetch:
         return ready
 
     def _deserialize(self, records: list[ConsumerRecord]) -> list[ConsumerRecord]:
-        """Return the records with deserialized keys and values, up to the first one that fails."""
+        """Return the records with deserialized keys and values, up to the first failure."""
         to_key, to_value = self._rules.deserialize_key, self._rules.deserialize_value
-        # Faster than the NamedTuple's constructor, which matters in a loop over all records.
+        # In a loop over all records, the NamedTuple's constructor would be noticeably slower.
         new = tuple.__new__
         done: list[ConsumerRecord] = []
         for record in records:
@@ -331,7 +333,7 @@ class CompletedFetch:
                     value = to_value(value)
             except Exception as reason:
                 self._error = _unreadable(self.partition, offset, part, reason)
-                # The error is raised later, where `from` is not possible.
+                # The error is raised later, where `raise … from` is not possible.
                 self._error.__cause__ = reason
                 break
             fields = (topic, partition, offset, timestamp, kind, key, value, headers, epoch)
@@ -342,11 +344,11 @@ class CompletedFetch:
         """Return the error for a batch that cannot be read; it states the offset to seek to."""
         last = header.last_offset
         if self._index < len(self._batches):
-            # The last offset in a corrupt header is unreliable; the next batch's base offset is
-            # not.
+            # A corrupt header may contain a wrong last offset. The next batch's base offset limits
+            # it.
             _, following = self._batches[self._index]
             last = min(last, following.base_offset - 1)
-        # The last unreadable offset must never precede the position.
+        # A seek to the offset after `last` must never move the position back.
         last = max(last, self.next_offset)
         return CorruptRecords(
             f"cannot read {self.partition}, offsets {self.next_offset} to {last}: {why}; the fetch"

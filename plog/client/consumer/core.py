@@ -1,9 +1,9 @@
-"""The core of every consumer: positions, fetching and group membership behind one object.
+"""The core of every consumer: it combines positions, fetching and group membership.
 
-At most two threads use it. The engine's thread runs all coroutines, and all methods whose docstring
-does not say otherwise. The consuming thread calls `take` and `take_arrow`, which decode and return
-buffered records there and never wait. `on_data` signals when calling them again is worthwhile. A
-face (blocking, asyncio, Twisted) connects the two for an application.
+At most two threads use a core. The engine's thread runs all coroutines, and all methods unless
+their docstrings say otherwise. The consuming thread calls `take` and `take_arrow`, which decode and
+return buffered records and never wait. The core calls `on_data` when another call may return
+records. A face (blocking, asyncio or Twisted) connects the two threads for an application.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("plog.client")
 
-# As in Kafka's consumer.
+# The same default as in Kafka's consumer.
 _CLOSE_TIMEOUT_S = 30.0
 _METADATA = "metadata"
-# Waiting does not resolve these errors: the application must correct the ACL or the name.
+# A retry does not help against these errors: the ACL or the topic name must be corrected.
 _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
 class ConsumerCore(OffsetQueries):
-    """A consumer without a face: its assignment, positions and fetched records.
+    """A consumer without the interface of a face: its assignment, positions and fetched records.
 
-    `call_user` runs the application's listeners in the thread that its face requires. Deserializers
+    `call_user` runs the application's listeners in the thread that the face requires. Deserializers
     receive bytes, never None.
     """
 
@@ -96,7 +96,7 @@ class ConsumerCore(OffsetQueries):
             self.positions,
             self._buffer,
             self._metrics,
-            # Corrupt data usually stays corrupt, so it is fetched again at the slowest rate.
+            # Corrupt data usually stays corrupt, so fetch it again at the slowest rate.
             retry_s=settings.retry_backoff_max_ms / 1000,
             on_room=self._room,
         )
@@ -151,7 +151,7 @@ class ConsumerCore(OffsetQueries):
             self._lookup,
             committed=None if self._settings.group_id is None else self._member.committed,
             request_timeout_s=settings.request_timeout_ms / 1000,
-            # How long a partition may be unknown before the application gets an error.
+            # After this time, a partition missing from the metadata is reported as an error.
             patience_s=settings.default_api_timeout_ms / 1000,
             delay_s=self._delay_s,
             on_found=self._positions_found,
@@ -166,7 +166,7 @@ class ConsumerCore(OffsetQueries):
             self._rules,
             now_s=network.now_s,
             delay_s=self._delay_s,
-            # As in Kafka's consumer, a follower is used for up to metadata.max.age.ms (KIP-392).
+            # As in Kafka's consumer, a follower is used for at most metadata.max.age.ms (KIP-392).
             replica_lease_s=settings.metadata_max_age_ms / 1000,
         )
         return Fetcher(
@@ -190,12 +190,14 @@ class ConsumerCore(OffsetQueries):
         )
 
     def _delay_s(self, failures: int) -> float:
-        """Return the backoff after `failures` earlier failures, varied by up to 20 percent."""
+        """Return the backoff after `failures` earlier failures, with a jitter of 20 percent."""
         settings = self._settings
+        # The limit of 16 doublings avoids huge numbers after many failures.
         delay_ms = min(
             settings.retry_backoff_ms << min(failures, 16), settings.retry_backoff_max_ms
         )
-        # The jitter keeps clients that failed together from retrying together (KIP-580).
+        # The jitter keeps clients that failed at the same time from retrying at the same time
+        # (KIP-580).
         return delay_ms / 1000 * (0.8 + 0.4 * self._network.random())
 
     # -- the consuming thread ---------------------------------------------------------------------
@@ -221,9 +223,10 @@ class ConsumerCore(OffsetQueries):
     # -- calls of the application -----------------------------------------------------------------
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Assign exactly these partitions; those already assigned keep their position.
+        """Assign exactly these partitions; partitions already assigned keep their positions.
 
-        Raises IllegalState if topics are subscribed to, TypeError for invalid partitions.
+        Raises IllegalState while the consumer is subscribed to topics, and TypeError for invalid
+        partitions.
         """
         if self._member.is_subscribed:
             raise IllegalState(
@@ -231,7 +234,7 @@ class ConsumerCore(OffsetQueries):
             )
         self._missing.reset()
         self.positions.assign(dict.fromkeys(checked_partitions(partitions)))
-        # With manual assignment, no group starts the automatic commits.
+        # With manual assignment, no rebalance starts the automatic commits.
         self._member.commit_when_due()
 
     def subscribe(
@@ -240,10 +243,10 @@ class ConsumerCore(OffsetQueries):
         pattern: str | re.Pattern[str] | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Subscribe to topics; the group assigns their partitions from the next `prepare` on.
+        """Subscribe to topics, or to all topics whose full name matches `pattern`.
 
-        Without a group.id, all of their partitions are assigned. Raises IllegalState while
-        partitions are assigned manually.
+        During the next polls, the group assigns partitions of the topics. Without a group.id, the
+        consumer gets all partitions. Raises IllegalState while partitions are assigned manually.
         """
         if not self._member.is_subscribed and self.positions.assigned:
             raise IllegalState(
@@ -279,17 +282,21 @@ class ConsumerCore(OffsetQueries):
         self._offset_fetcher.wake()
 
     def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Continue at the first record of `partitions`, or of all assigned ones if it is empty."""
+        """Continue at the first record of each partition, by default of all assigned partitions."""
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Continue with the next record to be written."""
+        """Continue with the next record to be written to each partition.
+
+        By default, this applies to all assigned partitions.
+        """
         self._seek_to(partitions, LATEST)
 
     def seek_to_time(self, time: Time, partitions: Collection[TopicPartition] = ()) -> None:
-        """Continue at the first record with this timestamp or a later one, or at the end.
+        """Continue at each partition's first record with this or a later timestamp, or at its end.
 
-        `time` is in ms since 1970, or a datetime with a time zone.
+        `time` is in ms since 1970, or a datetime with a time zone. By default, the call applies to
+        all assigned partitions.
         """
         self._seek_to(partitions, ResetTo(time_ms(time)))
 
@@ -305,7 +312,7 @@ class ConsumerCore(OffsetQueries):
         self._offset_fetcher.wake()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop returning records of these partitions until `resume`; buffered records are kept."""
+        """Stop returning records of these partitions until `resume`; keep the buffered records."""
         self.positions.pause(checked_partitions(partitions))
         self._fetcher.wake()
 
@@ -313,7 +320,7 @@ class ConsumerCore(OffsetQueries):
         """Return records of these partitions again."""
         self.positions.resume(checked_partitions(partitions))
         self._fetcher.wake()
-        # Buffered records of these partitions were skipped until now.
+        # Records of these partitions may already be buffered, so wake a waiting poll.
         self._notify()
 
     @property
@@ -326,16 +333,16 @@ class ConsumerCore(OffsetQueries):
         return self.positions.lag(partition)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics under Kafka's names."""
+        """Return the metrics by Kafka's names."""
         return self._metrics.values() | self._member.metrics()
 
     # -- coroutines -------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Do the group's work that is due before records are returned.
+        """Perform the group's work that is due before records can be returned.
 
-        Waits for listeners and commits, but not for other members. Raises errors of the group's
-        coordinator that a retry cannot fix, and exceptions of listeners.
+        The call waits for listeners and commits, but not for other members. Raises permanent errors
+        of the group's coordinator, and exceptions of listeners.
         """
         await self._member.attend()
 
@@ -361,20 +368,20 @@ class ConsumerCore(OffsetQueries):
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offsets; None for partitions without one."""
+        """Return the group's committed offset for each partition, or None if it has no offset."""
         asked = checked_partitions(partitions)
         return await self._member.committed(asked, timeout_s=timeout_s)
 
     def group_metadata(self) -> GroupMetadata:
         """Return this consumer's group metadata, for `Producer.send_offsets_to_transaction`.
 
-        Call it after the records were taken and before more are taken. Thread-safe. Raises
-        InvalidGroupId without a group.
+        Call this after taking the records of a transaction, before taking more. Thread-safe. Raises
+        InvalidGroupId if the consumer has no group.
         """
         return self._member.metadata
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
-        """Return the offset of the next record that `take` returns, waiting until it is known.
+        """Return the offset of the next record that `take` returns; wait until it is known.
 
         Raises IllegalState, RequestTimedOut, or the error that prevents finding the position.
         """
@@ -385,13 +392,13 @@ class ConsumerCore(OffsetQueries):
             error = self.positions.pop_error_of(partition)
             if error is not None:
                 raise error
-            # Wait for a topic that a broker may still create.
+            # If a broker may still create the topic, keep waiting.
             missing = self._missing.error_of(partition)
             if missing is not None and not self._missing.may_appear(partition):
                 raise missing
             left_s = deadline_s - self._network.now_s()
             if left_s <= 0 or not await self._moved.wait(left_s):
-                # The reason is more informative than the timeout.
+                # Raise the reason, which is more useful than the timeout.
                 if (missing := self._missing.error_of(partition)) is not None:
                     raise missing
                 what = f"cannot find the position of {partition}"
@@ -401,19 +408,19 @@ class ConsumerCore(OffsetQueries):
     async def close(self, timeout_s: float | None = None) -> None:
         """Commit if auto-commit is enabled, leave the group, and cancel all work in progress.
 
-        Takes at most `timeout_s`, which defaults to 30 s as in Kafka's consumer. The cluster stays
-        open. Repeated calls have no effect. Raises exceptions of listeners.
+        The call takes at most `timeout_s` (default: 30 s). Repeated calls have no effect. Raises
+        exceptions of listeners. The cluster stays open.
         """
         if self._is_closed:
             return
         self._is_closed = True
-        # Wake a poll that waits for records.
+        # A poll that waits for records must end with ClosedError.
         self._notify()
         with TaskCompletion(self._close_rest):
             await self._member.close(_CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
 
     def _close_rest(self) -> None:
-        # The cluster outlives the consumer and must no longer call it.
+        # The cluster outlives the consumer, so remove the consumer's callbacks.
         self._cluster.on_update.remove(self._metadata_changed)
         self._cluster.on_refusal.remove(self._refused)
         self.positions.assign(())
@@ -432,19 +439,19 @@ class ConsumerCore(OffsetQueries):
 
     def _assigned(self) -> None:
         """Update metadata after the application or the group has changed the assignment."""
-        # The topics of a subscription are already wanted, whether or not partitions are assigned.
+        # For a subscription, the cluster already requests the metadata of all subscribed topics.
         if not self._member.is_subscribed:
             self._cluster.want_topics({p.topic for p in self.positions.assigned})
             self._look_for_missing_partitions()
         self._update_leaders(self._cluster.metadata)
 
     def _refused(self, error: KafkaError) -> None:
-        # One error for all topics: the brokers refuse metadata as a whole.
+        # The brokers reject every metadata request, so the error is not about a single topic.
         self.positions.fail_all(_METADATA, error)
         self._notify()
 
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
-        # The broker has answered, so an earlier refusal no longer applies.
+        # A broker has returned metadata, so an earlier rejection no longer applies.
         self.positions.clear_error(_METADATA)
         self._fetcher.close_removed_brokers(metadata)
         self._update_leaders(metadata)
@@ -470,7 +477,7 @@ class ConsumerCore(OffsetQueries):
             self.positions.fail_all(missing, error)
         if report.errors:
             self._notify()
-        # A subscription assigns only partitions that exist.
+        # Only a manual assignment can contain partitions that do not exist.
         if not is_subscribed:
             self._look_for_missing_partitions()
 

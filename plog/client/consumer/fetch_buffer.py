@@ -1,11 +1,11 @@
-"""The buffer of fetched records that have not been taken, in order of arrival.
+"""The buffer of fetched records that have not been taken yet, in order of arrival.
 
-The engine adds fetches. The single consuming thread reads the first fetch from which it may take
-records, decodes them outside the lock, and then reports its progress. Data that was fetched in an
-older generation of its partition is dropped. Records are therefore handed out only if the
-partition's position was moved past them in the same step.
+The engine adds fetches. The consuming thread gets the first fetch from which it may take records,
+decodes records outside the lock, and then reports its progress. Data from an older generation of
+its partition is dropped. Therefore, records are returned only if the partition's position was moved
+past them in the same step.
 
-The buffer shares the lock of `SubscriptionState`.
+The buffer uses the lock of `SubscriptionState`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plog.client.consumer.subscription_state import SubscriptionState
 
 
 class Buffered:
-    """A fetched partition in the buffer."""
+    """The data of one partition from one fetch, in the buffer."""
 
     __slots__ = ("fetched", "generation", "size_bytes", "state", "taken")
 
@@ -33,7 +33,7 @@ class Buffered:
 
 
 class FetchBuffer:
-    """The fetches whose records the consuming thread has not taken yet."""
+    """The queue of fetches whose records the consuming thread has not taken yet."""
 
     def __init__(self, positions: SubscriptionState) -> None:
         self._positions = positions
@@ -66,18 +66,19 @@ class FetchBuffer:
             self._drop_stale()
             state.fetch_offset = next_offset
             state.buffered_bytes += fetched.size_bytes
-            # Nothing can be fetched past corrupt data until the application has received the error.
+            # Corrupt data blocks the partition until the application has received the error.
             state.failures, state.retry_at_s = 0, math.inf if fetched.ends_damaged else 0.0
             self._positions.clear_error_locked(state.partition)
             self._queue.append(Buffered(state, generation, fetched))
-            # A partition with new data goes last, so that full responses do not starve the others.
+            # Move a partition with new data to the end: if responses are full, the brokers return
+            # the other partitions first next time.
             states = self._positions.states
             states[state.partition] = states.pop(state.partition)
             return True
 
     def _drop_stale(self) -> None:
         last_generation = self._positions.last_generation
-        # Usually one comparison suffices: there was no seek or revocation since the last call.
+        # Usually, one comparison is enough: no seek or revocation has happened since the last call.
         if last_generation != self._seen_generation:
             self._seen_generation = last_generation
             fresh = [one for one in self._queue if one.state.generation == one.generation]
@@ -85,8 +86,8 @@ class FetchBuffer:
             self._queue.extend(fresh)
 
     def first(self) -> Buffered | None:
-        """Return the first fetch that may be taken from now, or None."""
-        # Without the lock: if the engine adds a fetch right after this check, it calls `on_data`.
+        """Return the first fetch from which records may be taken now, or None."""
+        # No lock is needed: if the engine adds a fetch right after this check, it calls `on_data`.
         if not self._queue:
             return None
         with self._lock:
@@ -98,9 +99,10 @@ class FetchBuffer:
             return None
 
     def took(self, one: Buffered) -> bool:
-        """Move the position to the progress of `one`; return False if they are unwanted now.
+        """Move the position to the progress of `one`.
 
-        The caller must then discard the records.
+        Returns False if the position has changed in the meantime. The caller must then discard the
+        records.
         """
         state, fetched = one.state, one.fetched
         with self._lock:
@@ -116,32 +118,32 @@ class FetchBuffer:
 
     def _remove(self, one: Buffered) -> None:
         one.state.buffered_bytes -= one.size_bytes
-        # Usually the first fetch, but a paused one may precede it.
+        # It is usually the first fetch, but fetches of paused partitions may precede it.
         if self._queue and self._queue[0] is one:
             self._queue.popleft()
         else:
             self._queue.remove(one)
 
     def failed(self, one: Buffered, retry_at_s: float) -> bool:
-        """Schedule a fetch from the failed record of `one` on, at `retry_at_s`.
+        """Schedule another fetch, starting at the failed record of `one`, at `retry_at_s`.
 
-        Returns False if the partition's generation has changed, so that the error no longer
-        applies.
+        Returns False if the partition's generation has changed: the error no longer applies.
         """
         state = one.state
         with self._lock:
             if state.generation != one.generation:
                 return False
             state.position = one.fetched.next_offset
-            # A new generation drops the damaged data; it is fetched again later.
+            # The new generation drops the damaged data, so that it is fetched again later.
             self._positions.restart_locked(state)
             state.retry_at_s = retry_at_s
             self._drop_stale()
             return True
 
     def pop_room_notice(self) -> bool:
-        """Return whether the engine waits for a notice that there is room, and clear the flag."""
-        # Without the lock, since the flag is usually not set and every consumed fetch checks it.
+        """Return whether the engine must be notified that there is room, and clear the flag."""
+        # Every consumed fetch checks the flag, which is usually not set, so first check it without
+        # the lock.
         if not self.wants_room_notice:
             return False
         with self._lock:

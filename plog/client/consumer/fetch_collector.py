@@ -1,8 +1,8 @@
-"""The fetch collector, which hands out buffered records in the consuming thread.
+"""The fetch collector: it returns buffered records in the consuming thread.
 
-Nothing here waits, and the only lock is held briefly: batches are decoded outside it. Concurrent
-changes by the engine (a seek, a revoked partition) take precedence: records are handed out only if
-the position could be moved past them.
+Its methods never wait, and they decode batches without holding the lock. Concurrent changes by the
+engine, such as a seek or a revocation, take precedence: records are returned only if the position
+could be moved past them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class FetchCollector:
-    """Takes records from the buffer. One thread at a time may use it, except for `has_data`."""
+    """The component that takes records from the buffer.
+
+    Only one thread at a time may use it, except for `has_data`.
+    """
 
     def __init__(
         self,
@@ -54,9 +57,9 @@ class FetchCollector:
     def take(self, max_records: int) -> list[ConsumerRecord]:
         """Return up to `max_records` buffered records, or an empty list.
 
-        Moves positions past the returned records. Each error that the engine has recorded, such as
-        OffsetOutOfRange, CorruptRecords or TopicAuthorizationFailed, is raised once; later calls
-        return the records of other partitions. Raises ValueError if `max_records` is less than 1.
+        The positions move past the returned records. Each error that the engine has recorded, such
+        as OffsetOutOfRange, CorruptRecords or TopicAuthorizationFailed, is raised once; later calls
+        return records of other partitions. Raises ValueError if `max_records` is less than 1.
         """
         self._begin(max_records)
         taken: list[ConsumerRecord] = []
@@ -66,12 +69,12 @@ class FetchCollector:
                 records = one.fetched.take(max_records - len(taken))
             except PlogError as damage:
                 if taken:
-                    break  # The next call raises it.
+                    break  # The next call raises the error.
                 self._raise_if_wanted(one, damage)
                 continue
-            # The engine may have moved the position while this thread decoded.
+            # The engine may have moved the position while this thread was decoding.
             if buffer.took(one):
-                # Usually one fetch supplies all records, and its list is returned without a copy.
+                # Usually, one fetch provides all records, and its list is returned without a copy.
                 if taken:
                     taken += records
                 else:
@@ -82,14 +85,13 @@ class FetchCollector:
         return taken
 
     def take_arrow(self, max_records: int) -> pyarrow.RecordBatch | None:
-        """Return up to `max_records` records as Arrow columns, not deserialized, or None.
+        """Return up to `max_records` records as Arrow columns without deserializing, or None.
 
-        Raises the same errors as `take`. Without pyarrow, raises MissingExtra before anything is
-        taken.
+        Raises the same errors as `take`, and MissingExtra if pyarrow is not installed.
         """
         from plog.client.consumer.arrow import record_batch, record_schema
 
-        # Without pyarrow, this fails before anything is taken.
+        # Without pyarrow, this call fails before records are taken, so none are lost.
         record_schema()
         self._begin(max_records)
         columns = RecordColumns()
@@ -102,7 +104,7 @@ class FetchCollector:
             try:
                 added = one.fetched.take_columns(columns, max_records - rows)
             except PlogError as damage:
-                # The rows so far are returned first; the next call raises the error.
+                # Return the rows before the error first; the next call raises the error.
                 if rows:
                     break
                 self._raise_if_wanted(one, damage)
@@ -111,7 +113,7 @@ class FetchCollector:
                 runs += added
                 self._count(one, len(columns) - rows)
             else:
-                # Drop the rows of a partition that was meanwhile revoked or repositioned by a seek.
+                # A seek or a revocation has made these rows invalid in the meantime.
                 columns.truncate(rows)
         if not runs:
             return None
@@ -121,7 +123,7 @@ class FetchCollector:
     def _begin(self, max_records: int) -> None:
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}: give at least 1")
-        # A poll means that earlier records have been processed, even if it raises an error now.
+        # A poll means that earlier records were processed, even if it raises an error now.
         self.on_poll()
         error = self._positions.pop_error()
         if error is not None:
@@ -130,13 +132,13 @@ class FetchCollector:
     def _count(self, one: Buffered, records: int) -> None:
         one.taken += records
         if one.fetched.is_done:
-            # Counted only once, at the end, although several calls may share the fetch.
+            # Several calls may take records from one fetch; count it only once, at its end.
             self._metrics.fetch_consumed(one.size_bytes, one.taken)
             if self._buffer.pop_room_notice():
                 self._on_room()
 
     def _raise_if_wanted(self, one: Buffered, error: PlogError) -> None:
-        # If the generation has changed, the error belongs to data that is no longer wanted.
+        # If the generation has changed, the error is about data that is no longer needed.
         if self._buffer.failed(one, self._network.now_s() + self._retry_s):
             self._on_room()
             raise error

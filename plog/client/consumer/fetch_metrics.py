@@ -1,7 +1,7 @@
-"""Metrics of fetching, under Kafka's names (group consumer-fetch-manager-metrics).
+"""Fetch metrics, with Kafka's names (group consumer-fetch-manager-metrics).
 
-The engine's thread records fetches, and the consuming thread records what is taken; each sensor
-belongs to one of the two. Times are in milliseconds.
+The engine's thread records fetches, and the consuming thread records the records that are taken.
+Only one of these threads updates each sensor. Times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class FetchMetrics:
         self._records.record(records, self._network.now_s())
 
     def fetch_consumed(self, size_bytes: int, records: int) -> None:
-        """Record that all fetched data of a partition has been handed out."""
+        """Record that all data of one fetched partition was taken."""
         now_s = self._network.now_s()
         self._bytes.record(size_bytes, now_s)
         self._records_by_fetch.record(records, now_s)
 
     def values(self) -> dict[str, float]:
-        """Return all metrics, those of a partition as ``records-lag{topic=…,partition=…}``."""
+        """Return all metrics; names with a partition are ``records-lag{topic=…,partition=…}``."""
         now_s = self._network.now_s()
         values = {
             "fetch-latency-avg": self._latency_ms.average(now_s),
@@ -68,6 +68,7 @@ class FetchMetrics:
         # As in Kafka, the value is NaN while no lag is known.
         values["records-lag-max"] = float(max(known_lags, default=_NAN))
         values["records-lead-min"] = float(min(known_leads, default=_NAN))
+        # Kafka's metrics have a topic and a partition as tags; here, the tags are part of the name.
         for (topic, partition), (lag, lead) in lags.items():
             tags = f"{{topic={topic},partition={partition}}}"
             values[f"records-lag{tags}"] = _NAN if lag is None else float(lag)

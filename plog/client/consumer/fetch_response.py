@@ -1,10 +1,9 @@
-"""Handling of fetch responses: records go to the buffer, errors to the component that handles them.
+"""Handling of fetch responses: records are buffered, and errors are retried or reported.
 
-Bounds such as the high watermark are always applied, because in a fetch session the broker sends
-them only once. Everything else applies only if the partition's position is still the one requested.
-An error in data fetched ahead is not reported before the records preceding it have been taken; by
-then, the fetch has been retried. offset_reset.py handles offsets that are out of range. Pure except
-for `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 FetchCollector.
+Offsets such as the high watermark are always updated. All other results apply only if the
+partition's position has not changed since the request. An error is not reported while earlier
+records of the partition are still buffered. offset_reset.py handles offsets that are out of range.
+The module changes only `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 FetchCollector.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ _STALE_METADATA = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-# The broker will catch up or recover, so metadata need not be fetched.
+# After these errors, the broker will catch up or recover, so new metadata would not help.
 _WAIT = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.REQUEST_TIMED_OUT, *MAY_PASS})
 
 
 @dataclass(slots=True)
 class FetchOutcome:
-    """The consequences of a fetch response."""
+    """The effects of a fetch response that the fetch loop must act on."""
 
     for_application: bool = False
     """Records or an error have arrived for the application."""
@@ -61,7 +60,7 @@ class FetchOutcome:
 
 
 class FetchResponseHandler:
-    """Applies fetch responses to a consumer's state."""
+    """The component that applies fetch responses to a consumer's state."""
 
     def __init__(
         self,
@@ -81,9 +80,10 @@ class FetchResponseHandler:
         self._replica_lease_s = replica_lease_s
 
     def handle(self, asked: _Asked, response: FetchResponse) -> FetchOutcome:
-        """Apply a response without a top-level error to a fetch of `asked`."""
+        """Apply the response to a fetch of `asked`; the response has no top-level error."""
         outcome = FetchOutcome()
-        # Without a copy, a small partition would keep the whole response in memory.
+        # If several partitions have data, copy it: otherwise, the buffered data of one small
+        # partition would keep the whole response in memory.
         with_data = sum(
             bool(one.records) for topic in response.responses for one in topic.partitions
         )
@@ -100,8 +100,8 @@ class FetchResponseHandler:
         if data.error_code:
             self._error(wanted, data.error_code, outcome)
             return
-        # Bounds apply even if the position has changed: in a session, the broker sends them only
-        # once (KIP-227).
+        # Update these offsets even if the position has changed: in a fetch session, the broker
+        # sends them only when they change (KIP-227).
         state = wanted.state
         with self._positions.lock:
             if data.high_watermark >= 0:
@@ -110,8 +110,8 @@ class FetchResponseHandler:
                 state.last_stable_offset = data.last_stable_offset
             if data.log_start_offset >= 0:
                 state.log_start_offset = data.log_start_offset
-            # KIP-392: the leader has selected a follower in the client's rack; such a response
-            # contains no records.
+            # KIP-392: the leader has selected a follower in the client's rack. Such a response does
+            # not contain records.
             if data.preferred_read_replica >= 0:
                 state.replica = data.preferred_read_replica
                 state.replica_until_s = self._now_s() + self._replica_lease_s
@@ -137,7 +137,7 @@ class FetchResponseHandler:
         partition = state.partition
         if code in _STALE_METADATA:
             log.debug("cannot fetch %s: error %d; updating metadata", partition, code)
-            # A follower may lack records that the leader has, so the leader is asked next.
+            # A follower may lack records that the leader has, so fetch from the leader next.
             self._positions.forget_replica(state)
             outcome.metadata_is_stale = True
         elif code in _WAIT:
@@ -146,8 +146,8 @@ class FetchResponseHandler:
             self._out_of_range(wanted, outcome)
             return
         elif self._positions.is_drained(state, generation):
-            # An error in data fetched ahead is reported only when the records before it have been
-            # taken; by then the fetch has been retried.
+            # Do not report an error while earlier records are buffered. By the time they have been
+            # taken, the fetch has been retried, and the error may have disappeared.
             text = f"cannot fetch {partition}"
             error = error_about(code, text)
             if code == ErrorCode.CORRUPT_MESSAGE:
@@ -165,7 +165,8 @@ class FetchResponseHandler:
         state, generation = wanted.state, wanted.generation
         if self._positions.forget_replica(state):
             outcome.has_moved = True
-            # Only the leader can tell that an offset is invalid: a follower may lag (KIP-392).
+            # The follower may lag behind; only the leader's error shows that the offset is invalid
+            # (KIP-392).
             return
         if self._positions.is_drained(state, generation):
             error = reset_out_of_range(self._positions, state, generation, wanted.offset)

@@ -1,11 +1,11 @@
-"""The client side of fetch sessions: after the first fetch from a node, only changes are sent.
+"""The client side of fetch sessions: after the first fetch, requests contain only changes.
 
 A full fetch (epoch 0) lists all partitions, and the broker may open a session for them. Later
 requests contain only new, changed and removed partitions, and responses omit unchanged partitions.
-Whenever the two sides may disagree about the session's contents, the next fetch is a full one and
-makes the broker close the old session.
+If client and broker may disagree about the session's contents, the next fetch is a full fetch,
+which also closes the old session.
 
-Pure; one session per node. Source: KIP-227; Kafka 3.9 FetchSessionHandler.
+There is one session per node. Source: KIP-227; Kafka 3.9 FetchSessionHandler.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from plog.wire.messages.fetch import (
 NO_SESSION: Final = 0
 FULL_FETCH: Final = 0
 NO_SESSION_EPOCH: Final = -1
-"""The epoch of a fetch that opens no session and closes the one whose id it contains."""
+"""The epoch of a fetch that does not open a session; it closes the session with the given id."""
 FIRST_VERSION_WITH_SESSIONS: Final = 7
 _MAX_EPOCH: Final = 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """The parameters shared by all fetches of a consumer."""
+    """The parameters that all fetches of a consumer share."""
 
     max_wait_ms: int
     min_bytes: int
@@ -60,24 +60,24 @@ class FetchSession:
         *,
         version: int,
     ) -> FetchRequest:
-        """Return the next fetch request, for exactly the partitions in `wanted`."""
+        """Return the next request; it fetches exactly the partitions in `wanted`."""
         asked = {
             partition: (one.offset, one.leader_epoch, one.max_bytes)
             for partition, one in wanted.items()
         }
         known = self._partitions
         forgotten: Collection[TopicPartition] = ()
-        # Brokers before KIP-227 have no sessions.
+        # Brokers before KIP-227 do not support sessions.
         if version < FIRST_VERSION_WITH_SESSIONS:
             session_id, epoch, named = NO_SESSION, NO_SESSION_EPOCH, asked
         elif self.epoch == FULL_FETCH:
-            # A full fetch with the id of the old session makes the broker close it.
+            # A full fetch that contains the old session's id makes the broker close that session.
             session_id, epoch, named = self.session_id, FULL_FETCH, asked
         else:
             session_id, epoch = self.session_id, self.epoch
             named = {one: what for one, what in asked.items() if known.get(one) != what}
-            # Partitions that are paused, full or revoked must leave the session, because the broker
-            # would otherwise return them.
+            # Remove partitions that are paused, full or revoked from the session; otherwise, the
+            # broker would return their records.
             forgotten = [one for one in known if one not in asked]
         self._partitions = asked
         return FetchRequest(
@@ -98,7 +98,7 @@ class FetchSession:
     def answered(self, response: FetchResponse) -> None:
         """Update the session from the response to the last request."""
         if response.error_code:
-            # Only this error means that the broker has no session to close.
+            # FETCH_SESSION_ID_NOT_FOUND means that the broker has no session to close.
             self._start_over(close=response.error_code != ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return
         answered = {
@@ -107,7 +107,8 @@ class FetchSession:
             for one in topic.partitions
         }
         was_full = self.epoch == FULL_FETCH
-        # A full response must contain all partitions of the session, an incremental one no others.
+        # A full response must contain all partitions of the session. An incremental response must
+        # not contain any others.
         if not answered <= self._partitions.keys() or (
             was_full and len(answered) < len(self._partitions)
         ):
@@ -115,16 +116,16 @@ class FetchSession:
                 self.session_id = response.session_id
             self._start_over(close=True)
         elif response.session_id == NO_SESSION:
-            # The broker has opened no session, because its cache of sessions is full (KIP-227).
+            # The broker did not open a session, because its session cache is full (KIP-227).
             self._start_over(close=False)
         elif was_full:
             self.session_id, self.epoch = response.session_id, 1
         else:
-            # As in Kafka, the epoch wraps to 1, since 0 means a full fetch.
+            # As in Kafka, the epoch wraps around to 1, because 0 means a full fetch.
             self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
     def failed(self) -> None:
-        """Start over after a failed request, which the broker may have processed."""
+        """Start over after a failed request, which the broker may have processed anyway."""
         self._start_over(close=True)
 
     def _start_over(self, *, close: bool) -> None:
@@ -134,7 +135,7 @@ class FetchSession:
         self._partitions = {}
 
     def closing_request(self) -> FetchRequest | None:
-        """Return a request that closes the session at the broker, or None if no session is open."""
+        """Return the request that closes the session, or None if no session is open."""
         if self.session_id == NO_SESSION:
             return None
         return FetchRequest(

@@ -1,7 +1,7 @@
-"""The fetcher, which runs one loop for each broker, with one fetch in flight per loop.
+"""The fetcher: it runs one loop per broker, with one fetch in flight per loop.
 
-A fetch contains all partitions that may be fetched from that broker now (fetch_plan.py). The broker
-waits up to fetch.max.wait.ms for data. If there is nothing to fetch, the loop sleeps until it
+A fetch contains all partitions that may currently be fetched from the broker (fetch_plan.py). The
+broker waits up to fetch.max.wait.ms for data. Without partitions to fetch, the loop sleeps until it
 is woken. While the consuming thread decodes one response, the next fetch is in flight.
 
 Use only in the engine's thread. Source: KIP-74, KIP-227, KIP-392; Kafka 3.9 AbstractFetch.
@@ -30,7 +30,7 @@ from plog.wire.schema import WireError
 
 log = logging.getLogger("plog.client")
 
-# The broker no longer has the session, so only a full fetch can continue (KIP-227).
+# After these errors, the session cannot be used any more; the next fetch must be full (KIP-227).
 _SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -41,7 +41,7 @@ _SESSION_ERRORS = (
 class Fetcher:
     """All fetch loops of a consumer.
 
-    Calls `on_data` when there are records or an error to take, and `on_lost_position` when a
+    The fetcher calls `on_data` when records or an error can be taken, and `on_lost_position` when a
     partition needs a new position.
     """
 
@@ -77,17 +77,18 @@ class Fetcher:
         self._is_closed = False
 
     def wake(self) -> None:
-        """Check for partitions to fetch, starting loops for new leaders."""
+        """Check for partitions to fetch, and start loops for new leaders."""
         if self._is_closed:
             return
         now_s = self.network.now_s()
-        # The lock is not held while loops start, because they take it themselves.
+        # Release the lock before starting loops, because they acquire it.
         with self.positions.lock:
             nodes = {state.node_at(now_s) for state in self.positions.states.values()}
         for node_id in nodes - {NO_NODE} - self._loops.keys():
             self._loops[node_id] = NodeFetcher(self, node_id)
             self._loops[node_id].start()
-        for loop in tuple(self._loops.values()):  # A copy: waking a loop may start others.
+        # Waking a loop may start other loops, so iterate over a copy.
+        for loop in tuple(self._loops.values()):
             loop.wake()
 
     def close_removed_brokers(self, metadata: ClusterMetadata) -> None:
@@ -98,7 +99,7 @@ class Fetcher:
                 loop.close()
 
     def plan(self, node_id: int) -> FetchPlan:
-        """Return the plan of the next fetch from a node."""
+        """Return the plan for the next fetch from a node."""
         with self.positions.lock:
             plan = plan_fetch(
                 self.positions,
@@ -108,7 +109,8 @@ class Fetcher:
                 partition_max_bytes=self._partition_max_bytes,
             )
             if plan.is_full:
-                # Set under the same lock as the plan, so that room freed in between is not missed.
+                # Set the flag while still holding the lock: otherwise, room that is freed in
+                # between would be missed.
                 self._buffer.wants_room_notice = True
         return plan
 
@@ -116,7 +118,7 @@ class Fetcher:
         """Stop all loops, and close the fetch sessions of open connections."""
         self._is_closed = True
         for loop in tuple(self._loops.values()):
-            # Cancelled first: the closing request must be the last one of the session.
+            # Cancel the loop first: no fetch of the session may follow its closing request.
             loop.close()
             loop.close_session()
 
@@ -151,7 +153,8 @@ class NodeFetcher:
         while True:
             try:
                 connection = cluster.idle_connection(self._node_id)
-                # Cleared before planning, so that a change during the plan causes another round.
+                # Clear the signal before planning: a change during planning must cause another
+                # round.
                 self._signal.clear()
                 plan = self._fetcher.plan(self._node_id)
                 if not plan.partitions:
@@ -159,7 +162,7 @@ class NodeFetcher:
                     wait_s = None if at_s is None else max(0.0, at_s - network.now_s())
                     await self._signal.wait(wait_s)
                 elif connection is None or not connection.is_open:
-                    # Plan again once connected: the partitions to fetch may have changed.
+                    # Plan again after connecting, because the partitions may have changed by then.
                     await cluster.connection(self._node_id)
                 else:
                     await self._fetch(connection, plan)
@@ -172,7 +175,7 @@ class NodeFetcher:
         """Send one fetch and handle its response."""
         fetcher = self._fetcher
         version = connection.version_of(FetchRequest)
-        # Built right before it is sent, because the session's epoch counts the requests.
+        # The session's epoch counts requests, so build the request only right before sending it.
         request = self._session.request(
             plan.partitions, plan.max_bytes, fetcher.limits, version=version
         )
@@ -180,7 +183,7 @@ class NodeFetcher:
         response = await connection.ask(request, FetchResponse, version=version)
         latency_s = fetcher.network.now_s() - began_s
         self._session.answered(response)
-        # Top-level errors concern the session or the whole request, not a partition.
+        # A top-level error is about the session or the whole request, not about a partition.
         if response.error_code:
             await self._refused(response.error_code)
             return
@@ -205,11 +208,11 @@ class NodeFetcher:
 
     async def _refused(self, code: int) -> None:
         """Handle a top-level error of a fetch response."""
-        # The first retry has no pause: a busy broker evicts sessions in normal operation.
+        # Retry immediately the first time: a busy broker evicts sessions in normal operation, and
+        # the next fetch is full.
         if code in _SESSION_ERRORS and not self._failures:
             log.debug("broker %d has closed the fetch session: error %d", self._node_id, code)
             self._failures += 1
-            # The next fetch is a full one.
             return
         log.warning("cannot fetch from broker %d: error %d", self._node_id, code)
         await self._pause()
@@ -217,15 +220,14 @@ class NodeFetcher:
     async def _failed(self, error: Exception) -> None:
         """Handle a fetch without a valid response."""
         fetcher = self._fetcher
-        # The broker may have processed the request, so the two sides may disagree about the
-        # session.
+        # The broker may have processed the request, so the session's state is unknown.
         self._session.failed()
         fetcher.cluster.request_update()
+        # If this broker is a follower, fetch the partitions from their leaders instead.
         if fetcher.positions.forget_node(self._node_id):
-            # Fetch the partitions from their leaders instead.
             fetcher.wake()
         may_pass = isinstance(error, KafkaError) and (error.retriable or error.code in MAY_PASS)
-        # A malformed response is a connection error, but a retry rarely helps, so it is reported.
+        # A malformed response counts as a connection error, but a retry rarely helps, so report it.
         if may_pass and not isinstance(error, WireError):
             log.debug("broker %d: %s", self._node_id, error)
         else:
@@ -241,9 +243,9 @@ class NodeFetcher:
         await self._fetcher.network.sleep(delay_s)
 
     def close_session(self) -> None:
-        """Close the session at the broker, if the connection to it is open."""
+        """Close the broker's session, if a connection is open."""
         request = self._session.closing_request()
-        # No connection is opened just for this: the broker expires sessions by itself.
+        # Brokers expire old sessions, so do not open a connection only for this request.
         connection = self._fetcher.cluster.idle_connection(self._node_id)
         if request is not None and connection is not None and connection.is_open:
             self._fetcher.network.spawn(

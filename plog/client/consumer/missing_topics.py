@@ -1,12 +1,12 @@
-"""Detection of missing topics and partitions that a consumer is to read.
+"""Detection of subscribed or assigned topics and partitions that do not exist.
 
-A topic that was just created may be unknown to a broker for a moment, so it is considered missing
-only after several consecutive Metadata responses. If a broker may create the topic, a warning is
-logged once; otherwise the application gets an error. A partition beyond the last one of an existing
-topic is never created automatically, so it is always an error.
+For a short time, brokers may not know a topic that was just created. A topic is therefore
+considered missing only after several consecutive Metadata responses. If a broker may create the
+topic, a warning is logged once; otherwise, the application receives an error. A partition that an
+existing topic lacks is never created automatically, so it is always an error.
 
-Pure: `ConsumerCore` passes each new snapshot, and raises or logs the result. Subscriptions by
-pattern are not checked, since they may match topics that do not exist yet. Kafka 4.3's consumer
+`ConsumerCore` passes each new metadata snapshot, and raises or logs the result. Subscriptions by
+pattern are not checked, because they may match topics that do not exist yet. Kafka 4.3's consumer
 only logs a warning for each response.
 """
 
@@ -20,19 +20,19 @@ from plog.errors import ErrorCode, UnknownTopicOrPartition
 from plog.types import TopicPartition
 
 ANSWERS_NEEDED = 4
-"""The number of consecutive responses without the topic: 0.7 s with default retry.backoff.ms."""
+"""The number of consecutive responses without the topic; 0.7 s with default retry.backoff.ms."""
 
 Missing: TypeAlias = TopicPartition | str
 """A missing topic, or a missing partition of an existing topic."""
 
 
 class Report(NamedTuple):
-    """Topics and partitions newly found to be missing."""
+    """Topics and partitions that were newly found to be missing."""
 
     errors: dict[Missing, UnknownTopicOrPartition]
-    """Errors for the application; topics and partitions found together share one error."""
+    """Errors for the application; topics and partitions found in one check share one error."""
     awaited: tuple[str, ...]
-    """Topics that a broker may still create, to be logged."""
+    """Topics that a broker may still create; a warning is logged for them."""
 
 
 class _Count:
@@ -69,26 +69,26 @@ class MissingTopics:
         partitions: Collection[TopicPartition],
         now_s: float,
     ) -> Report:
-        """Return the topics and partitions missing from a new snapshot and not reported before."""
+        """Return topics and partitions missing from a new snapshot that were not reported yet."""
         self._metadata = metadata
         subscribed = set(topics)
         wanted: set[Missing] = {*subscribed, *(one.topic for one in partitions), *partitions}
         missing = _missing(metadata, wanted)
         for one in tuple(self._counts):
-            # A count starts again as soon as a response contains the topic.
+            # Reset the count as soon as a response contains the topic.
             if one not in missing and (one not in wanted or _topic_of(one) in metadata.answered):
                 del self._counts[one]
         errors, awaited = [], []
         for one in sorted(missing, key=str):
-            # An entry from an earlier response does not show the current state.
+            # Count only topics that the latest response covers; other entries may be out of date.
             if _topic_of(one) not in metadata.answered:
                 continue
             count = self._counts.setdefault(one, _Count())
             count.answers += 1
-            # A topic that was just created may be unknown to some brokers.
+            # For a short time, some brokers may not know a topic that was just created.
             if count.answers < ANSWERS_NEEDED:
                 continue
-            # Partitions of an existing topic are never created by a fetch of metadata.
+            # A metadata request can create a topic, but never partitions of an existing topic.
             if isinstance(one, str) and self._may_be_created:
                 if count.reported_s is None:
                     count.reported_s = now_s
@@ -96,7 +96,7 @@ class MissingTopics:
             elif count.reported_s is None or (
                 one in subscribed and now_s - count.reported_s >= self._repeat_s
             ):
-                # The offset fetcher repeats the errors of assigned partitions, so only those of
+                # The offset fetcher repeats the errors of assigned partitions; only the errors of
                 # subscribed topics are repeated here.
                 count.reported_s = now_s
                 errors.append(one)
@@ -104,7 +104,7 @@ class MissingTopics:
         return Report(dict.fromkeys(errors, error), tuple(awaited))
 
     def error_of(self, partition: TopicPartition) -> UnknownTopicOrPartition | None:
-        """Return the error for a partition known to be missing, or None."""
+        """Return the error for a partition that is known to be missing, or None."""
         for one in (partition, partition.topic):
             count = self._counts.get(one)
             if count is not None and count.answers >= ANSWERS_NEEDED:
@@ -137,14 +137,14 @@ def _topic_of(missing: Missing) -> str:
 
 
 def _missing(metadata: ClusterMetadata, wanted: Collection[Missing]) -> set[Missing]:
-    """Return the elements of `wanted` that the snapshot shows not to exist."""
+    """Return the elements of `wanted` that, according to the snapshot, do not exist."""
     found: set[Missing] = set()
     for one in wanted:
         topic = metadata.topics.get(_topic_of(one))
         if topic is None:
             continue
         if isinstance(one, TopicPartition):
-            # An empty list of partitions means an error, not a topic without partitions.
+            # An empty list means that the topic has an error, not that it has no partitions.
             if topic.partitions and one.partition >= len(topic.partitions):
                 found.add(one)
         elif topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

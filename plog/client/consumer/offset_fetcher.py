@@ -1,11 +1,10 @@
-"""The offset fetcher, which finds and validates the positions of assigned partitions.
+"""The offset fetcher: it finds and validates the positions of assigned partitions.
 
-A position comes from a committed offset or a reset, and is validated after a change of leader;
-offset_reset.py decides when a reset applies. One coroutine checks which partitions need a position
-and sends requests to the brokers concurrently, so that a silent broker does not delay the others. A
-response applies only to the generation for which it was requested (subscription_state.py).
-Retriable errors are retried with a backoff. Other errors are reported by `take` and then retried as
-well, since a permission may be granted later.
+A position is a committed offset or the result of a reset (offset_reset.py). It is validated after
+each change of leader. One coroutine checks which partitions need a position and sends requests to
+the brokers concurrently, so that an unresponsive broker does not delay the others. A response
+applies only to the generation for which it was requested (subscription_state.py). All errors are
+retried with a backoff; `take` also reports permanent errors.
 
 Source: KIP-320 (truncation); Kafka 3.9 OffsetFetcher, SubscriptionState.maybeCompleteValidation.
 """
@@ -49,9 +48,10 @@ Committed = Callable[
 
 
 class OffsetFetcher:
-    """Finds positions for a consumer. Use only in the engine's thread.
+    """The component that finds a consumer's positions. Use only in the engine's thread.
 
-    Calls `on_found` when a position was found, and `on_error` when there is an error to report.
+    It calls `on_found` when it has found a position, and `on_error` when it has recorded an error
+    for the application.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class OffsetFetcher:
         self._signal.set()
 
     def close(self) -> None:
-        """Stop, cancelling all requests."""
+        """Cancel the coroutine and all requests."""
         for task in self._tasks:
             task.cancel()
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
-        # The task may start immediately and call this method, so `_tasks` changes only afterwards.
+        # The task may run immediately and call this method, so change `_tasks` only afterwards.
         task = self._network.spawn(coroutine, what)
-        # Finished tasks are dropped here, so that the list stays short without callbacks.
+        # Dropping finished tasks here keeps the list short without callbacks.
         self._tasks = [other for other in self._tasks if not other.done]
         self._tasks.append(task)
 
@@ -107,14 +107,14 @@ class OffsetFetcher:
         coroutine: Coroutine[Any, Any, None],
         about: Sequence[tuple[PartitionState, int]],
     ) -> None:
-        """Run a request; if it fails unexpectedly, postpone retries for its partitions."""
+        """Run a request; if it fails unexpectedly, report the error and retry later."""
         try:
             await coroutine
         except (Cancelled, ClosedError):
-            # The consumer is closing, so nothing more may be reported.
+            # The consumer is closing, so no errors may be reported.
             raise
         except Exception as error:
-            # A bug must not end the search for positions.
+            # Even after a bug, keep looking for positions.
             if not isinstance(error, PlogError):
                 log.exception("unexpected error while finding positions")
             for state, generation in about:
@@ -125,7 +125,7 @@ class OffsetFetcher:
 
     async def _run(self) -> None:
         while True:
-            # Cleared first, so that changes during the check cause another one.
+            # Clear the signal first: a change during the check must cause another check.
             self._signal.clear()
             now_s = self._network.now_s()
             initial = self._positions.begin_initial(now_s)
@@ -134,7 +134,8 @@ class OffsetFetcher:
                 self._spawn(finding, "looking up committed offsets")
             by_leader: dict[tuple[int, bool], list[Inquiry]] = {}
             for inquiry in self._positions.begin_inquiries(now_s):
-                # The two kinds use different requests (ListOffsets, OffsetForLeaderEpoch).
+                # Resets and validations use different requests: ListOffsets and
+                # OffsetForLeaderEpoch.
                 kind = (inquiry.leader, inquiry.reset is not None)
                 by_leader.setdefault(kind, []).append(inquiry)
             for (leader, is_reset), inquiries in by_leader.items():
@@ -173,7 +174,7 @@ class OffsetFetcher:
 
     async def _find_initial(self, wanted: Sequence[tuple[PartitionState, int]]) -> None:
         committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
-        # Without a group there are no committed offsets.
+        # Without a group, there are no committed offsets.
         if self._committed is not None:
             try:
                 committed = await self._committed([state.partition for state, _ in wanted])
@@ -195,7 +196,7 @@ class OffsetFetcher:
     # -- resets -----------------------------------------------------------------------------------
 
     async def _find_offsets(self, leader: int, inquiries: Sequence[Inquiry]) -> None:
-        # Use one time for all queries, so that the ``by_duration`` resets of a request agree.
+        # All ``by_duration`` resets in one request must use the same time.
         now_ms = self._network.wall_ms()
         queries = [
             TimestampQuery(one.state.partition, one.reset.timestamp_at(now_ms), one.leader_epoch)
@@ -261,8 +262,8 @@ class OffsetFetcher:
             error = error_about(code, f"cannot validate the position of {partition}")
             self._failed(one.state, one.generation, error)
         elif end.leader_epoch > NO_EPOCH and position <= end.end_offset:
-            # KIP-320: the position is valid if the leader's log contains all records before it in
-            # this epoch.
+            # KIP-320: the position is valid if the leader's log contains the epoch at least up to
+            # the position.
             self._positions.validated(one.state, one.generation)
         else:
             reset_error = reset_truncated(self._positions, one, end)
@@ -273,13 +274,14 @@ class OffsetFetcher:
 
     def _failed(self, state: PartitionState, generation: int, error: KafkaError) -> None:
         self._back_off(state, generation)
-        # Retriable errors usually mean that the leader has changed.
+        # Retriable errors usually mean that the leader has changed. Permanent errors are retried as
+        # well, because a permission may be granted later.
         if error.retriable or error.code in MAY_PASS:
             log.debug("%s: %s", state.partition, error)
             self._cluster.request_update()
         elif self._positions.fail(state, generation, error):
             self._on_error()
-        # The backoff changes the time of the next check.
+        # Wake the coroutine, because the backoff changes the time of the next check.
         self.wake()
 
     def _report(self, state: PartitionState, generation: int, error: Exception) -> None:

@@ -1,9 +1,9 @@
-"""Lookup of offsets at the leaders: by timestamp, or at the start or end of a log.
+"""Offset lookup at partition leaders: by timestamp, or at the start or end of a log.
 
-Converts ListOffsets requests and responses to plain values. `OffsetLookup` asks all leaders,
-retrying after a change of leader, until every partition has a result or the timeout expires. With
-isolation.level=read_committed, the end is the last stable offset. Source: KIP-79, KIP-207, KIP-320;
-Kafka 3.9 OffsetFetcher.
+The module converts ListOffsets requests and responses to plain values. `OffsetLookup` sends
+requests to all leaders, and retries after a change of leader, until every partition has a result or
+the timeout expires. With isolation.level=read_committed, the end is the last stable offset. Source:
+KIP-79, KIP-207, KIP-320; Kafka 3.9 OffsetFetcher.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from plog.wire.messages.list_offsets import (
 )
 
 CONSUMER = -1
-"""The replica ID of clients, which are not replicas."""
+"""The replica ID in requests of clients, which are not replicas."""
 UNKNOWN_OFFSET = -1
 MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
-"""Errors that are not retriable in Kafka, although an application can only retry after them."""
+"""Errors that are not retriable in Kafka, but after which a retry may succeed."""
 _FIRST_VERSION_OF = {-3: 7, -4: 8, -5: 9, -6: 11}
-"""The first version that supports each special timestamp; older brokers misread it as a time."""
+"""The first version that supports each special timestamp; older brokers treat it as a time."""
 
 
 class TimestampQuery(NamedTuple):
-    """A timestamp to look up in a partition, with the known leader epoch, or -1 for any."""
+    """A timestamp to look up in a partition. A leader epoch of -1 means that it is unknown."""
 
     partition: TopicPartition
     timestamp: int
@@ -50,7 +50,7 @@ class TimestampQuery(NamedTuple):
 
 
 class TimestampResults(NamedTuple):
-    """The results of lookups; None means that all records are older than the timestamp."""
+    """The results of lookups. None means that all records are older than the timestamp."""
 
     found: dict[TopicPartition, OffsetAndTimestamp | None]
     failed: dict[TopicPartition, KafkaError]
@@ -59,7 +59,7 @@ class TimestampResults(NamedTuple):
 def list_offsets_request(
     queries: Iterable[TimestampQuery], *, isolation_level: int, timeout_ms: int
 ) -> ListOffsetsRequest:
-    """Return one request for queries to the same leader."""
+    """Return a request for queries to the same leader."""
     topics: dict[str, list[ListOffsetsPartition]] = {}
     for query in queries:
         topics.setdefault(query.partition.topic, []).append(
@@ -90,7 +90,7 @@ def read_list_offsets(
     for query in queries:
         partition = query.partition
         one = results.get(partition)
-        # An omitted partition is treated as failed, so that it is requested again.
+        # Treat a partition that the response omits as failed, so that it is requested again.
         if one is None:
             answers.failed[partition] = error_from_code(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -105,14 +105,14 @@ def read_list_offsets(
         elif one.offset == UNKNOWN_OFFSET:
             answers.found[partition] = None
         else:
-            # Brokers before KIP-320 return no epoch.
+            # Brokers before KIP-320 do not return an epoch.
             epoch = one.leader_epoch if one.leader_epoch >= 0 else None
             answers.found[partition] = OffsetAndTimestamp(one.offset, one.timestamp, epoch)
     return answers
 
 
 class OffsetLookup:
-    """Looks up offsets in the logs of any partitions. Use only in the engine's thread."""
+    """The component that looks up offsets in any partitions. Use only in the engine's thread."""
 
     def __init__(self, cluster: Cluster, network: Network, *, isolation_level: int) -> None:
         self._cluster = cluster
@@ -128,7 +128,10 @@ class OffsetLookup:
     async def ends(
         self, partitions: Collection[TopicPartition], *, timeout_s: float
     ) -> dict[TopicPartition, int]:
-        """Return the end offset for this consumer. Raises the same errors as `at_times`."""
+        """Return the end of each partition, which depends on isolation.level.
+
+        Raises the same errors as `at_times`.
+        """
         return await self._ends(partitions, LATEST_TIMESTAMP, timeout_s)
 
     async def _ends(
@@ -142,8 +145,9 @@ class OffsetLookup:
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each given timestamp, or None.
 
-        Raises TopicAuthorizationFailed, and after `timeout_s` the error that prevented a lookup:
-        UnknownTopicOrPartition, LeaderNotAvailable, ConnectionFailed and others.
+        Raises permanent errors, such as TopicAuthorizationFailed, immediately. After `timeout_s`,
+        raises the error that prevented a lookup, such as UnknownTopicOrPartition,
+        LeaderNotAvailable or ConnectionFailed.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         left = dict(timestamps)
@@ -154,17 +158,17 @@ class OffsetLookup:
             for partition in answers.found:
                 del left[partition]
             if not left:
-                # In the order of the caller's mapping.
+                # Return the results in the order of the caller's mapping.
                 return {partition: found[partition] for partition in timestamps}
-            # One permanent error fails the call: retrying the others would only delay it.
+            # A permanent error fails the call; retrying the other partitions would only delay it.
             for error in answers.failed.values():
                 if not (error.retriable or error.code in MAY_PASS):
                     raise error
             error = next(iter(answers.failed.values()))
             await backoff.wait_or_raise(error)
             await self._refresh(left, backoff.deadline)
-            # The refresh may have used up the remaining time; another attempt would hide the
-            # reason.
+            # The refresh may have used up the remaining time. Another attempt would then replace
+            # the error with a timeout.
             if backoff.is_over:
                 await backoff.wait_or_raise(error)
 
@@ -175,12 +179,12 @@ class OffsetLookup:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            # Continue with the known metadata; the errors of the next attempt are more informative.
+            # Continue with the known metadata: errors of the next attempt are more informative.
 
     async def _ask_leaders(
         self, timestamps: Mapping[TopicPartition, int], deadline: Deadline
     ) -> TimestampResults:
-        """Ask all leaders once, concurrently."""
+        """Send one request to each leader, concurrently."""
         if any(p.topic not in self._cluster.metadata.topics for p in timestamps):
             await self._refresh(timestamps, deadline)
         metadata = self._cluster.metadata
@@ -192,7 +196,7 @@ class OffsetLookup:
             if known is None or leader is None:
                 answers.failed[partition] = self.why_no_leader(partition)
                 continue
-            # KIP-320: the leader rejects a client whose metadata is older than its own.
+            # KIP-320: with the epoch, a leader can reject a request that is based on old metadata.
             query = TimestampQuery(partition, timestamp, known.leader_epoch)
             by_leader.setdefault(leader, []).append(query)
         timeout_s = max(0.001, deadline.left_s)
@@ -209,7 +213,7 @@ class OffsetLookup:
         topic = self._cluster.metadata.topics.get(partition.topic)
         if topic is not None and topic.error:
             return error_about(topic.error, f"topic {partition.topic}")
-        # Without metadata from any broker, the topic may well exist.
+        # If no broker has returned metadata, the topic may exist, so return the reason instead.
         if topic is None and self._cluster.trouble is not None:
             return self._cluster.trouble
         if topic is None or partition.partition >= len(topic.partitions):
@@ -224,11 +228,11 @@ class OffsetLookup:
         *,
         deadline: Deadline | None = None,
     ) -> TimestampResults:
-        """Ask one broker, waiting up to `timeout_s`; if it does not respond, every query fails."""
+        """Send the queries to one broker; if it does not respond in time, all of them fail."""
         request = list_offsets_request(
             queries,
             isolation_level=self._isolation_level,
-            # The protocol's field has 32 bits.
+            # The protocol's field is a 32-bit integer.
             timeout_ms=min(int(timeout_s * 1000), 0x7FFFFFFF),
         )
         try:
@@ -244,6 +248,6 @@ class OffsetLookup:
                 node_id, request, ListOffsetsResponse, deadline=deadline
             )
         except KafkaError as error:
-            # An error of the connection concerns all queries.
+            # An error of the connection applies to all queries.
             return TimestampResults({}, {query.partition: error for query in queries})
         return read_list_offsets(queries, response)

@@ -1,7 +1,6 @@
-"""Queries about topics and offsets that need no assignment: ends, timestamps and partitions.
+"""A consumer's queries about topics and offsets, which do not need an assignment or a group.
 
-This is the part of `ConsumerCore` that works without a group. Each call ends after its `timeout_s`,
-which defaults to ``default.api.timeout.ms``.
+Each call ends after its `timeout_s`, which defaults to ``default.api.timeout.ms``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from plog.types import TopicPartition
 
 
 class OffsetQueries:
-    """Queries to the leaders of partitions. Use only in the engine's thread."""
+    """The query methods of `ConsumerCore`. Use only in the engine's thread."""
 
     def __init__(self, cluster: Cluster, lookup: OffsetLookup, api_timeout_s: float) -> None:
         self._cluster = cluster
@@ -27,10 +26,10 @@ class OffsetQueries:
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record of each partition.
+        """Return the offset of each partition's first record.
 
         Raises UnknownTopicOrPartition, TopicAuthorizationFailed, and RequestTimedOut after
-        `timeout_s` (``default.api.timeout.ms``).
+        `timeout_s` (default ``default.api.timeout.ms``).
         """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         asked = checked_partitions(partitions)
@@ -39,9 +38,10 @@ class OffsetQueries:
     async def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the offset after the last record that this client can read (``isolation.level``).
+        """Return, for each partition, the offset after the last readable record.
 
-        Raises the same errors as `beginning_offsets`.
+        ``isolation.level`` determines which records are readable. Raises the same errors as
+        `beginning_offsets`.
         """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         asked = checked_partitions(partitions)
@@ -50,7 +50,7 @@ class OffsetQueries:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, Time], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each time, or None.
+        """Return the first record at or after each partition's time, or None if there is no record.
 
         A time is in ms since 1970, or a datetime with a time zone. Raises the same errors as
         `beginning_offsets`.
@@ -71,6 +71,6 @@ class OffsetQueries:
         return (await self._cluster.topic(topic, deadline=deadline)).partitions
 
     async def topics(self) -> dict[str, TopicMetadata]:
-        """Return all topics that this client may see. Raises RequestTimedOut."""
+        """Return all topics that this client is allowed to see. Raises RequestTimedOut."""
         metadata = await self._cluster.refresh(all_topics=True)
         return {name: topic for name, topic in metadata.topics.items() if not topic.error}

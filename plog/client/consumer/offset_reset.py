@@ -1,16 +1,15 @@
-"""Resets by auto.offset.reset: when to reset a position, and the error if a reset is not allowed.
+"""Position resets with auto.offset.reset, and the errors if a reset is not allowed.
 
-Three cases need a new position, and each has a function here:
+Three cases need a new position; each has a function here:
 
-- The group has committed no offset: `reset_uncommitted`, called by offset_fetcher.py.
-- The position is out of the range of the leader's log: `reset_out_of_range`, by fetch_response.py.
-- The leader's log was truncated before the position (KIP-320): `reset_truncated`, by
-  offset_fetcher.py.
+- The group has no committed offset: offset_fetcher.py calls `reset_uncommitted`.
+- The leader's log does not contain the position: fetch_response.py calls `reset_out_of_range`.
+- The leader's log was truncated before the position (KIP-320): offset_fetcher.py calls
+  `reset_truncated`.
 
-With auto.offset.reset=none they return the error for the application. A reset only marks the
-partition with its target (reset_target.py); `OffsetFetcher` then requests the offset from the
-leader, and `SubscriptionState` drops responses of older generations. Source: Kafka 3.9
-SubscriptionState, FetchCollector.handleInitializeErrors.
+With auto.offset.reset=none, the functions return the error for the application. Otherwise, they
+mark the partition with the reset's target (reset_target.py), and `OffsetFetcher` requests the
+offset from the leader. Source: Kafka 3.9 SubscriptionState, FetchCollector.handleInitializeErrors.
 """
 
 from __future__ import annotations
@@ -30,9 +29,10 @@ log = logging.getLogger("plog.client")
 def reset_uncommitted(
     positions: SubscriptionState, uncommitted: Sequence[tuple[PartitionState, int]]
 ) -> list[tuple[PartitionState, int, NoOffsetForPartition]]:
-    """Reset partitions without a committed offset; return those that must not be reset, and why.
+    """Reset partitions without a committed offset; return the partitions that must not be reset.
 
-    Each partition comes with its generation. A single error names all of those returned.
+    Arguments and results contain a partition's state and generation. The returned partitions share
+    one error, which names all of them.
     """
     lacking = [one for one in uncommitted if not positions.reset_by_default(*one)]
     if not lacking:
@@ -52,8 +52,8 @@ def reset_out_of_range(
 ) -> OffsetOutOfRange | None:
     """Reset a position that the leader's log does not contain, or return the error.
 
-    Retention has deleted the offset, or the log was truncated. All records that were fetched before
-    must have been taken, and the response must be the leader's: a follower may lag behind
+    Retention may have deleted the offset, or the log was truncated. Call this only after all
+    fetched records were taken, and only for a response of the leader: a follower may lag behind
     (KIP-392).
     """
     what = f"offset {offset} of {state.partition} is out of range"
@@ -66,23 +66,24 @@ def reset_out_of_range(
 def reset_truncated(
     positions: SubscriptionState, one: Inquiry, end: EpochEndOffset
 ) -> LogTruncated | None:
-    """Reset a position beyond the `end` of its epoch in the leader's log, or return the error.
+    """Reset a position after the `end` of its epoch in the leader's log, or return the error.
 
-    The new position is the end, or that of auto.offset.reset if the leader has no such epoch.
+    The new position is that end. If the leader does not know the epoch, auto.offset.reset applies.
     """
-    # -1 in the response means that the leader has no such epoch, so no common offset is known.
+    # -1 in the response means that the leader does not know the epoch or any earlier epoch, so no
+    # common offset is known.
     is_known = end.leader_epoch > NO_EPOCH and end.end_offset >= 0
     what = f"the log of {one.state.partition} was truncated before the position {one.position}"
     if is_known:
         what += f", to {end.end_offset}"
-    # With ``none``, only the application may decide to skip or to repeat records.
+    # With ``none``, the application must decide whether to skip or repeat records.
     if positions.default_reset is None:
         return LogTruncated(
             f"{what}: records that this consumer has read were lost; seek to continue"
         )
     log.warning("%s; resetting the position", what)
     if is_known:
-        # The largest offset that both logs have in common.
+        # Up to this offset, both logs contain the same records.
         positions.place(one.state, one.generation, end.end_offset, end.leader_epoch)
     else:
         positions.reset_by_default(one.state, one.generation)

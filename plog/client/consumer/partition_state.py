@@ -1,6 +1,6 @@
 """The state of one assigned partition: its phase, positions and leader.
 
-Plain data; `SubscriptionState` (subscription_state.py) contains the rules for changing it.
+The classes are plain data; `SubscriptionState` (subscription_state.py) contains the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_EPOCH = -1
 
 
 class Phase(Enum):
-    """The step that a partition needs next before it can be fetched."""
+    """The next step for a partition: find a position, validate it, or fetch records."""
 
     NO_OFFSET = "no offset"
     RESETTING = "resetting"
@@ -25,7 +25,7 @@ class Phase(Enum):
 
 
 class PartitionState:
-    """One assigned partition. It is mutable; the lock of its `SubscriptionState` guards it."""
+    """The mutable state of one assigned partition, guarded by the lock of `SubscriptionState`."""
 
     __slots__ = (
         "buffered_bytes",
@@ -56,7 +56,7 @@ class PartitionState:
         self.generation = generation
         self.phase = Phase.NO_OFFSET
         self.is_paused = False
-        # Separate from `is_paused`, which belongs to the application.
+        # Only the application changes `is_paused`, so a revocation needs a flag of its own.
         self.is_withheld = False
         """Whether it is being revoked, so that no more of its records are handed out."""
         self.reset: ResetTo | None = None
@@ -65,7 +65,7 @@ class PartitionState:
         """The offset that `take` returns next; None only in NO_OFFSET and RESETTING."""
         self.position_epoch = NO_EPOCH
         """The leader epoch of the record before the position."""
-        # Ahead of `position` by the buffered records.
+        # The records from `position` to `fetch_offset` are in the buffer.
         self.fetch_offset = 0
         self.buffered_bytes = 0
         self.leader = NO_NODE
@@ -85,20 +85,20 @@ class PartitionState:
 
     @property
     def is_open(self) -> bool:
-        """Whether the partition may be fetched and its records handed out."""
+        """Whether the partition may be fetched and its records returned."""
         return not (self.is_paused or self.is_withheld)
 
     def node_at(self, now_s: float) -> int:
         """Return the broker to fetch from, or `NO_NODE`."""
-        # KIP-392: the client returns to the leader from time to time, since only the leader can
-        # select a better follower.
+        # KIP-392: return to the leader from time to time, because only the leader can select a
+        # better follower.
         if self.replica != NO_NODE and now_s < self.replica_until_s:
             return self.replica
         return self.leader
 
 
 class Inquiry(NamedTuple):
-    """A request to a leader, for the offset to reset to or for the end offset of an epoch."""
+    """A question to a leader: the offset for a reset, or the end offset of an epoch."""
 
     state: PartitionState
     generation: int

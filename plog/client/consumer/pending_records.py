@@ -1,8 +1,8 @@
-"""Records that were taken from the engine but not yet handed to the application.
+"""Records that were taken from the engine but not yet returned to the application.
 
 An iterator takes hundreds of records in one call and yields them one by one. The engine's positions
 are then past all of these records, but commits and `position` must reflect the application's
-progress. A seek or a revocation drops the records of its partitions and keeps the rest.
+progress. A seek or a revocation drops the records of its partitions and keeps all others.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plog.types import TopicPartition
 
 
 class PendingRecords:
-    """Taken records that wait for the application. Use only in the consuming thread.
+    """Records that were taken but not yet returned. Use only in the consuming thread.
 
     >>> first = ConsumerRecord("t", 0, 7, 0, 0, None, b"a", (), -1)
     >>> pending = PendingRecords()
@@ -31,13 +31,13 @@ class PendingRecords:
         return len(self._records) - self._next
 
     def put(self, records: Sequence[ConsumerRecord]) -> None:
-        """Store `records`; no earlier ones may be left."""
+        """Store `records`; no earlier records may be left."""
         assert not len(self), "records would be lost"
         self._records, self._next = records, 0
 
     def records(self) -> Iterator[ConsumerRecord]:
-        """Yield the records one by one; concurrent changes take effect immediately."""
-        # The bounds are read again for each record, because `drop` may replace the list in between.
+        """Yield the records one by one; changes between two records take effect immediately."""
+        # Read the attributes again for each record, because `drop` may replace the list in between.
         while self._next < len(self._records):
             record = self._records[self._next]
             self._next += 1
@@ -51,11 +51,10 @@ class PendingRecords:
         return taken
 
     def offsets(self) -> dict[TopicPartition, int]:
-        """Return the offset of the first pending record of each partition."""
+        """Return the offset of each partition's first pending record."""
         found: dict[TopicPartition, int] = {}
         for record in self._records[self._next :]:
-            # The records of a partition are in order, so the first one found is the next to be
-            # read.
+            # A partition's records are in order, so the first record found has the lowest offset.
             found.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return found
 

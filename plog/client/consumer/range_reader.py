@@ -1,8 +1,8 @@
-"""A reader for a known range of one partition, which sends its leader one fetch at a time.
+"""A reader for a known offset range of one partition, with one fetch in flight at a time.
 
-The next fetch of the range is sent before the caller decodes the records of the last one, so that
-the broker and the network work in the meantime. The reader supports no groups or concurrent
-fetches, so it runs on any `Network`, including blocking sockets.
+The reader sends the next fetch before the caller decodes the records of the previous fetch, so that
+the broker and the network work in the meantime. It does not support groups or concurrent fetches,
+so it runs on any `Network`, including blocking sockets.
 
 Source: KIP-74, KIP-98 (read_committed), KIP-320; Kafka 4.3 Fetcher.
 """
@@ -36,7 +36,7 @@ from plog.wire.messages.fetch import (
 )
 from plog.wire.schema import WireError
 
-# A reader with one partition would gain nothing from a fetch session (KIP-227).
+# With only one partition, a fetch session (KIP-227) would not make requests smaller.
 _NO_SESSION_EPOCH = -1
 
 
@@ -50,7 +50,7 @@ class _NextFetch(NamedTuple):
 
 
 class RangeReader:
-    """Reads ranges of partitions, one range at a time."""
+    """A reader of offset ranges, one range at a time."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class RangeReader:
         self.lookup = OffsetLookup(cluster, cluster.network, isolation_level=self._isolation_level)
 
     async def fetch(self, partition: TopicPartition, position: int, stop: int) -> CompletedFetch:
-        """Return at least one batch from `position` on; it may extend past `stop`.
+        """Return at least one batch, starting at `position`; the data may extend past `stop`.
 
-        Raises OffsetOutOfRange if the log no longer holds `position`. After
+        Raises OffsetOutOfRange if the log does not contain `position`. After
         ``default.api.timeout.ms``, raises RequestTimedOut if there are no records yet, or the error
         that prevented the fetch.
         """
@@ -89,12 +89,12 @@ class RangeReader:
                 if not error.retriable and error.code not in MAY_PASS:
                     raise
                 await backoff.wait_or_raise(error)
-                # The leader has probably moved.
+                # The leader has probably moved to another broker.
                 await self._refresh(partition, backoff)
                 continue
             records = data.records
-            # An empty response means that the log ends at the position; the fetch has already
-            # waited.
+            # An empty response means that the log ends at the position, although the broker has
+            # waited for records.
             if isinstance(records, bytes | bytearray | memoryview) and len(records):
                 split = split_batches(partition, position, records)
                 if split.error is None and split.next_offset < stop:
@@ -108,7 +108,7 @@ class RangeReader:
     async def _ask(
         self, partition: TopicPartition, position: int, deadline: Deadline
     ) -> PartitionData:
-        """Send one fetch to the leader. Raises the error of the broker or of the connection."""
+        """Send one fetch to the leader. Raises errors of the broker and the connection."""
         sent, self._next = self._next, None
         if sent is not None and (sent.partition, sent.position) == (partition, position):
             response = await sent.response
@@ -134,13 +134,13 @@ class RangeReader:
         raise WireError(f"malformed fetch response: {partition} is missing")
 
     def _send_next(self, partition: TopicPartition, position: int) -> None:
-        """Send the fetch from `position` on now, if a connection to the leader is ready."""
+        """Send the next fetch, at `position`, if a connection to the leader is ready."""
         leader = self._cluster.leader_of(partition)
         connection = None if leader is None else self._cluster.idle_connection(leader)
-        # Otherwise, `fetch` sends it when the records are needed.
+        # If no connection is ready, `fetch` sends the request when the records are needed.
         if connection is None or connection.throttled_until_s > self._cluster.network.now_s():
             return
-        # `fetch` must not wait longer than its own limit for this response.
+        # `fetch` waits for this response, and its own time limit must hold.
         timeout_s = min(self._timeout_s, self._settings.request_timeout_ms / 1000)
         request = self._request(partition, position)
         response = connection.ask(request, FetchResponse, timeout_s=timeout_s)
@@ -151,7 +151,7 @@ class RangeReader:
         settings = self._settings
         wanted = FetchPartition(
             partition=partition.partition,
-            # KIP-320: detects a leader change that this client is not yet aware of.
+            # KIP-320: with the epoch, a broker can reject a request based on old metadata.
             current_leader_epoch=-1 if known is None else known.leader_epoch,
             fetch_offset=position,
             partition_max_bytes=settings.max_partition_fetch_bytes,
@@ -166,7 +166,7 @@ class RangeReader:
         )
 
     async def _refresh(self, partition: TopicPartition, backoff: Backoff) -> None:
-        """Update the metadata. Raises errors only if they are final or no time is left."""
+        """Update the metadata. Raises an error only if it is permanent or no time is left."""
         try:
             await self._cluster.refresh({partition.topic}, deadline=backoff.deadline)
         except KafkaError as error:

@@ -10,38 +10,42 @@ from plog.client.network.ports import Cancelled
 from plog.types import TopicPartition
 
 CallUser = Callable[..., Awaitable[Any]]
-"""Calls a function of the application with arguments, in the thread that its face requires."""
+"""Calls an application's function with arguments, in the thread that the face requires."""
 
 
 class ConsumerRebalanceListener(Protocol):
-    """The type of listeners that `subscribe` accepts: any object with these two methods.
+    """The type of listener that `subscribe` accepts: any object with these two methods.
 
-    It may also have a method ``on_partitions_lost``; otherwise, lost partitions are reported as
-    revoked.
+    A listener may also have a method ``on_partitions_lost``. Otherwise, lost partitions are
+    reported as revoked.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Any:
-        """Called before partitions are revoked."""
+        """Handle a revocation; the consumer calls this before partitions are revoked."""
         ...
 
     def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Any:
-        """Called after partitions have been assigned."""
+        """Handle an assignment; the consumer calls this after partitions were assigned."""
         ...
 
 
 class RebalanceListener:
-    """A base class for listeners; override the methods you need. Called only during polls."""
+    """A base class for listeners; override the methods you need.
+
+    The consumer calls a listener only during polls, and during `unsubscribe` and `close`.
+    """
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Any:
-        """Called before partitions are revoked: the last chance to commit their offsets."""
+        """Handle a revocation; this is the last chance to commit offsets of these partitions."""
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Any:
-        """Called with newly assigned partitions, without those that were kept."""
+        """Handle an assignment; `partitions` contains only newly assigned partitions."""
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Any:
-        """Called if partitions may already have new owners, so that commits would be refused.
+        """Handle the loss of partitions that may already have new owners.
 
-        By default, calls `on_partitions_revoked`.
+        A commit for these partitions would be rejected. By default, this method calls
+        `on_partitions_revoked`.
         """
         return self.on_partitions_revoked(partitions)
 
@@ -60,7 +64,7 @@ def check_listener(listener: object) -> ConsumerRebalanceListener | None:
 
 
 class Listening:
-    """Calls a listener, if any, and keeps its exception until the rebalance is complete."""
+    """A subscription's listener, if any, and its first exception, until `raise_error` raises it."""
 
     def __init__(self, listener: ConsumerRebalanceListener | None, call_user: CallUser) -> None:
         self._listener = check_listener(listener)
@@ -82,8 +86,8 @@ class Listening:
         await self._call("on_partitions_assigned", partitions)
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Call `on_partitions_lost`, or `on_partitions_revoked` if the listener lacks it."""
-        # The fallback is that of Kafka's interface, where on_partitions_lost is optional.
+        """Call `on_partitions_lost` or, if the listener lacks it, `on_partitions_revoked`."""
+        # As in Kafka's interface, on_partitions_lost is optional and has this default.
         has_it = hasattr(self._listener, "on_partitions_lost")
         await self._call("on_partitions_lost" if has_it else "on_partitions_revoked", partitions)
 
@@ -103,7 +107,7 @@ class Listening:
         except Cancelled:
             raise
         except Exception as error:
-            # Kept until the step is complete: a listener's exception must not interrupt the
+            # Keep the exception until the rebalance step is complete: it must not interrupt the
             # member's transition.
             error.add_note(f"raised by {name} of the rebalance listener")
             self._error = self._error or error

@@ -1,6 +1,6 @@
-"""Targets of position resets: the meaning of auto.offset.reset and of seeks by time.
+"""Targets of position resets, from auto.offset.reset or a seek by time.
 
-Pure. offset_reset.py decides when a position is reset. The numbers are those of ListOffsets.
+offset_reset.py decides when a position is reset. The special timestamps are defined by ListOffsets.
 Source: KIP-79, KIP-734, KIP-405, KIP-1106.
 """
 
@@ -17,7 +17,7 @@ EARLIEST_TIMESTAMP = -2
 class ResetTo(NamedTuple):
     """A position that the leader must look up: the first record at or after `timestamp`.
 
-    With `age_ms`, the time is that many milliseconds before the request.
+    With `age_ms`, the timestamp is the time of the request minus `age_ms`.
     """
 
     timestamp: int
@@ -39,7 +39,7 @@ LATEST = ResetTo(LATEST_TIMESTAMP)
 
 
 def reset_to(reset: OffsetReset) -> ResetTo | None:
-    """Return the target for a value of auto.offset.reset; None for ``none``."""
+    """Return the target for a value of auto.offset.reset, or None for ``none``."""
     if reset.kind == "by_duration":
         return ResetTo(0, age_ms=reset.duration_ms)
     return {"earliest": EARLIEST, "latest": LATEST}.get(reset.kind)

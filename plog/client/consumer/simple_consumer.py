@@ -1,10 +1,9 @@
 """A consumer for known offset ranges over blocking sockets, without a group, a thread or a reactor.
 
-It is for workers of batch jobs, scripts and tools, in which importing a reactor would take longer
-than the work itself. The caller specifies the partition and its start and stop offsets, for example
-from `Admin` or a checkpoint. It reuses parts of the other consumers, so it follows
-leaders, supports TLS and SASL, and filters aborted transactions with
-``isolation.level=read_committed``.
+It is intended for batch job workers, scripts and tools, where importing a reactor can take longer
+than the work itself. The caller specifies a partition with start and stop offsets, for example from
+`Admin` or a checkpoint. Like the other consumers, it follows leaders, supports TLS and SASL, and
+filters aborted transactions with ``isolation.level=read_committed``.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _RECORDS_MAX = 1 << 16
-"""Maximum number of records decoded at a time; a fetch usually returns fewer."""
+"""The maximum number of records to decode at a time; a fetch usually returns fewer."""
 _ARROW_RECORDS_MAX = 1 << 16
 _offset = attrgetter("offset")
 
 
 class SimpleConsumer:
-    """Reads ranges of partitions sequentially. Only one thread at a time may use it.
+    """A client that reads offset ranges of partitions. Use it in one thread at a time.
 
         with SimpleConsumer(bootstrap_servers="localhost:9092") as consumer:
             partition = TopicPartition("page-views", 0)
@@ -54,7 +53,7 @@ class SimpleConsumer:
             for record in consumer.records(partition, 0, stop):
                 print(record.offset, record.value)
 
-    Accepts a consumer's settings; group and position settings, ``client.rack`` and
+    It accepts a consumer's settings, but settings for groups and positions, ``client.rack`` and
     ``max.poll.records`` have no effect. No operation takes longer than ``default.api.timeout.ms``.
 
     Raises ConfigError for invalid settings.
@@ -72,7 +71,7 @@ class SimpleConsumer:
         made = ConsumerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, **settings
         )
-        # Groups need a heartbeat task, which blocking sockets cannot run.
+        # A group member must send heartbeats in the background, which blocking sockets cannot do.
         if made.group_id is not None:
             raise ConfigError(
                 [
@@ -114,19 +113,22 @@ class SimpleConsumer:
     def beginning_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return the offset of the first record of each partition."""
+        """Return the offset of each partition's first record."""
         asked = checked_partitions(partitions)
         return self._run(self._reader.lookup.beginnings(asked, timeout_s=self._timeout_s))
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last record readable under ``isolation.level``."""
+        """Return, for each partition, the offset after the last readable record.
+
+        ``isolation.level`` determines which records are readable.
+        """
         asked = checked_partitions(partitions)
         return self._run(self._reader.lookup.ends(asked, timeout_s=self._timeout_s))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, Time]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record at or after each time, or None.
+        """Return the first record at or after each partition's time, or None if there is no record.
 
         A time is in ms since 1970, or a datetime with a time zone.
         """
@@ -138,13 +140,13 @@ class SimpleConsumer:
     def records(self, partition: TopicPartition, start: int, stop: int) -> Iterator[ConsumerRecord]:
         """Yield the records from offset `start` up to, but not including, `stop`.
 
-        There may be fewer than `stop` - `start`, because of transaction markers and compaction.
-        Raises OffsetOutOfRange if the log does not contain `start`, and RequestTimedOut if it ends
-        before `stop`. Yields all records before a damaged one, then raises CorruptRecords or
-        SerializationFailed.
+        Because of transaction markers and compaction, there may be fewer than `stop` - `start`
+        records. Raises OffsetOutOfRange if the log does not contain `start`, and RequestTimedOut if
+        it ends before `stop`. If a record cannot be read, the iterator first yields all earlier
+        records, and then raises CorruptRecords or SerializationFailed.
         """
         for fetched in self._fetches(partition, start, stop):
-            # A batch may extend past `stop`; its remaining records are not needed.
+            # A batch may extend past `stop`.
             while not fetched.is_done and fetched.next_offset < stop:
                 records = fetched.take(_RECORDS_MAX)
                 if records and records[-1].offset >= stop:
@@ -168,7 +170,7 @@ class SimpleConsumer:
         """
         if max_records < 1:
             raise ValueError(f"max_records is {max_records}: give at least 1")
-        # Raises MissingExtra before anything is fetched.
+        # Without pyarrow, raise MissingExtra before records are fetched.
         record_schema()
         columns, runs = RecordColumns(), list[ColumnRun]()
         try:
@@ -181,7 +183,7 @@ class SimpleConsumer:
                         yield build(columns, runs)
                         columns, runs = RecordColumns(), []
         except PlogError:
-            # The application receives the rows before the error first.
+            # Yield the rows before the error first.
             if runs:
                 yield build(columns, runs)
             raise
@@ -196,13 +198,13 @@ class SimpleConsumer:
         while position < stop:
             fetched = self._run(self._reader.fetch(partition, position, stop))
             yield fetched
-            # The position also moves past control batches and compacted offsets, so that the loop
-            # always progresses.
+            # `next_offset` also moves past control batches and compacted offsets, so the loop
+            # always makes progress.
             position = fetched.next_offset
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         if self._is_closed:
-            # Otherwise Python warns that the coroutine was never awaited.
+            # Without this, Python warns that the coroutine was never awaited.
             coroutine.close()
             raise ClosedError("the consumer is closed: create a new one")
         return run_blocking(coroutine)

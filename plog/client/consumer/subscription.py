@@ -33,19 +33,19 @@ class ConsumerSubscription:
     ) -> None:
         """Subscribe to these topics, or to all topics whose full name matches `pattern`.
 
-        Replaces the previous subscription, whose partitions are revoked at the next poll.
+        The call replaces the previous subscription; its partitions are revoked at the next poll.
         `listener` is a `RebalanceListener`, or an object with methods of the same names.
         """
-        # Both arguments are checked before anything changes, so that a rejected call has no effect.
+        # Check both arguments before changing the state, so that a rejected call has no effect.
         listening = Listening(listener, self._call_user)
         self._selection = TopicSelection.of(
             topics, pattern, excludes_internal=self._settings.exclude_internal_topics
         )
         self._listening = listening
-        # A pattern needs the names of all topics.
+        # Matching a pattern requires the names of all topics.
         if (pattern is not None) != self._cluster.wants_all_topics:
             self._cluster.want_all_topics(pattern is not None)
-        # This is also done for a pattern, to drop the previous list of names.
+        # For a pattern, this call removes the names of the previous subscription.
         self._cluster.want_topics(self._selection.topics)
 
     def _unsubscribe(self) -> None:
@@ -60,12 +60,12 @@ class ConsumerSubscription:
 
     @property
     def is_subscribed(self) -> bool:
-        """Whether the assignment comes from subscribed topics instead of `assign`."""
+        """Whether a subscription determines the assignment, rather than `assign`."""
         return self._selection is not None
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The subscribed topics; for a pattern, those that match it now."""
+        """The subscribed topics; for a pattern, the topics that currently match it."""
         if self._selection is None:
             return frozenset()
         return self._selection.wanted(self._cluster.metadata)

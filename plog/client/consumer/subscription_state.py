@@ -1,17 +1,18 @@
-"""The assignment of a consumer and its position in each partition.
+"""A consumer's assignment, and its position in each partition.
 
-A partition starts without a position. A seek or a committed offset sets it, or the leader looks it
-up (a reset). A position whose leader epoch is known is validated with each new leader before more
-records are fetched, because that leader may have a shorter log (KIP-320). Then the partition
-is fetched: `fetch_offset` runs ahead of `position`, and the records between the two are buffered.
+A partition starts without a position. The position is set by a seek, by a committed offset, or by a
+reset, for which the leader looks up an offset. After a change of leader, a position with a known
+leader epoch is validated before more records are fetched, because the new leader may have a shorter
+log (KIP-320). While the partition is fetched, `fetch_offset` is ahead of `position`; the records
+between them are buffered.
 
-Every assignment, seek, reset and validation gives the partition a new generation. A response to a
-request of an older generation is ignored, so that a late response can neither move a position nor
-add records.
+Every assignment, seek, reset and validation gives the partition a new generation. Responses to
+requests of an older generation are ignored, so that a late response cannot move a position or add
+records.
 
-The engine's thread and the consuming thread share this state under a lock. Methods acquire it,
-except those of `PartitionState` and those whose docstring says otherwise. Source: Kafka 3.9
-SubscriptionState.
+The engine's thread and the consuming thread share this state under a lock. Methods acquire the
+lock, except methods of `PartitionState` and methods whose docstring says otherwise. Source: Kafka
+3.9 SubscriptionState.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from plog.client.network.metadata import NO_NODE, ClusterMetadata, PartitionMeta
 from plog.client.values import OffsetAndMetadata
 from plog.types import ZERO_UUID, TopicPartition
 
-# Smaller than any generation of an assigned partition, so nothing in flight matches it.
+# Assigned partitions have greater generations, so no request in flight matches this value.
 _UNASSIGNED = 0
 
 
 class SubscriptionState:
-    """The assigned partitions; `default_reset` is auto.offset.reset, or None for ``none``."""
+    """The assigned partitions. `default_reset` is auto.offset.reset, or None for ``none``."""
 
     def __init__(
         self, *, default_reset: ResetTo | None = None, read_committed: bool = False
@@ -52,7 +53,7 @@ class SubscriptionState:
     # -- calls of the application -----------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions; those already assigned keep their position."""
+        """Assign exactly these partitions; partitions already assigned keep their positions."""
         with self.lock:
             before = self.states
             self.states = {
@@ -61,13 +62,12 @@ class SubscriptionState:
             }
             for partition, state in before.items():
                 if partition not in self.states:
-                    # Late responses must not apply to a partition that was removed and assigned
-                    # again.
+                    # If the partition is assigned again, late responses must not apply to it.
                     state.generation = _UNASSIGNED
-                    # Shows the buffer that it may hold data of a removed partition.
+                    # The change makes the buffer check for data of removed partitions.
                     self._generation += 1
                     self._errors.pop(partition, None)
-        # Outside the lock, because listeners call methods that acquire it.
+        # Release the lock first, because the function calls methods that acquire it.
         self.on_assign()
 
     @property
@@ -77,23 +77,23 @@ class SubscriptionState:
             return frozenset(self.states)
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-        """Set the position; `leader_epoch` is the epoch of the record before it, if known."""
+        """Set a position; `leader_epoch` is the epoch of the record before it, if known."""
         if offset < 0:
             raise ValueError(f"cannot seek {partition} to offset {offset}: it is negative")
         with self.lock:
             self._place(self._state(partition), offset, leader_epoch)
 
     def request_reset(self, partition: TopicPartition, reset: ResetTo) -> None:
-        """Continue at the target `reset`, once the leader has looked up its offset."""
+        """Continue at the target `reset` after the leader has looked up the offset."""
         with self.lock:
             self._reset(self._state(partition), reset)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching these partitions and handing out their buffered records, which are kept."""
+        """Stop fetching these partitions and returning their records; keep buffered records."""
         self._set_paused(partitions, True)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch these partitions and hand out their records again."""
+        """Resume fetching these partitions and returning their records."""
         self._set_paused(partitions, False)
 
     def _set_paused(self, partitions: Collection[TopicPartition], is_paused: bool) -> None:
@@ -102,15 +102,15 @@ class SubscriptionState:
                 state.is_paused = is_paused
 
     def withhold(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching `partitions`, which are being revoked, and handing out their records.
+        """Stop fetching partitions that are being revoked, and returning their records.
 
-        Replaces the previous set; pass `()` to undo. Independent of the application's `paused`.
+        The call replaces the previous set; pass `()` to undo it. It does not affect `paused`.
         """
         with self.lock:
             was = [state.is_withheld for state in self.states.values()]
             for partition, state in self.states.items():
                 state.is_withheld = partition in partitions
-        # New fetches are possible only if a partition was withheld before.
+        # Only the release of a withheld partition makes new fetches possible.
         if any(was):
             self.on_assign()
 
@@ -126,8 +126,8 @@ class SubscriptionState:
             return self._state(partition).position
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit for all records handed out, without those `held_back`."""
-        # Outside the lock, because it calls the face.
+        """Return the offsets to commit after all returned records, which excludes `held_back`."""
+        # Call this without the lock, because it runs code of the face.
         held_back = self.held_back()
         with self.lock:
             return {
@@ -138,15 +138,15 @@ class SubscriptionState:
                     leader_epoch=None if state.position_epoch < 0 else state.position_epoch,
                 )
                 for partition, state in self.states.items()
-                # A position that is being validated is not committed: it may be in a part of the
-                # log that was truncated (KIP-320).
+                # Do not commit a position that is being validated: it may be in a part of the log
+                # that was truncated (KIP-320).
                 if state.position is not None and state.phase is Phase.FETCHING
             }
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Return the number of records from the position to the end, or None if it is unknown.
 
-        The end depends on isolation.level.
+        With isolation.level=read_committed, the end is the last stable offset.
         """
         with self.lock:
             return self._lag(self._state(partition))
@@ -155,11 +155,11 @@ class SubscriptionState:
         end = state.last_stable_offset if self._read_committed else state.high_watermark
         if end is None or state.position is None:
             return None
-        # A seek may have set a position beyond the end.
+        # A seek may have set a position after the end.
         return max(0, end - state.position)
 
     def lags(self) -> dict[TopicPartition, tuple[int | None, int | None]]:
-        """Return the lag and lead of each partition: the distances to its log's end and start."""
+        """Return each partition's lag and lead: the distances to the log's end and start."""
         with self.lock:
             return {
                 partition: (
@@ -174,14 +174,14 @@ class SubscriptionState:
     # -- finding positions ------------------------------------------------------------------------
 
     def needs_offset(self) -> list[TopicPartition]:
-        """Return the partitions without a position for which no lookup has started."""
+        """Return the partitions that need an initial position."""
         with self.lock:
             return [x.partition for x in self.states.values() if x.phase is Phase.NO_OFFSET]
 
     def begin_initial(self, now_s: float) -> list[tuple[PartitionState, int]]:
-        """Return the partitions of `needs_offset` that are due, with their generations.
+        """Return the partitions that need an initial position now, with their generations.
 
-        They are not returned again until their request has failed.
+        A partition is not returned again until its request has failed.
         """
         with self.lock:
             due = [
@@ -190,12 +190,12 @@ class SubscriptionState:
                 if state.phase is Phase.NO_OFFSET and state.retry_at_s <= now_s
             ]
             for state in due:
-                # Not due again until `back_off` or a new generation.
+                # This prevents a second request; `back_off` or a new generation resets the time.
                 state.retry_at_s = math.inf
             return [(state, state.generation) for state in due]
 
     def begin_inquiries(self, now_s: float) -> list[Inquiry]:
-        """Return the requests to leaders that are due, each only once until it is answered."""
+        """Return the requests to leaders that are due, each only once unless it fails."""
         with self.lock:
             asked = []
             for state in self.states.values():
@@ -220,7 +220,7 @@ class SubscriptionState:
     def place(
         self, state: PartitionState, generation: int, offset: int, leader_epoch: int | None = None
     ) -> bool:
-        """Set the position found for a partition, unless its generation has changed."""
+        """Set the position that was found for a partition, unless its generation has changed."""
         with self.lock:
             if state.generation != generation:
                 return False
@@ -228,9 +228,10 @@ class SubscriptionState:
             return True
 
     def reset_by_default(self, state: PartitionState, generation: int) -> bool:
-        """Reset by auto.offset.reset; False if that is ``none`` or the generation has changed.
+        """Reset the position as auto.offset.reset specifies.
 
-        offset_reset.py calls this.
+        Returns False if the setting is ``none`` or the generation has changed. offset_reset.py
+        calls this.
         """
         with self.lock:
             if self.default_reset is None or state.generation != generation:
@@ -239,7 +240,7 @@ class SubscriptionState:
             return True
 
     def reset_elsewhere(self, state: PartitionState, generation: int, reset: ResetTo) -> None:
-        """Reset to `reset` instead, because the previous target has no offset."""
+        """Reset to another target, because the log has no offset for the previous target."""
         with self.lock:
             if state.generation == generation:
                 self._reset(state, reset)
@@ -254,7 +255,7 @@ class SubscriptionState:
     # -- leaders ----------------------------------------------------------------------------------
 
     def update_leaders(self, metadata: ClusterMetadata, now_s: float) -> list[TopicPartition]:
-        """Update the leaders from metadata, and return the partitions without one."""
+        """Update the leaders from metadata, and return the partitions without a leader."""
         leaderless = []
         with self.lock:
             for partition, state in self.states.items():
@@ -267,26 +268,25 @@ class SubscriptionState:
                     state.unknown_since_s = now_s
                 leader = metadata.leader_of(partition)
                 state.leader = NO_NODE if leader is None else leader
-                # A follower that left the cluster or whose disk failed does not respond (KIP-392).
+                # Do not wait for a follower that has left the cluster or is offline (KIP-392).
                 if known is None or not _is_online(state.replica, known, metadata):
                     state.replica = NO_NODE
                 if state.leader == NO_NODE:
                     leaderless.append(partition)
-                # KIP-320: a new leader may have a shorter log, so a position read under another
-                # epoch is validated.
+                # KIP-320: a new leader may have a shorter log, so validate the position.
                 if known is not None and known.leader_epoch != state.leader_epoch:
                     state.leader_epoch = known.leader_epoch
-                    state.replica = NO_NODE  # The new leader has not selected this follower.
+                    # The new leader has not selected this follower.
+                    state.replica = NO_NODE
                     self._validate(state)
         return leaderless
 
     def _notice_new_topic(self, state: PartitionState, topic: TopicMetadata) -> None:
         before, state.topic_id = state.topic_id, topic.topic_id
-        # Brokers older than KIP-516 return no topic ID.
+        # Brokers before KIP-516 do not return topic IDs.
         if ZERO_UUID in (before, topic.topic_id) or before == topic.topic_id:
             return
-        # A topic that was deleted and recreated has a new log, in which old bounds and positions
-        # are meaningless.
+        # A recreated topic has a new log, for which the old offsets are meaningless.
         state.high_watermark = state.last_stable_offset = state.log_start_offset = None
         state.replica = NO_NODE
         if state.phase in (Phase.NO_OFFSET, Phase.RESETTING):
@@ -294,28 +294,29 @@ class SubscriptionState:
         state.position, state.position_epoch = None, NO_EPOCH
         state.phase = Phase.NO_OFFSET
         self._restart(state)
-        # All records of the new log are unread.
+        # Regardless of auto.offset.reset, start at the earliest offset: all records of the new log
+        # are unread.
         if self.default_reset is not None:
             self._reset(state, EARLIEST)
 
     def _validate(self, state: PartitionState) -> None:
         if state.phase in (Phase.NO_OFFSET, Phase.RESETTING):
             return
-        # Without both epochs there is nothing to compare: old brokers and seeks to a plain offset
-        # provide none.
+        # Validation compares both epochs. Old brokers do not provide epochs, and neither do seeks
+        # to a plain offset.
         is_known = state.position_epoch != NO_EPOCH and state.leader_epoch != NO_EPOCH
         state.phase = Phase.VALIDATING if is_known else Phase.FETCHING
         self._restart(state)
 
     def forget_replica(self, state: PartitionState) -> bool:
-        """Fetch from the leader again; return False if it was not read from a follower."""
+        """Fetch from the leader again; return False if the partition had no follower selected."""
         with self.lock:
             had_one = state.replica != NO_NODE
             state.replica = NO_NODE
             return had_one
 
     def forget_node(self, node_id: int) -> bool:
-        """Stop reading from this follower; return False if no partition was read from it."""
+        """Stop fetching from this follower; return False if it was not used."""
         with self.lock:
             had = [state for state in self.states.values() if state.replica == node_id]
             for state in had:
@@ -327,7 +328,7 @@ class SubscriptionState:
     def back_off(
         self, state: PartitionState, generation: int, now_s: float, delay_s: Callable[[int], float]
     ) -> None:
-        """Postpone requests for this partition; `delay_s` maps its failures so far to a delay."""
+        """Postpone requests for this partition; `delay_s` maps its failure count to a delay."""
         with self.lock:
             if state.generation == generation:
                 state.retry_at_s = now_s + delay_s(state.failures)
@@ -342,31 +343,31 @@ class SubscriptionState:
             return True
 
     def fail_all(self, what: TopicPartition | str, error: Exception) -> None:
-        """For the next poll, record an error that does not concern a partition's position.
+        """Record an error for the next poll that is not about a single partition's position.
 
-        An error recorded under several keys is raised once.
+        An error that is recorded under several keys is raised only once.
         """
         with self.lock:
             self._errors[what] = error
 
     def clear_error(self, what: str) -> None:
-        """Remove the error recorded by `fail_all` under this key."""
+        """Remove the error that `fail_all` has recorded under this key."""
         with self.lock:
             self._errors.pop(what, None)
 
     def pop_error(self) -> Exception | None:
         """Remove and return the first recorded error, or None."""
-        # Without the lock, because every poll calls this and there is usually no error.
+        # Every poll calls this, and there is usually no error, so first check without the lock.
         if not self._errors:
             return None
         with self.lock:
             error = next(iter(self._errors.values()), None)
-            # An error that concerns several partitions is raised once.
+            # Several partitions may share an error, which must be raised only once.
             self._errors = {x: other for x, other in self._errors.items() if other is not error}
             return error
 
     def pop_error_of(self, partition: TopicPartition) -> Exception | None:
-        """Remove and return the recorded error of a partition or its topic, or None."""
+        """Remove and return the error recorded for a partition or its topic, or None."""
         with self.lock:
             return self._errors.pop(partition, None) or self._errors.pop(partition.topic, None)
 
@@ -381,7 +382,7 @@ class SubscriptionState:
             return state.generation == generation and state.position == state.fetch_offset
 
     def next_retry_s(self, phases: Collection[Phase], now_s: float) -> float | None:
-        """Return the time of the next retry for a partition in one of these phases."""
+        """Return the time of the next retry among the partitions in these phases, or None."""
         with self.lock:
             times = [
                 x.retry_at_s
@@ -391,9 +392,9 @@ class SubscriptionState:
         return min(times, default=None)
 
     def unknown_for(self, patience_s: float, now_s: float) -> list[tuple[PartitionState, int]]:
-        """Return partitions missing from the metadata for `patience_s`, once per period.
+        """Return partitions missing from the metadata for `patience_s`, with their generations.
 
-        Each comes with its generation.
+        A partition that is still missing is returned again after `patience_s`.
         """
         found = []
         with self.lock:
@@ -407,7 +408,7 @@ class SubscriptionState:
         return found
 
     def next_unknown_s(self, patience_s: float) -> float | None:
-        """Return when `unknown_for` will next return a partition."""
+        """Return when `unknown_for` will next return a partition, or None."""
         with self.lock:
             since = [
                 x.unknown_since_s for x in self.states.values() if x.unknown_since_s is not None
@@ -417,19 +418,19 @@ class SubscriptionState:
     # -- with the lock held -----------------------------------------------------------------------
 
     def restart_locked(self, state: PartitionState) -> None:
-        """Fetch again from the position, discarding buffered records and requests in flight.
+        """Fetch from the position again; discard buffered records and requests in flight.
 
-        The caller holds the lock.
+        The caller must hold the lock.
         """
         self._restart(state)
 
     @property
     def last_generation(self) -> int:
-        """A number that increases whenever buffered data may have become stale."""
+        """A number that increases whenever buffered data may have become invalid."""
         return self._generation
 
     def clear_error_locked(self, partition: TopicPartition) -> None:
-        """Remove the error of this partition. The caller holds the lock."""
+        """Remove the error of this partition. The caller must hold the lock."""
         if self._errors:
             self._errors.pop(partition, None)
 
@@ -444,7 +445,7 @@ class SubscriptionState:
         return self._generation
 
     def _restart(self, state: PartitionState) -> None:
-        # Requests in flight and buffered records belong to the old generation, and are dropped.
+        # Requests in flight and buffered records belong to the old generation, so they are dropped.
         state.generation = self._next()
         state.fetch_offset = 0 if state.position is None else state.position
         state.buffered_bytes = 0
@@ -456,7 +457,7 @@ class SubscriptionState:
         state.position_epoch = NO_EPOCH if leader_epoch is None else leader_epoch
         state.reset = None
         state.phase = Phase.FETCHING
-        # The leader may have changed since the position was committed.
+        # The leader may have changed since a position was committed.
         self._validate(state)
 
     def _reset(self, state: PartitionState, reset: ResetTo) -> None:

@@ -15,7 +15,7 @@ _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSelection:
-    """A set of topics: exactly one of `topics` and `pattern` is given.
+    """The topics of a subscription, given as either `topics` or `pattern`.
 
     A pattern must match a topic's full name.
     """
@@ -32,15 +32,16 @@ class TopicSelection:
         *,
         excludes_internal: bool,
     ) -> TopicSelection:
-        """Return a checked selection.
+        """Return the selection for the arguments of `subscribe`.
 
-        Raises ValueError if both or neither are given, TypeError for an invalid list of names.
+        Raises ValueError unless exactly one of `topics` and `pattern` is given, and TypeError for
+        an invalid list of names.
         """
         if (topics is None) == (pattern is None):
             raise ValueError("cannot subscribe: give either topics or a pattern")
         if pattern is not None:
             return cls(pattern=re.compile(pattern), excludes_internal=excludes_internal)
-        # A string is iterable, and its letters are valid topic names.
+        # A string is iterable, so without this check, its letters would become topics.
         if isinstance(topics, str | bytes):
             raise TypeError(f"topics must be a list of names: give [{topics!r}], not {topics!r}")
         assert topics is not None
@@ -51,7 +52,7 @@ class TopicSelection:
         return cls(topics=frozenset(names))
 
     def wanted(self, metadata: ClusterMetadata) -> frozenset[str]:
-        """Return the topics that the selection contains now."""
+        """Return the topics that the selection currently contains."""
         if self.pattern is None:
             return self.topics
         return frozenset(
@@ -59,7 +60,7 @@ class TopicSelection:
             for name, topic in metadata.topics.items()
             if topic.partitions
             and not (topic.is_internal and self.excludes_internal)
-            # `fullmatch`, like Java's Pattern.matches: a matching prefix is not enough.
+            # As with Java's Pattern.matches, a matching prefix is not enough.
             and self.pattern.fullmatch(name)
         )
 
@@ -71,7 +72,7 @@ class TopicSelection:
 
 
 def refusal(topics: Iterable[str], metadata: ClusterMetadata) -> KafkaError | None:
-    """Return the error if a topic cannot be read and waiting cannot fix that, otherwise None."""
+    """Return the error if a topic can never be read, such as a missing permission, or None."""
     for name in topics:
         topic = metadata.topics.get(name)
         if topic is not None and topic.error in _REFUSALS:

@@ -1,6 +1,6 @@
 """The classes that applications use: each client as a blocking, an asyncio and a Twisted class.
 
-A face turns the engine's coroutines into methods that block, are awaited or return a Deferred.
-Protocol rules do not belong here: the engine implements them once for all faces. Start with
-method_adapters.py, then compare one class across the three faces, such as their producer.py.
+A face adapts the engine's coroutines: its methods block, are awaited or return a Deferred. The
+engine implements all protocol rules once for all faces, so they do not belong here. Start with
+method_adapters.py, then compare one module, such as producer.py, across the three faces.
 """

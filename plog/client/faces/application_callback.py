@@ -1,4 +1,4 @@
-"""A function of the application that the engine calls in the application's thread."""
+"""A call that the engine makes to an application's function in the application's thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plog.client.network.ports import Cancelled
 
 
 class ApplicationCallback:
-    """A pending call of an application's function, and the Deferred that receives its outcome."""
+    """A pending call to an application's function, and the Deferred that receives its outcome."""
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.function = function
@@ -24,12 +24,12 @@ class ApplicationCallback:
         try:
             result = self.function(*self.arguments)
         except Exception:
-            # The Deferred must fire in the engine's thread.
+            # Deferreds are not thread-safe: this one must fire in the engine's thread.
             soon(self._complete, self.outcome.errback, Failure())
         else:
             soon(self._complete, self.outcome.callback, result)
 
     def _complete(self, fire: Callable[[Any], None], outcome: Any) -> None:
-        # The engine may have cancelled the call.
+        # The engine may have cancelled the call in the meantime, which has fired the Deferred.
         if not self.outcome.called:
             fire(outcome)

@@ -1,4 +1,4 @@
-"""Methods that the consumers of all faces share. Each face adds the methods that wait."""
+"""The consumer methods that all faces share; each face adds the methods that wait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Face(Protocol):
 
 
 class ConsumerFace:
-    """The properties and methods that return immediately and may be called from any thread."""
+    """The properties and methods that return immediately. Any thread may call them."""
 
     @property
     def assignment(self: _Face) -> frozenset[TopicPartition]:
@@ -24,22 +24,22 @@ class ConsumerFace:
 
     @property
     def subscription(self: _Face) -> frozenset[str]:
-        """The topics that this consumer is subscribed to; empty after `assign`."""
+        """The topics to which this consumer is subscribed; empty after `assign`."""
         return self._core.subscription
 
     @property
     def paused(self: _Face) -> frozenset[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return self._core.paused
 
-    # These methods only read, so any thread may call them directly.
+    # These methods only read the engine's state, so any thread may call them directly.
     group_metadata = direct(PollingConsumer.group_metadata)
     lag = direct(PollingConsumer.lag)
     metrics = direct(PollingConsumer.metrics)
 
 
 class ReactorConsumerFace(ConsumerFace):
-    """Methods that need not wait in a face that runs in the engine's thread."""
+    """Consumer methods that return immediately in faces that run in the engine's thread."""
 
     subscribe = direct(PollingConsumer.subscribe)
     assign = direct(PollingConsumer.assign)

@@ -1,11 +1,11 @@
-"""Adapters that turn a method of the engine into a method of a face, in one typed line.
+"""Adapters that turn an engine method into a face method, in one typed line.
 
     class Admin(_Client):
         create_topics = blocking(AdminCore.create_topics)
 
-A face keeps the engine's object in `_core`. Parameters, types and docstrings come from the engine,
-so the three faces cannot drift apart. Each face has its own constructor and its own list of
-methods, so that type checkers and readers see what each call returns.
+A face keeps the engine's object in `_core`. The engine's methods provide parameters, types and
+docstrings, so the three faces cannot drift apart. Each face has its own constructor and list of
+methods, so that type checkers and readers can see what each call returns.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from twisted.internet.defer import Deferred
 
 from plog.client.settings import ClientSettings
 
+# The exception is often Ctrl-C: if no broker is reachable, the user should not have to wait for
+# delivery.timeout.ms.
 EXIT_TIMEOUT_S = 2.5
-"""Time limit for closing a client when an exception, such as Ctrl-C, leaves its ``with`` block.
+"""The time limit for closing a client when an exception ends its ``with`` block.
 
-The client sends and commits as much as it can in that time. If no broker is reachable, a user who
-has pressed Ctrl-C should not have to wait for ``delivery.timeout.ms``.
+Within this time, the client sends and commits as much as possible.
 """
 
 P = ParamSpec("P")
@@ -40,7 +41,7 @@ def client_repr(face: str, client: object, settings: ClientSettings, state: str 
 
 
 class NoCopy:
-    """A base class for clients, whose connections cannot be pickled or copied."""
+    """A base class of clients: their connections cannot be pickled or copied."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -49,8 +50,8 @@ class NoCopy:
 
 
 def check_topics(topics: Sequence[object]) -> None:
-    """Raise TypeError if `topics` are arguments that fit another client's constructor."""
-    # An empty subscription is allowed: `assign` may follow.
+    """Raise TypeError if `topics` are arguments meant for another library's constructor."""
+    # A consumer without topics is valid: the application can call `assign` or `subscribe` later.
     if not topics or isinstance(topics[0], str):
         return
     if isinstance(topics[0], Mapping):
@@ -67,7 +68,7 @@ def check_topics(topics: Sequence[object]) -> None:
 
 def _named(call: F, method: Callable[..., Any]) -> F:
     """Return `call` with the name and the docstring of `method`."""
-    # Documentation tools and `help` then show the text of the engine's method.
+    # `help` and documentation tools then show the docstring of the engine's method.
     functools.update_wrapper(call, method)
     return call
 
@@ -75,7 +76,7 @@ def _named(call: F, method: Callable[..., Any]) -> F:
 def blocking(
     method: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """Adapt a coroutine method of the engine: the call blocks until the coroutine finishes."""
+    """Adapt a coroutine method of the engine: a call blocks until the coroutine finishes."""
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
         result: T = self._run(method, self._core, *arguments, **options)
@@ -89,7 +90,7 @@ def in_engine_thread(
 ) -> Callable[Concatenate[Any, P], T]:
     """Adapt a plain method of the engine: it runs in the engine's thread while the caller waits."""
 
-    # A coroutine would be returned without being run.
+    # `run` would return the coroutine of a coroutine method without awaiting it.
     assert not inspect.iscoroutinefunction(method), f"{method} must be awaited"
 
     # `_run` runs coroutines in the engine's thread.
@@ -108,7 +109,7 @@ def direct(
 ) -> Callable[Concatenate[Any, P], T]:
     """Adapt a plain method of the engine: it runs in the caller's thread."""
 
-    # A coroutine would be returned without being run.
+    # `call` would return the coroutine of a coroutine method without awaiting it.
     assert not inspect.iscoroutinefunction(method), f"{method} must be awaited"
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
@@ -120,7 +121,7 @@ def direct(
 def awaitable(
     method: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Awaitable[T]]:
-    """Adapt a coroutine method of the engine: the call is awaited on an asyncio loop."""
+    """Adapt a coroutine method of the engine: a call returns an awaitable for an asyncio loop."""
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Awaitable[T]:
         result: Awaitable[T] = self._run(method, *arguments, **options)
@@ -132,7 +133,7 @@ def awaitable(
 def deferred(
     method: Callable[Concatenate[Core, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], Deferred[T]]:
-    """Adapt a coroutine method of the engine: the call returns a Deferred."""
+    """Adapt a coroutine method of the engine: a call returns a Deferred."""
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Deferred[T]:
         return Deferred.fromCoroutine(method(self._core, *arguments, **options))

@@ -1,9 +1,9 @@
 """The consumer that all faces wrap: it waits until it has records to return.
 
-`ConsumerCore` never waits in `take`, and its positions advance past everything that was taken. This
-module adds what an application's poll loop needs: waiting for data, for the group and for
-`wake_up`. It also keeps the records that were taken but not yet returned (pending_records.py);
-positions and commits do not include them.
+`ConsumerCore.take` never waits, and it advances the positions past all records that it returns.
+This module adds the wait of an application's poll loop, which ends when data arrives, the group
+needs the consumer, or `wake_up` is called. It also keeps the records that were taken but not yet
+returned to the application (pending_records.py); positions and commits exclude them.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class PollingConsumer(ConsumerCore):
     # -- reading records --------------------------------------------------------------------------
 
     def polled(self, *, waits: bool = False) -> None:
-        """Record that the application polls and has processed its earlier records. Any thread.
+        """Record a poll: the application has processed the records that it received earlier.
 
-        With `waits`, it keeps polling until the next call of this method.
+        With `waits`, the poll lasts until the next call of this method. Any thread may call this.
         """
         self._member.polled(waits=waits)
 
@@ -75,16 +75,17 @@ class PollingConsumer(ConsumerCore):
     ) -> list[ConsumerRecord]:
         """Return up to `max_records` (default ``max.poll.records``) as soon as any are available.
 
-        Without `timeout_s` the call waits indefinitely; with it, the list is empty after that time.
+        Without `timeout_s`, the call waits indefinitely. Otherwise, it returns an empty list if no
+        records arrive within that time.
 
         Raises:
             OffsetOutOfRange, CorruptRecords, SerializationFailed: a record cannot be read.
             UnknownTopicOrPartition: a topic does not exist and may not be created.
             WokenUp: `wakeup` was called.
-            Exception: the group coordinator returned an error or a rebalance listener raised one.
+            Exception: the group coordinator returned an error, or a rebalance listener failed.
         """
         count = self.max_records if max_records is None else max_records
-        # Records that an iterator left over come first, to keep the order.
+        # Records that an iterator has left unread come first, to keep offset order.
         if self.unread:
             return self.unread.take(count)
         return await self.until_taken(lambda: self.take(count), timeout_s)
@@ -98,7 +99,8 @@ class PollingConsumer(ConsumerCore):
         leader_epoch. Deserializers are not applied. Requires the extra ``plog[arrow]``.
         """
         count = ARROW_RECORDS_MAX if max_records is None else max_records
-        # Arrow batches bypass the records that were already decoded, so these are fetched again.
+        # Arrow batches are built from fetched data, not from records that were already decoded. To
+        # return those records as well, fetch them again.
         self.give_back_unread()
         return await self.until_taken(lambda: self.take_arrow(count), timeout_s)
 
@@ -113,10 +115,10 @@ class PollingConsumer(ConsumerCore):
         *,
         adapt: Callable[[Awaitable[Any]], Awaitable[Any]] = _unchanged,
     ) -> T:
-        """Call `take` until it returns something or `timeout_s` has passed; return its last result.
+        """Call `take` until its result is true or `timeout_s` has passed; return the last result.
 
-        A caller that does not run this as a coroutine of the engine passes `adapt`, which makes the
-        engine's awaitables awaitable there. Raises WokenUp, and the errors of `prepare` and `take`.
+        A caller outside the engine's coroutines passes `adapt`, which makes the engine's awaitables
+        awaitable for it. Raises WokenUp, and the errors of `prepare` and `take`.
         """
         # Without a subscription or an assignment, the wait would never end.
         if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
@@ -127,38 +129,38 @@ class PollingConsumer(ConsumerCore):
         now_s = self._network.now_s
         deadline_s = None if timeout_s is None else now_s() + timeout_s
         while True:
-            # Cleared before the checks, so that data that arrives during them ends the wait.
+            # Clear the signal before the checks: data that arrives during a check must end the
+            # wait below.
             self._data.clear()
             if self._is_closed:
                 raise ClosedError("the consumer is closed; create a new one")
             self.raise_if_woken()
-            # Each round is a poll: the application has processed everything that it received
-            # before.
+            # Each round counts as a poll: the application has processed all earlier records.
             self.polled()
             if self.needs_prepare:
                 await adapt(self.prepare())
-            # Called after `prepare`, which may revoke partitions.
+            # `prepare` may revoke partitions, so take records only afterwards.
             taken = take()
             left_s = None if deadline_s is None else deadline_s - now_s()
             if taken or (left_s is not None and left_s <= 0):
                 return taken
-            # Waiting is polling: max.poll.interval.ms must not expire because no records arrive.
+            # A wait counts as polling: max.poll.interval.ms must not expire on an idle topic.
             self.polled(waits=True)
             try:
                 await adapt(self._data.wait(left_s))
             finally:
-                # From now on, even if the wait was cancelled, the application has
-                # max.poll.interval.ms until its next poll.
+                # Even after a cancelled wait, the application has max.poll.interval.ms until its
+                # next poll.
                 self.polled()
 
     def wake_up(self) -> None:
-        """End the current wait, or the next one, with WokenUp."""
-        # Kept until a call notices it, even one that starts later.
+        """End the current or the next wait with WokenUp."""
+        # The flag stays set until a call sees it, even if that call starts later.
         self._is_woken = True
         self._data.set()
 
     def raise_if_woken(self) -> None:
-        """Raise WokenUp if `wake_up` was called, once or more, since this was last called."""
+        """Raise WokenUp if `wake_up` was called since the last call of this method."""
         if self._is_woken:
             self._is_woken = False
             raise WokenUp("wakeup() was called")
@@ -166,7 +168,7 @@ class PollingConsumer(ConsumerCore):
     # -- records taken but not yet returned -------------------------------------------------------
 
     def give_back_unread(self) -> None:
-        """Drop the records that were not returned yet, so that they are fetched again."""
+        """Drop the records that were not yet returned, and fetch them again later."""
         for partition, offset in self.unread.offsets().items():
             # A revoked partition has no position to restore.
             if partition in self.positions.assigned:
@@ -176,12 +178,12 @@ class PollingConsumer(ConsumerCore):
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read exactly these partitions; partitions that were already assigned keep their position.
 
-        A partition that does not exist is reported by the next calls that read records. Raises
-        IllegalState while the consumer is subscribed to topics, TypeError for anything that is not
-        a partition.
+        If a partition does not exist, the next calls that read records raise an error. Raises
+        IllegalState while the consumer is subscribed to topics, and TypeError for an argument that
+        is not a partition.
         """
         super().assign(partitions)
-        # The records of removed partitions must no longer be returned.
+        # Records of removed partitions must no longer be returned.
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -200,7 +202,7 @@ class PollingConsumer(ConsumerCore):
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Continue at `offset`. Raises IllegalState if the partition is not assigned."""
         super().seek(partition, offset)
-        # The records that were taken do not start at the new position.
+        # The records that were already taken do not start at the new position.
         self.unread.drop({partition})
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: Any) -> None:
@@ -209,12 +211,13 @@ class PollingConsumer(ConsumerCore):
         self.unread.drop(set(partitions) or None)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
-        """Return the offset of the next record that this consumer will read, once it is known.
+        """Return the offset of the next record that this consumer will read.
 
-        Raises IllegalState if the partition is not assigned, UnknownTopicOrPartition if it does not
-        exist, RequestTimedOut after `timeout_s` (default ``default.api.timeout.ms``).
+        The call waits until the offset is known. Raises IllegalState if the partition is not
+        assigned, UnknownTopicOrPartition if it does not exist, and RequestTimedOut after
+        `timeout_s` (default ``default.api.timeout.ms``).
         """
-        # The engine's position is already past these records.
+        # The engine's position is already past the records that were taken but not returned.
         held_back = self.unread.offsets().get(partition)
         if held_back is not None:
             return held_back
@@ -238,7 +241,7 @@ class PollingConsumer(ConsumerCore):
             )
         committed = await self.committed(asked, timeout_s)
         default = self.positions.default_reset
-        # All or nothing: no position changes if one cannot be found.
+        # Check all partitions first, so that the call changes either all positions or none.
         missing = [partition for partition in asked if committed[partition] is None]
         if missing and default is None:
             raise NoOffsetForPartition(
@@ -253,9 +256,9 @@ class PollingConsumer(ConsumerCore):
                 self._seek_to([partition], default)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """Return the number of records between the position and the end of the partition.
+        """Return the number of records between this consumer's position and the partition's end.
 
-        Returns None while one of the two is unknown.
+        Returns None while the position or the end is unknown.
         """
         lag = super().lag(partition)
         if lag is None or not self.unread:
@@ -268,18 +271,21 @@ class PollingConsumer(ConsumerCore):
     # -- commits ----------------------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets | None = None, timeout_s: float | None = None) -> None:
-        """Commit `offsets`, by default the positions after all records that were returned."""
+        """Commit `offsets`, by default the positions after all returned records."""
         await self._member.commit(self.to_commit(offsets), timeout_s=timeout_s)
 
     def commit_async(
         self, offsets: Offsets | None = None, callback: Callable[..., Any] | None = None
     ) -> None:
-        """Commit without waiting; `callback` is called with the offsets and the error or None."""
+        """Commit without waiting; `callback` receives the offsets and the error, or None."""
         check_callback("callback", callback)
         self._member.commit_async(self.to_commit(offsets), callback)
 
     def to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit; a number stands for an offset without metadata."""
+        """Return the offsets to commit, by default the positions after all returned records.
+
+        A plain number is an offset without metadata.
+        """
         if offsets is None:
             return self.positions.consumed()
         return {

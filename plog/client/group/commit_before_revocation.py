@@ -1,13 +1,12 @@
 """Commit positions before partitions are revoked.
 
-A poll must not exceed its timeout and the coordinator may be unavailable, so the commit runs
-concurrently with polls. The partitions are revoked in the first poll after the commit has finished:
-it succeeded, failed permanently, or timed out. Each attempt starts in a poll, with the records that
-the application has processed by then. Until the revocation, records of these partitions are
-withheld, because the next owner would read them again.
+A poll must not exceed its timeout, and the coordinator may be unavailable. Therefore, the commit
+runs concurrently with polls. The partitions are revoked in the first poll after the commit has
+succeeded, failed permanently or timed out. Each attempt starts in a poll and includes the records
+that the application has processed by then.
 
-revocation.py decides which partitions are revoked, and calls this module.
-Source: Kafka 4.3 ConsumerCoordinator.onJoinPrepare.
+revocation.py decides which partitions are revoked, and calls this module. Source: Kafka 4.3
+ConsumerCoordinator.onJoinPrepare.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ log = logging.getLogger("plog.client.group")
 
 
 class CommitBeforeRevocation:
-    """The commit before a revocation. `on_change` is called when the next poll can continue it."""
+    """The commit before a revocation. It calls `on_change` when the next poll has work to do."""
 
     def __init__(
         self,
@@ -63,23 +62,24 @@ class CommitBeforeRevocation:
     ) -> bool:
         """Return whether the partitions `going` may be revoked; start or retry the commit when due.
 
-        Also commits the remaining partitions, unless `only_these`.
+        Unless `only_these`, the commit also includes all other partitions.
         """
-        # A new generation may revoke other partitions, so the attempt of the old one no longer
-        # matters.
+        # In a new generation, other partitions may be revoked, so discard earlier attempts.
         if self._generation != generation:
             self._begin(generation, going, longest_s)
         if not self._is_over and self.waits_in is None:
             self._try += 1
             self.waits_in = generation
-            # Before a rebalance, all positions are committed, because the generation is about to
-            # end.
+            # Before a rebalance, commit all positions: afterwards, the generation is over.
             only = going if only_these else None
             self._commits.commit_before_revocation(only, partial(self._answered, self._try))
         return self._is_over
 
     def end(self) -> None:
-        """Record that the revocation is complete or cancelled; no effect if none is in progress."""
+        """Record that the revocation is complete or cancelled.
+
+        The call has no effect if no revocation is in progress.
+        """
         self._stop()
         self._generation = None
         self._is_over = False
@@ -92,7 +92,8 @@ class CommitBeforeRevocation:
         self._generation = generation
         self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         if self._commits.is_automatic:
-            # Records handed out after the commit would be read again by the next owner.
+            # The next owner reads all records after the committed position again, so return no more
+            # records of these partitions.
             self._positions.withhold(going)
             self._start(self._expire(longest_s))
 
@@ -100,7 +101,8 @@ class CommitBeforeRevocation:
         self._clocks.append(self._network.spawn(waiting, "committing before a revocation"))
 
     def _stop(self) -> None:
-        self._try += 1  # Ignore late responses to earlier attempts.
+        # With a new number, late responses to earlier attempts are ignored.
+        self._try += 1
         self.waits_in = None
         clocks, self._clocks = self._clocks, []
         for clock in clocks:
@@ -112,11 +114,11 @@ class CommitBeforeRevocation:
         if isinstance(error, KafkaError) and error.retriable:
             log.info("commit before revocation failed: %s; retrying", error)
             self._start(self._pause())
-            # `waits_in` stays set during the pause, so that polls do not retry at full speed.
+            # `waits_in` stays set during the pause; otherwise, each poll would retry immediately.
             return
         if error is not None:
-            # At-least-once delivery permits this; blocking the rebalance any longer could cost the
-            # membership.
+            # At-least-once delivery permits reading records twice. A longer delay could cost this
+            # member its place in the group.
             log.warning("commit before revocation failed; records may be read twice: %s", error)
         self._finish()
 
@@ -127,7 +129,7 @@ class CommitBeforeRevocation:
 
     async def _pause(self) -> None:
         await self._backoff.wait()
-        # The next poll retries, with the records that the application has processed by then.
+        # The next poll retries and includes the records that the application has processed by then.
         self.waits_in = None
         self._on_change()
 

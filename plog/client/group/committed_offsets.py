@@ -1,4 +1,4 @@
-"""Fetch the committed offsets of a group. offset_commits.py commits them.
+"""Fetch a group's committed offsets; offset_commits.py commits offsets.
 
 Source: Kafka 4.3 ConsumerCoordinator.OffsetFetchResponseHandler; KIP-447, KIP-709.
 """
@@ -26,7 +26,7 @@ from plog.wire.messages.offset_fetch import OffsetFetchResponse
 
 
 class CommittedOffsets:
-    """The committed offsets of a group, fetched from its coordinator."""
+    """The requests that fetch a group's committed offsets from its coordinator."""
 
     def __init__(
         self,
@@ -45,9 +45,9 @@ class CommittedOffsets:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Return the committed offset of each partition, or None.
 
-        Raises RequestTimedOut and other retriable errors after the timeout, by default
-        ``default.api.timeout.ms``; GroupAuthorizationFailed, TopicAuthorizationFailed and
-        UnknownTopicOrPartition immediately.
+        Raises GroupAuthorizationFailed, TopicAuthorizationFailed and UnknownTopicOrPartition
+        immediately. Raises RequestTimedOut and other retriable errors after `timeout_s` (default
+        ``default.api.timeout.ms``).
         """
         if not partitions:
             return {}
@@ -55,7 +55,7 @@ class CommittedOffsets:
         backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
         while True:
             try:
-                # `require_stable` with any isolation.level: the next consumer must start from the
+                # Set `require_stable` regardless of isolation.level: the consumer must wait for the
                 # outcome of pending transactions that commit offsets (KIP-447).
                 answer = await self._link.ask(
                     lambda connection: fetch_request(
@@ -67,7 +67,8 @@ class CommittedOffsets:
                 return self._offsets(answer, partitions)
             except KafkaError as error:
                 self._link.moved(error)
-                # Retriable for a fetch, but an offset of a deleted topic will not appear.
+                # UnknownTopicOrPartition is usually retriable. Here, it means that the topic was
+                # deleted, so a retry does not help.
                 if not error.retriable or isinstance(error, UnknownTopicOrPartition):
                     raise
                 await backoff.wait_or_raise(error)
@@ -94,7 +95,7 @@ class CommittedOffsets:
                 raise error_about(
                     partition_code, f"group {group_id}: the committed offset of {partition}"
                 )
-            # Ignore partitions that were not requested.
+            # Ignore partitions that the caller has not requested.
             if partition in offsets:
                 offsets[partition] = offset
         return offsets

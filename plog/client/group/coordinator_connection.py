@@ -1,8 +1,7 @@
-"""A group member's connection to its coordinator, which is looked up again after it has moved.
+"""A group member's connection to its coordinator.
 
-A broker answers the requests on a connection in order, and it may answer a JoinGroup only after
-minutes, when all members have joined. Group requests therefore do not share the connection of fetch
-requests, even if one broker is both leader and coordinator.
+After the coordinator has moved, the next request looks it up again. Group requests have a
+connection of their own, even if the coordinator is also the leader of fetched partitions.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from plog.wire.schema import ApiMessage
 R = TypeVar("R", bound=ApiMessage)
 
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""Error codes of a broker that is not the coordinator, or no longer is."""
+"""The error codes of a broker that is not, or no longer, the coordinator."""
 
 
 class CoordinatorConnection:
-    """The coordinator of a group and the connection to it. Use only in the network's thread."""
+    """A group's coordinator and the connection to it. Use only in the network's thread."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self.group_id = group_id
@@ -64,8 +63,7 @@ class CoordinatorConnection:
     async def _node_at(self, node_id: int, deadline: Deadline | None) -> Node:
         broker = self._cluster.metadata.brokers.get(node_id)
         if broker is None:
-            # The coordinator may be a broker that joined the cluster after the last metadata
-            # refresh.
+            # The coordinator may have joined the cluster since the last metadata refresh.
             broker = (await self._cluster.refresh((), deadline=deadline)).brokers.get(node_id)
         if broker is None:
             self.forget()
@@ -73,12 +71,12 @@ class CoordinatorConnection:
                 f"group {self.group_id}: the coordinator, broker {node_id}, is not in the cluster"
             )
         node = self._node
-        # A broker that replaces another may have its id but a different address.
+        # A broker that replaces another may have the same id but a different address.
         if node is None or (node.id, node.host, node.port) != (node_id, broker.host, broker.port):
             if node is not None:
                 node.close()
-            # A separate connection: on a shared one, the broker would answer fetches only after a
-            # pending JoinGroup.
+            # A broker answers the requests on a connection in order, and it may answer a JoinGroup
+            # only after minutes. On a shared connection, fetches would wait for that response.
             node = self._node = self._cluster.node_apart(broker)
         return node
 
@@ -90,9 +88,10 @@ class CoordinatorConnection:
         timeout_s: float | None = None,
         deadline: Deadline | None = None,
     ) -> R:
-        """Send a request to the coordinator once; `request` may depend on the broker's versions.
+        """Send one request to the coordinator, without retries.
 
-        If the connection breaks or times out, the next call looks up the coordinator again.
+        `request` may be a function if the request depends on the broker's versions. If the
+        connection is lost or the request times out, the next call looks up the coordinator again.
         """
         connection = await self.connected(deadline)
         return await self.ask_on(
@@ -108,7 +107,7 @@ class CoordinatorConnection:
         timeout_s: float | None = None,
         deadline: Deadline | None = None,
     ) -> Awaitable[R]:
-        """Send a request immediately, on a connection that `connected` has returned."""
+        """Send a request now, on a connection that `connected` has returned."""
         message = request if isinstance(request, ApiMessage) else request(connection)
         answer = connection.ask(message, response, timeout_s=timeout_s, deadline=deadline)
         return self._answer(answer)
@@ -122,18 +121,18 @@ class CoordinatorConnection:
 
     def moved(self, error: KafkaError) -> None:
         """Forget the coordinator if `error` means that it has moved."""
-        # Only these codes come from a broker that is not the coordinator.
+        # Other codes do not mean that the broker is not the coordinator.
         if error.code in MOVED:
             self.forget()
 
     def forget(self) -> None:
         """Look up the coordinator before the next request: it has moved or is unreachable."""
-        # An open connection is kept, because the coordinator may turn out to be the same broker.
+        # Keep an open connection, because the lookup may return the same broker.
         self._cluster.forget_coordinator(self.group_id)
         self._is_stale = True
 
     def disconnect(self) -> None:
-        """Close the connection, so that the next request need not wait for a pending response."""
+        """Close the connection, so that the next request does not wait for a pending response."""
         if self._node is not None and self._node.open_connection is not None:
             self._node.open_connection.close()
 

@@ -1,4 +1,4 @@
-"""The identity under which a transaction commits offsets of a group (KIP-447)."""
+"""The identity with which a transaction commits a group's offsets (KIP-447)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from plog.client.group.member_state import NO_GENERATION, Generation
 
 
 class GroupMetadata(NamedTuple):
-    """A group, and the member id and generation under which records were read.
+    """A group, with the member id and generation under which records were read.
 
     The coordinator rejects offsets from an outdated generation. Without a generation, it rejects
-    offsets only while the group has members.
+    offsets while the group has members.
     """
 
     group_id: str

@@ -1,9 +1,9 @@
-"""Heartbeats of a group member, which stop when the application no longer polls.
+"""A group member's heartbeats, which stop when the application no longer polls.
 
-They are sent by a separate task, so that processing records may take a long time. The task sends a
-heartbeat every ``heartbeat.interval.ms`` while the member is in a generation. A response
-may report that the group is rebalancing or that this member was removed. If the application has not
-polled for ``max.poll.interval.ms``, the member leaves the group, so that another member can read
+A separate task sends them, so the application can take a long time to process records. While the
+member is in a generation, the task sends a heartbeat every ``heartbeat.interval.ms``. A response
+may report that the group is rebalancing or that this member was removed. If the application does
+not poll for ``max.poll.interval.ms``, the member leaves the group, so that another member can read
 its partitions.
 
 Source: Kafka 4.3 AbstractCoordinator.HeartbeatThread, Heartbeat; KIP-62.
@@ -32,7 +32,7 @@ _LOST = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
 
 
 class Heartbeats:
-    """The heartbeat task of a member. It passes errors for the application to `fail`."""
+    """A member's heartbeat task. It passes errors for the application to `fail`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Heartbeats:
         return self._polled_s + longest_s - self._network.now_s()
 
     def start(self) -> None:
-        """Start the task unless it is running."""
+        """Start the task, unless it is already running."""
         if self._task is None or self._task.done:
             self._task = self._network.spawn(self._run(), "heartbeats")
 
@@ -86,13 +86,13 @@ class Heartbeats:
         self._changed.set()
 
     def begin_generation(self) -> None:
-        """Record the start of a generation."""
-        # The response to JoinGroup proves that the coordinator has the member in its group.
+        """Record that a generation has started."""
+        # The JoinGroup response counts as a heartbeat: the coordinator knows the member.
         self.last_answer_s = self._network.now_s()
         self._next_beat_s = self.last_answer_s + self._settings.heartbeat_interval_ms / 1000
 
     def syncing(self, is_syncing: bool) -> None:
-        """Pause or resume heartbeats around SyncGroup."""
+        """Pause heartbeats during SyncGroup, or resume them."""
         self._is_syncing = is_syncing
 
     async def _run(self) -> None:
@@ -102,12 +102,12 @@ class Heartbeats:
                 await self._changed.wait()
                 continue
             now_s = self._network.now_s()
-            # A poll in progress is never overdue, however long it waits for records.
+            # A poll in progress is never overdue, even if it waits for records for a long time.
             polled_s = now_s if self._is_polling else self._polled_s
             poll_expires_s = polled_s + self._settings.max_poll_interval_ms / 1000
             if now_s >= poll_expires_s:
-                # KIP-62: a member that no longer polls leaves, so that another can read its
-                # partitions.
+                # KIP-62: a member that no longer polls leaves the group, so that another member can
+                # read its partitions.
                 self._poll_expired()
             elif now_s < self._next_beat_s:
                 await self._changed.wait(min(self._next_beat_s, poll_expires_s) - now_s)
@@ -118,7 +118,8 @@ class Heartbeats:
     def _beats(self) -> bool:
         state = self._membership.state
         if state is MemberState.COMPLETING_REBALANCE:
-            # On the same connection, the broker answers a heartbeat only after the SyncGroup.
+            # The broker answers requests on a connection in order: a heartbeat would wait for the
+            # SyncGroup response and time out.
             return not self._is_syncing
         return state is MemberState.STABLE
 
@@ -130,7 +131,7 @@ class Heartbeats:
             member_id=sent.member_id,
             group_instance_id=sent.group_instance_id,
         )
-        # Wait no longer than the coordinator waits for the next heartbeat.
+        # After session.timeout.ms, the coordinator removes the member, so do not wait longer.
         timeout_s = min(settings.request_timeout_ms, max(settings.session_timeout_ms, 1)) / 1000
         try:
             answer = await self._link.ask(request, HeartbeatResponse, timeout_s=timeout_s)
@@ -142,7 +143,7 @@ class Heartbeats:
         self._take(answer.error_code, sent)
 
     def _take(self, code: int, sent: Generation) -> None:
-        """Apply the result of a heartbeat; ignore one that was sent in an older generation."""
+        """Apply a heartbeat's result; ignore errors of a heartbeat from an older generation."""
         now_s = self._network.now_s()
         self._next_beat_s = now_s + self._settings.heartbeat_interval_ms / 1000
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -172,13 +173,13 @@ class Heartbeats:
             self._soon()
 
     def _soon(self) -> None:
-        """Schedule the next heartbeat after the retry backoff instead of the interval."""
+        """Schedule the next heartbeat after a retry backoff, which is shorter than the interval."""
         wait_ms = min(self._settings.retry_backoff_ms * 2, self._settings.heartbeat_interval_ms)
         self._next_beat_s = self._network.now_s() + max(wait_ms, 1) / 1000
 
 
 def fenced(generation: Generation, group_id: str) -> FencedInstanceId:
-    """Return the error of a static member that another one has replaced."""
+    """Return the error for a static member that another member has replaced."""
     return FencedInstanceId(
         f"group {group_id}: another consumer with group.instance.id="
         f"{generation.group_instance_id} has replaced this member; use a unique id for each member,"

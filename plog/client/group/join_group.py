@@ -1,10 +1,9 @@
-"""Join a generation of a group: JoinGroup and SyncGroup, up to the assignment.
+"""Join a generation of a group: from JoinGroup and SyncGroup to the assignment.
 
 One call of `join` enters one generation. It sends the names of the assignors that the member
-supports, assigns the partitions if the coordinator selects this member as the leader, and returns
-an assignment or raises a permanent error. It retries after errors that do not concern the member,
-such as a coordinator that is moving or loading, and after the initial response with a member id
-(KIP-394).
+supports. If the coordinator selects this member as the leader, it assigns all partitions. It
+returns this member's assignment or raises a permanent error. After transient errors, for example
+while the coordinator is moving or loading, it retries.
 
 Source: Kafka 4.3 AbstractCoordinator, ConsumerCoordinator; KIP-345, KIP-559, KIP-800, KIP-814.
 """
@@ -53,8 +52,8 @@ from plog.wire.primitives import WireError
 
 log = logging.getLogger("plog.client.group")
 
-# The coordinator answers a JoinGroup when the rebalance timeout expires, if not before. The margin
-# for the network is that of Kafka's AbstractCoordinator (JOIN_GROUP_TIMEOUT_LAPSE).
+# The coordinator answers a JoinGroup at the latest when the rebalance timeout expires. Kafka's
+# AbstractCoordinator has the same margin for the network (JOIN_GROUP_TIMEOUT_LAPSE).
 _JOIN_MARGIN_MS = 5_000
 _FIRST_STATIC_VERSION = 5
 
@@ -63,10 +62,10 @@ TopicCounts = Mapping[str, int]
 
 
 class GroupJoin:
-    """Joins a member to generations of its group.
+    """The requests with which a member joins generations of its group.
 
     `watched` contains the partition counts that this member used as the leader of the last
-    generation; None if it was not the leader. The group must rebalance if they change.
+    generation, or None if it was not the leader. If the counts change, the group must rebalance.
     """
 
     def __init__(
@@ -91,20 +90,20 @@ class GroupJoin:
     async def join(
         self, topics: Collection[str], owned: Collection[TopicPartition]
     ) -> Assignment | None:
-        """Return this member's assignment; None if the generation ended before it arrived.
+        """Return this member's assignment, or None if the generation ended before it arrived.
 
-        `Membership` then has the next state. Raises permanent errors.
+        In the latter case, `Membership` already has the next state. Raises permanent errors.
         """
-        # A rebalance of the group may take any amount of time, so the join has no deadline; `leave`
-        # cancels it.
+        # A rebalance may take any amount of time, so the join has no deadline; `leave` cancels it.
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             self.watched = None
             self._membership.begin_join()
             try:
                 answer = await self._ask_to_join(topics, owned)
-                # KIP-394: a coordinator sends a new member its id before it adds the member to the
-                # group, so that a client whose responses are lost does not leave phantom members.
+                # KIP-394: the coordinator first returns a member id, and adds the member only after
+                # a second request with that id. Otherwise, a client whose responses are lost would
+                # leave phantom members in the group.
                 if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                     self._membership.given_member_id(answer.member_id)
                     continue
@@ -132,7 +131,7 @@ class GroupJoin:
             await backoff.wait()
 
     async def know_all_topics(self) -> None:
-        """Wait for the metadata of all topics, which is needed to match a pattern."""
+        """Wait for the metadata of all topics, which a pattern needs."""
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             try:
@@ -145,7 +144,7 @@ class GroupJoin:
                 await backoff.wait()
 
     def _ends(self, error: KafkaError) -> bool:
-        """Reset the membership and return True if `error` means that the member has lost it."""
+        """Return whether `error` means that the membership is lost; if so, reset it."""
         if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             return False
         log.info("group %s: %s; joining as a new member", self._link.group_id, error)
@@ -165,7 +164,8 @@ class GroupJoin:
         request = JoinGroupRequest(
             group_id=self._link.group_id,
             session_timeout_ms=settings.session_timeout_ms,
-            # The coordinator waits for this member at most until its next poll is due (KIP-62).
+            # KIP-62: a member rejoins in its next poll, so in a rebalance, the coordinator waits
+            # for it at most this long.
             rebalance_timeout_ms=settings.max_poll_interval_ms,
             member_id=generation.member_id,
             group_instance_id=generation.group_instance_id,
@@ -180,7 +180,7 @@ class GroupJoin:
             # KIP-800: the coordinator logs the reason.
             reason=self._membership.rejoin_reason or "",
         )
-        # The response arrives only when all members have joined, which may take the rebalance
+        # The response arrives when all members have joined, which can take as long as the rebalance
         # timeout.
         timeout_ms = max(
             settings.request_timeout_ms, settings.max_poll_interval_ms + _JOIN_MARGIN_MS
@@ -188,7 +188,7 @@ class GroupJoin:
 
         def checked(connection: Connection) -> JoinGroupRequest:
             version = connection.version_of(JoinGroupRequest)
-            # KIP-345: without the instance id, the member would silently become a dynamic one.
+            # KIP-345: without the instance id, the member would silently become a dynamic member.
             if version < _FIRST_STATIC_VERSION and request.group_instance_id is not None:
                 raise UnsupportedVersion(
                     f"group {self._link.group_id}: the broker at {connection.address} does not"
@@ -205,7 +205,7 @@ class GroupJoin:
             topics=tuple(sorted(topics)),
             user_data=assignor.user_data(topics),
             owned_partitions=tuple(owned),
-            # KIP-792: the leader ignores partitions claimed in an older generation.
+            # KIP-792: with the generation, the leader can ignore outdated claims to partitions.
             generation_id=self._membership.generation.generation_id,
             # KIP-881: the leader can prefer replicas in the member's rack.
             rack_id=self._settings.client_rack or None,
@@ -216,7 +216,7 @@ class GroupJoin:
     async def _sync(self, joined: JoinGroupResponse) -> Assignment | None:
         generation = self._membership.generation
         assignments: Mapping[str, Assignment] = {}
-        # The coordinator forwards the leader's assignment, so the others send none.
+        # Only the leader sends assignments; the coordinator forwards them to the other members.
         if joined.leader == joined.member_id:
             assignments = await self._lead(joined)
         request = SyncGroupRequest(
@@ -224,7 +224,7 @@ class GroupJoin:
             generation_id=generation.generation_id,
             member_id=generation.member_id,
             group_instance_id=generation.group_instance_id,
-            # KIP-559: the coordinator rejects a member that joined with another type or assignor.
+            # KIP-559: with these fields, the coordinator can reject a mismatch with JoinGroup.
             protocol_type=CONSUMER_PROTOCOL_TYPE,
             protocol_name=generation.protocol,
             assignments=[
@@ -244,21 +244,21 @@ class GroupJoin:
         if answer.protocol_name not in (None, generation.protocol):
             raise self._inconsistent(f"the coordinator answered with {answer.protocol_name}")
         self._membership.synced()
-        # A member without partitions may receive no bytes at all.
+        # For a member without partitions, the response may contain no bytes at all.
         if not answer.assignment:
             return Assignment()
         return Assignment.decode(answer.assignment)
 
     async def _lead(self, joined: JoinGroupResponse) -> Mapping[str, Assignment]:
-        """Return each member's assignment; empty if the coordinator skips it (KIP-814)."""
+        """Return each member's assignment, or nothing if the coordinator skips the assignment."""
         subscriptions = {
             member.member_id: self._subscription_of(member) for member in joined.members
         }
         topics = {topic for one in subscriptions.values() for topic in one.topics}
-        # The leader monitors all topics of the group from now on, not only its own.
+        # From now on, the leader watches all topics of the group, not only its own topics.
         counts = await self._learn_counts(topics)
         self.watched = counts
-        # KIP-814: a static leader that returns leaves the assignment as it was.
+        # KIP-814: when a static leader returns, the existing assignment stays valid.
         if joined.skip_assignment:
             return {}
         assignor = self._assignors[joined.protocol_name or ""]
@@ -287,7 +287,7 @@ class GroupJoin:
             ) from error
 
     async def _learn_counts(self, topics: Collection[str]) -> TopicCounts:
-        # The bytes come from other members and may be invalid.
+        # The names come from other members and may be invalid.
         self._cluster.want_topics(list(filter(may_be_topic, topics)))
         await self._cluster.refresh()
         return self.counts(topics)
@@ -325,7 +325,7 @@ class GroupJoin:
         raise error_from_code(code, f"group {group_id}: {text}")
 
     def _check_protocol(self, protocol_type: str | None) -> None:
-        # Coordinators before KIP-559 return no type.
+        # Coordinators before KIP-559 do not return a type.
         if protocol_type not in (None, "", CONSUMER_PROTOCOL_TYPE):
             raise self._inconsistent(f"the group has the type {protocol_type}, not consumer")
 
@@ -343,8 +343,8 @@ def _check_revoked_before_moved(
     subscriptions: Mapping[str, Subscription],
     assignments: Mapping[str, Assignment],
 ) -> None:
-    """Refuse an assignment with a partition that its old owner has not revoked yet."""
-    # Kafka's own assignor is exempt: it compares generations, so it ignores outdated claims.
+    """Raise ValueError if a partition moves although its old owner has not revoked it yet."""
+    # As in Kafka, this assignor is exempt: it compares generations, so it ignores outdated claims.
     if assignor.name == "cooperative-sticky":
         return
     added: set[TopicPartition] = set()

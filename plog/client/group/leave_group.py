@@ -1,4 +1,4 @@
-"""Leave a group explicitly, so that the other members need not wait for the session to expire."""
+"""Leave a group explicitly: the other members need not wait for the session to expire."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger("plog.client.group")
 LEAVE_TIMEOUT_S = 5.0
 """The default timeout for the response."""
 LEAVE_RESERVE_S = 0.5
-"""The part of a consumer's close timeout that is reserved for leaving after the last commit."""
-# Enough to send LeaveGroup, even after the deadline.
+"""The part of a consumer's close timeout that is reserved for LeaveGroup after the last commit."""
+# Even after the deadline, this is enough time to send LeaveGroup without waiting for the response.
 _MINIMUM_S = 0.01
-# KIP-345: from version 3 on, one request can contain many members.
+# Since version 3, a request can contain many members (KIP-345).
 _FIRST_OF_MANY = 3
 
 
@@ -34,10 +34,11 @@ async def leave_group(
     """End the membership and send LeaveGroup if the coordinator is reachable."""
     generation = membership.generation
     was_known = membership.state is not MemberState.UNJOINED and generation.member_id
-    # Reset before sending, so that no heartbeat or commit uses the generation in the meantime.
+    # Reset the membership before sending: in the meantime, no heartbeat or commit may use the
+    # generation.
     membership.reset("consumer pro-actively leaving the group", keeps_member_id=False)
     # KIP-345: a static member keeps its place in the group until its session expires, so that a
-    # restart causes no rebalance.
+    # restart does not cause a rebalance.
     if was_known and link.is_known and generation.group_instance_id is None:
         deadline = deadline or Deadline(network, LEAVE_TIMEOUT_S)
         await send_leave_group(network, link, generation.member_id, reason, deadline)
@@ -54,16 +55,17 @@ async def send_leave_group(
         identity = MemberIdentity(member_id=member_id, reason=reason)
         return LeaveGroupRequest(group_id=link.group_id, members=[identity])
 
-    if deadline.is_over:  # Send LeaveGroup anyway, without waiting for the response.
+    # If no time is left, still send the request: other members benefit from it.
+    if deadline.is_over:
         deadline = Deadline(network, _MINIMUM_S)
     log.info("group %s: member %s is leaving: %s", link.group_id, member_id, reason)
     try:
         answer = await link.ask(request, LeaveGroupResponse, deadline=deadline)
     except KafkaError as error:
-        # Harmless: the coordinator removes the member when its session expires.
+        # The error is harmless: the coordinator removes the member when its session expires.
         log.info("group %s: member %s failed to leave: %s", link.group_id, member_id, error)
         return
-    # Versions below 3 contain only an error code for the whole response.
+    # Before version 3, a response contains only one error code.
     code = next((member.error_code for member in answer.members), 0) or answer.error_code
     if code:
         log.info("group %s: LeaveGroup failed: %s", link.group_id, ErrorCode(code).name)

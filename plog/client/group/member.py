@@ -1,21 +1,22 @@
 """A consumer's membership in a group: it turns a subscription into assigned partitions.
 
 This module controls the order of events. `GroupJoin` enters a generation, `Heartbeats` keeps the
-member in it, `Revocation` decides which partitions it revokes, and `Commits` commits offsets; they
-share the state in `Membership`.
+member in the generation, `Revocation` decides which partitions to revoke, and `Commits` commits
+offsets. They share the state in `Membership`.
 
-A rebalance progresses in the application's polls, as in Kafka's own consumer, because a poll means
-that the application has processed the records it received before:
+As in Kafka's own consumer, a rebalance makes progress in the application's polls, because a poll
+means that the application has processed all earlier records:
 
-1. `attend`, in a poll, commits the positions (with automatic commits), revokes partitions (eager:
-   all of them; cooperative: only those of topics that are no longer subscribed) and calls the
-   listener. Then the join starts as a concurrent task.
-2. The join continues between polls. A cooperative member keeps reading.
-3. `attend`, in the next poll, applies the assignment. A cooperative member revokes the partitions
-   that are not in it and joins again, so that others can get them.
+1. In a poll, `attend` commits the positions if automatic commits are enabled, revokes partitions
+   and calls the listener. An eager member revokes all partitions; a cooperative member revokes only
+   partitions of topics to which it is no longer subscribed. Then the join starts as a concurrent
+   task.
+2. The join continues between polls. Meanwhile, a cooperative member keeps reading.
+3. In a later poll, `attend` applies the assignment. A cooperative member revokes partitions that
+   are missing from the assignment and joins again, so that other members can get them.
 
-The caller of `attend` therefore runs it during a poll of the application, calls `polled` first and
-returns no records until `attend` has returned.
+Therefore, the caller must run `attend` during a poll of the application, call `polled` first, and
+return no records until `attend` has returned.
 
 Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
 """
@@ -112,7 +113,7 @@ class GroupMember(ConsumerSubscription):
         self._metadata = GroupMetadata(self.group_id)
         self._joined_topics: frozenset[str] | None = None
         self._assignment: tuple[Generation, Assignment] | None = None
-        # The partitions for which the listener was not called because its poll was cancelled.
+        # If a poll is cancelled, the listener may not have been called for these new partitions.
         self._unannounced: frozenset[TopicPartition] = frozenset()
         # The partitions that this member has reported as owned since its last assignment.
         self._claimed: frozenset[TopicPartition] = frozenset()
@@ -148,7 +149,7 @@ class GroupMember(ConsumerSubscription):
         # Manually assigned partitions have no generation.
         if self._selection is None and self._positions.assigned:
             return GroupMetadata(self.group_id)
-        # A lost generation is kept, so that the coordinator rejects the offsets.
+        # Return even a lost generation, so that the coordinator rejects the offsets.
         return self._metadata
 
     @property
@@ -174,9 +175,9 @@ class GroupMember(ConsumerSubscription):
         return self._revocation.is_waiting
 
     def polled(self, *, waits: bool = False) -> None:
-        """Record that the application polls and has processed its earlier records. Thread-safe.
+        """Record a poll: the application has processed all earlier records. Thread-safe.
 
-        With `waits`, the poll is in progress until the next call of this method.
+        With `waits`, the poll lasts until the next call of this method.
         """
         self._heartbeats.polled(waits=waits)
         self._commits.polled()
@@ -188,18 +189,17 @@ class GroupMember(ConsumerSubscription):
     # -- rebalance ----------------------------------------------------------------------------
 
     async def attend(self) -> None:
-        """Do the pending work of a poll without waiting for other members.
+        """Perform the pending work of a poll, without waiting for other members.
 
-        Returns immediately if there is nothing to do. Raises permanent errors of the coordinator
-        (`GroupAuthorizationFailed`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`,
-        `FencedInstanceId` …), `MaxPollIntervalExceeded` once after it occurs, and exceptions of a
-        listener.
+        Raises permanent errors of the coordinator (`GroupAuthorizationFailed`,
+        `InconsistentGroupProtocol`, `GroupMaxSizeReached`, `FencedInstanceId` …),
+        `MaxPollIntervalExceeded` once after it occurs, and exceptions of the listener.
         """
         if self._attending:
             return
         self._attending = True
         try:
-            # `polled` only records the work that is due, because it may run in another thread.
+            # `polled` may run in another thread, so it only records the commit that is due.
             self._commits.send_automatic()
             while self.needs_attention:
                 await self._attend_once()
@@ -207,7 +207,7 @@ class GroupMember(ConsumerSubscription):
             self._attending = False
 
     async def _attend_once(self) -> None:
-        """Take the next step. Exceptions of a listener are raised after the step is complete."""
+        """Perform the next step, and then raise an exception of the listener, if any."""
         membership = self._membership
         is_idle = not self._is_joining and self._assignment is None
         needs_prepare = is_idle and membership.has_to_join and membership.needs_prepare
@@ -231,8 +231,8 @@ class GroupMember(ConsumerSubscription):
     def _begin_join(self, selection: TopicSelection) -> None:
         self._heartbeats.start()
         owned: Collection[TopicPartition] = ()
-        # KIP-429: a cooperative member reports the partitions that it keeps while it joins, so that
-        # the leader does not assign them to others too early.
+        # KIP-429: a cooperative member keeps its partitions while it joins. It reports them, so
+        # that the leader does not assign them to other members too early.
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             owned = self._positions.assigned
             self._claimed |= frozenset(owned)
@@ -243,7 +243,7 @@ class GroupMember(ConsumerSubscription):
 
     async def _join(self, selection: TopicSelection, owned: Collection[TopicPartition]) -> None:
         try:
-            # A pattern can only be matched once the names of all topics are known.
+            # Matching a pattern requires the names of all topics.
             if selection.pattern is not None and self._joined_topics is None:
                 await self._joining.know_all_topics()
             self._joined_topics = topics = selection.wanted(self._cluster.metadata)
@@ -262,14 +262,14 @@ class GroupMember(ConsumerSubscription):
         self._changed()
 
     async def _apply_assignment(self, generation: Generation, assignment: Assignment) -> bool:
-        """Apply the assignment of a new generation; return False if a commit must come first."""
+        """Apply a new generation's assignment; return False while a commit must finish first."""
         self._membership.needs_prepare = True
         selection = self._selection
         assigned = frozenset(assignment.partitions)
         if selection is None or generation != self._membership.stable_generation:
             self._revocation.end()
             return True
-        # The application may have changed its subscription while the join was in progress.
+        # The application may have changed its subscription during the join.
         if not all(selection.covers(one.topic) for one in assigned):
             self._revocation.end()
             self._membership.ask_to_rejoin("received assignment doesn't match the subscription")
@@ -281,8 +281,8 @@ class GroupMember(ConsumerSubscription):
                 return False
             if not await self._revocation.with_assignment(generation, revoked):
                 return True
-        # A static member may return to a generation in which it must revoke partitions that it has
-        # meanwhile lost. Other members enter a new generation.
+        # A static member may return to its generation. It must then give up partitions that it has
+        # claimed but lost in the meantime. Other members enter a new generation instead.
         is_static = generation.group_instance_id is not None
         # KIP-429: other members get the revoked partitions only in the next generation.
         if revoked or (is_static and self._claimed - assigned):
@@ -294,7 +294,7 @@ class GroupMember(ConsumerSubscription):
             assignor = self._assignors[generation.protocol or ""]
             assignor.on_assignment(assignment, generation.generation_id)
         except Exception as error:
-            # The partitions are assigned to this member in any case, so the step continues.
+            # The partitions are assigned regardless of this error, so continue with the step.
             self._fail(error)
         log.info("group %s: %s was assigned %s", self.group_id, generation, _text(assigned))
         self._commits.restart_interval()
@@ -310,14 +310,14 @@ class GroupMember(ConsumerSubscription):
     # -- leaving ------------------------------------------------------------------------------
 
     async def leave(self, reason: str, deadline: Deadline | None = None) -> None:
-        """Leave the group and drop the subscription; `subscribe` joins again.
+        """Leave the group and remove the subscription; `subscribe` joins again.
 
         The listener receives all partitions as revoked or lost. A static member only stops sending
         heartbeats, so it keeps its place in the group.
         """
         if self._is_joining and self._join_task is not None:
             self._join_task.cancel()
-            # The broker would answer LeaveGroup only after the JoinGroup.
+            # On this connection, the broker would answer LeaveGroup only after the JoinGroup.
             self._link.disconnect()
         self._heartbeats.stop()
         await self._revocation.before_leaving()
@@ -328,11 +328,11 @@ class GroupMember(ConsumerSubscription):
         self._listening.raise_error()
 
     async def close(self, timeout_s: float) -> None:
-        """Do the last automatic commit, if enabled, wait for pending commits, and leave."""
+        """Send the last automatic commit, if enabled, wait for pending commits, and leave."""
         deadline = self._cluster.deadline(timeout_s)
         with TaskCompletion(self._close_rest):
-            # The rest of the time is for LeaveGroup: without it, the other members wait for the
-            # session timeout.
+            # Reserve time for LeaveGroup: without that request, the other members would have to
+            # wait for the session timeout.
             await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))
             await self.leave("the consumer is being closed", deadline)
 
@@ -344,7 +344,7 @@ class GroupMember(ConsumerSubscription):
         self._link.close()
 
     async def abandon(self) -> None:
-        """Leave when the process exits, without a commit and without calling the listener."""
+        """Leave at process exit, without a commit and without calling the listener."""
         self._heartbeats.stop()
         await leave_group(self._network, self._link, self._membership, "the process ends")
 
@@ -385,7 +385,7 @@ class GroupMember(ConsumerSubscription):
 
     def _fail(self, error: Exception) -> None:
         """Raise `error` in the application's next poll."""
-        # A fenced member cannot recover, so no other error replaces this one.
+        # A fenced member cannot recover, so keep that error.
         if not isinstance(self._failure, FencedInstanceId):
             self._failure = error
         self._changed()
@@ -395,7 +395,8 @@ class GroupMember(ConsumerSubscription):
         failure = self._failure
         if failure is None:
             return
-        if not isinstance(failure, FencedInstanceId):  # Permanent: another member has replaced it.
+        # A fenced member stays fenced: each poll must raise the error again.
+        if not isinstance(failure, FencedInstanceId):
             self._failure = None
         raise failure
 
@@ -406,7 +407,7 @@ class GroupMember(ConsumerSubscription):
             self._network.spawn(self._wake(), "waking a group member")
 
     async def _wake(self) -> None:
-        # One turn of the event loop, in which the current change is completed.
+        # Wait for one turn of the event loop, so that the current change is complete.
         await self._network.sleep(0)
         self._is_waking = False
         self._heartbeats.look()
@@ -422,7 +423,7 @@ class GroupMember(ConsumerSubscription):
         timeout_s: float | None = None,
     ) -> None:
         """See `Commits.commit`."""
-        # While a listener runs, the group waits for this member only until max.poll.interval.ms.
+        # While a listener runs, the group waits for this member at most max.poll.interval.ms.
         if timeout_s is None and self._listening.is_calling:
             limit_s = self._settings.default_api_timeout_ms / 1000
             timeout_s = max(0.0, min(limit_s, self._heartbeats.poll_left_s))
@@ -443,9 +444,9 @@ class GroupMember(ConsumerSubscription):
         return await self._committed.committed(partitions, timeout_s=timeout_s)
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics under the names of Kafka's consumer-coordinator-metrics."""
+        """Return metrics with the names of Kafka's consumer-coordinator-metrics."""
         last_s = self._heartbeats.last_answer_s
-        # As in Kafka's consumer, -1 means that no heartbeat has been answered yet.
+        # As in Kafka's consumer, -1 means that the coordinator has not answered a heartbeat yet.
         return {
             "assigned-partitions": float(len(self._positions.assigned)),
             "last-heartbeat-seconds-ago": (

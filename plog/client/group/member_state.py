@@ -1,13 +1,13 @@
-"""The state of a group member and the rules for its transitions. Pure.
+"""The state of a group member, and the rules for its transitions.
 
-    UNJOINED              in no generation; may have a member id, under which it joins again
+    UNJOINED              not in a generation; may still have a member id, with which it rejoins
     PREPARING_REBALANCE   has sent JoinGroup and waits until all other members have joined
-    COMPLETING_REBALANCE  in a new generation, waits for the leader's assignment
+    COMPLETING_REBALANCE  in a new generation; waits for the leader's assignment
     STABLE                has its assignment
 
-Heartbeats, commits and the rebalance may each learn from the coordinator that the generation is
-over or that the member is unknown. They report this here, with the generation in which they sent
-the request; a late report about an older generation changes nothing.
+A response to a heartbeat, a commit or a join may show that the generation is over or that the
+coordinator does not know the member. The components report this to `Membership`; before that, they
+check that the request was not sent in an older generation.
 
 Source: Kafka 4.3 AbstractCoordinator.
 """
@@ -19,12 +19,12 @@ from enum import Enum
 from typing import NamedTuple
 
 NO_GENERATION = -1
-# KIP-800 limits the reason to this length.
+# The maximum length of a reason (KIP-800).
 _REASON_MAX_CHARACTERS = 255
 
 
 class Generation(NamedTuple):
-    """A member's identity and its generation, which is -1 before the first one.
+    """A member's identity and generation; the generation is -1 before the first join.
 
     `protocol` is the name of the assignor that the coordinator has selected.
     """
@@ -41,7 +41,7 @@ class Generation(NamedTuple):
 
 
 class MemberState(Enum):
-    """The state of a member in a rebalance, with Kafka's names."""
+    """A member's state in a rebalance, with Kafka's names."""
 
     UNJOINED = "unjoined"
     PREPARING_REBALANCE = "preparing rebalance"
@@ -50,9 +50,9 @@ class MemberState(Enum):
 
 
 class Membership:
-    """The membership of one consumer: state, generation and reason to rejoin.
+    """One consumer's membership: state, generation and reason to rejoin.
 
-    `on_change` is called after every change.
+    It calls `on_change` after every change.
     """
 
     def __init__(self, group_instance_id: str | None, on_change: Callable[[], None]) -> None:
@@ -71,17 +71,17 @@ class Membership:
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether the member waits for other members or for its assignment."""
+        """Whether the member is waiting for other members or for its assignment."""
         return self.state in (MemberState.PREPARING_REBALANCE, MemberState.COMPLETING_REBALANCE)
 
     @property
     def stable_generation(self) -> Generation | None:
-        """The generation to commit in; None unless the member is stable."""
+        """The generation for commits, or None unless the member is stable."""
         return self.generation if self.state is MemberState.STABLE else None
 
     def ask_to_rejoin(self, reason: str) -> None:
         """Rejoin in the application's next poll; the coordinator receives the first reason."""
-        # The first reason is the cause; later ones are its consequences.
+        # Keep the first reason: later reasons are usually its consequences.
         if not self.rejoin_reason:
             self.rejoin_reason = reason[:_REASON_MAX_CHARACTERS]
         self._on_change()
@@ -92,7 +92,7 @@ class Membership:
         self._on_change()
 
     def given_member_id(self, member_id: str) -> None:
-        """Store the id with which the coordinator requires a second JoinGroup (KIP-394)."""
+        """Store the member id that the second JoinGroup must contain (KIP-394)."""
         self.generation = self._without_generation(member_id)
 
     def joined(self, generation_id: int, member_id: str, protocol: str | None) -> None:
@@ -101,13 +101,13 @@ class Membership:
         self.generation = self.generation._replace(
             generation_id=generation_id, member_id=member_id, protocol=protocol
         )
-        # Reasons to rejoin that arrive from now on request the next generation.
+        # The reason for this generation is done; later reasons apply to the next generation.
         self.rejoin_reason = None
         self._on_change()
 
     def join_failed(self) -> None:
         """Record that the join failed."""
-        # The generation is kept: owned partitions may still be valid.
+        # Keep the generation, because the owned partitions may still be valid.
         self.state = MemberState.UNJOINED
         self.ask_to_rejoin("rebalance failed")
 
@@ -117,9 +117,9 @@ class Membership:
         self._on_change()
 
     def reset(self, reason: str, *, keeps_member_id: bool) -> None:
-        """Leave the generation: the member must rejoin."""
+        """Discard the generation; the member must rejoin."""
         self.state = MemberState.UNJOINED
-        # The next join first reports the partitions of the lost generation as lost.
+        # Before the next join, the partitions of this generation must be reported as lost.
         self.needs_prepare = True
         self.generation = self._without_generation(
             self.generation.member_id if keeps_member_id else ""

@@ -1,14 +1,14 @@
 """Commit a group's offsets synchronously, asynchronously or automatically.
 
-committed_offsets.py fetches them.
+committed_offsets.py fetches committed offsets.
 
 A commit belongs to a generation: the coordinator rejects commits from a member that is no longer in
-the group. A consumer without a subscription commits without a generation, which works as long as
-the group has no members.
+the group. A consumer without a subscription commits without a generation, which the coordinator
+accepts while the group has no members.
 
-Asynchronous commits are sent and completed in the order of the calls; a synchronous commit is sent
-after them. Automatic commits include only records that were returned before the application's last
-poll, never records that it may still be processing.
+Asynchronous commits are sent and completed in the order of the calls, and a synchronous commit is
+sent after them. Automatic commits include only records that were returned before the application's
+last poll, because the application may still be processing later records.
 
 Source: Kafka 4.3 ConsumerCoordinator; KIP-320.
 """
@@ -51,7 +51,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], Any]
 
 _NO_MEMBER = Generation()
-# The longest delay of a due commit while the application processes records, in seconds.
+# While the application processes records, a due commit is sent after at most this time, in seconds.
 _TICK_S = 1.0
 
 
@@ -62,7 +62,7 @@ class _Waiting(NamedTuple):
 
 
 class Commits:
-    """The commits of one consumer. Use only in the network's thread, except for `polled`."""
+    """One consumer's commits. Use only in the network's thread, except for `polled`."""
 
     def __init__(
         self,
@@ -100,17 +100,17 @@ class Commits:
     # -- synchronous commits ------------------------------------------------------------------
 
     async def commit(self, offsets: Offsets, *, timeout_s: float | None = None) -> None:
-        """Commit, retrying until `timeout_s` (default ``default.api.timeout.ms``).
+        """Commit, with retries for up to `timeout_s` (default ``default.api.timeout.ms``).
 
         Raises CommitFailed if this member is no longer in the group, RebalanceInProgress during a
         rebalance (commit again after the next poll), and permanent errors of the broker.
         """
         self._supersede(offsets)
-        # An empty commit only waits for asynchronous commits, so it needs no membership.
+        # An empty commit only waits for asynchronous commits, so it needs no generation.
         generation = self._generation() if offsets else _NO_MEMBER
         limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
         backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
-        # The order matters: an older asynchronous commit must not overwrite a synchronous one.
+        # Wait for earlier asynchronous commits: they must not overwrite this commit.
         while self._waiting or self._in_flight:
             self._answered.clear()
             if not await self._answered.wait(backoff.left_s):
@@ -128,7 +128,7 @@ class Commits:
                 await backoff.wait_or_raise(error)
 
     def _generation(self) -> Generation:
-        """Return the generation to commit in. Raises CommitFailed or RebalanceInProgress."""
+        """Return the generation for a commit. Raises CommitFailed or RebalanceInProgress."""
         if not self.is_managed:
             return _NO_MEMBER
         generation = self._membership.stable_generation
@@ -161,8 +161,8 @@ class Commits:
         deadline: Deadline | None = None,
     ) -> Awaitable[OffsetCommitResponse]:
         """Send a commit now and return its response."""
-        # In a later generation, or after this member has left, another member may own the
-        # partitions and may have read further: the commit would overwrite its offsets.
+        # If the generation has changed, another member may own the partitions and may have read
+        # further. The commit would overwrite that member's offsets.
         if generation not in (_NO_MEMBER, self._membership.stable_generation):
             raise self._generation_error()
         request = commit_request(self._link.group_id, offsets, generation, connection)
@@ -180,13 +180,13 @@ class Commits:
         log.debug("group %s: committed %s", self._link.group_id, offsets)
 
     def _raise_for(self, codes: Mapping[TopicPartition, int], sent: Generation) -> None:
-        """Raise the error of the whole commit that the codes of a response imply, if any."""
+        """Raise the commit's error, if the response's codes contain an error."""
         refused = sorted(
             partition.topic
             for partition, code in codes.items()
             if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         )
-        # An authorization error concerns only its topics; any other error applies to the whole
+        # An authorization error is about individual topics. Any other error is about the whole
         # commit, so it takes precedence.
         for partition, code in codes.items():
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
@@ -205,11 +205,11 @@ class Commits:
         self._link.moved(error)
         match code:
             case ErrorCode.REQUEST_TIMED_OUT:
-                # As in Kafka's consumer: the coordinator did not replicate the commit in time.
+                # The coordinator did not replicate the commit in time. As in Kafka's consumer, look
+                # up the coordinator again.
                 self._link.forget()
             case ErrorCode.REBALANCE_IN_PROGRESS:
-                # The member rejoins in the next poll; until then, it cannot commit in its
-                # generation.
+                # Until the member has rejoined, in the next poll, it cannot commit.
                 self._membership.ask_to_rejoin("offset commit failed since group is rebalancing")
                 return RebalanceInProgress(
                     f"group {group_id} is rebalancing; poll, then commit again the partitions that"
@@ -221,7 +221,7 @@ class Commits:
                     " allows READ on the group"
                 )
             case ErrorCode.FENCED_INSTANCE_ID if is_current and self.is_managed:
-                # Another member has the same group.instance.id (KIP-345), so this one cannot
+                # Another member uses the same group.instance.id (KIP-345), so this member cannot
                 # rejoin.
                 self._failure = fenced(sent, group_id)
                 self._membership.reset("fenced", keeps_member_id=False)
@@ -239,7 +239,7 @@ class Commits:
                         keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
                     )
                 elif self._membership.is_rebalancing:
-                    # The member has changed generations since it sent the commit.
+                    # Since the commit was sent, the member has changed its generation.
                     return self._generation_error()
                 return self._failed_commit("the group has rebalanced without this consumer")
         return error
@@ -247,8 +247,8 @@ class Commits:
     # -- asynchronous commits -----------------------------------------------------------------
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
-        """Commit without waiting; `callback` is called with the offsets and an error or None."""
-        # The caller may change its mapping before the commit is sent.
+        """Commit without waiting; `callback` receives the offsets and the error, or None."""
+        # Copy the mapping, because the caller may change it before the commit is sent.
         taken = dict(offsets)
         self._supersede(taken)
 
@@ -262,7 +262,7 @@ class Commits:
                 self._caller = self._network.spawn(self._call(), "commits' callbacks")
 
         try:
-            # Not retried after an error: a retry could overwrite a later commit.
+            # There are no retries: a retry could overwrite a later commit.
             self._enqueue(_Waiting(taken, self._generation(), done))
         except (KafkaError, CommitFailed) as error:
             done(error)
@@ -282,7 +282,8 @@ class Commits:
             except Cancelled:
                 raise
             except Exception as error:
-                # It stays in the queue until now, so that a synchronous commit waits for it.
+                # The commit stays in the queue until now, so that a synchronous commit waits for
+                # it.
                 self._waiting.popleft()
                 self._finished(waiting, error)
                 continue
@@ -321,39 +322,39 @@ class Commits:
         return self._failure is not None
 
     def raise_failure(self) -> None:
-        """Raise FencedInstanceId if a commit has shown that another member replaced this one."""
+        """Raise FencedInstanceId if a commit has shown that another member replaced this member."""
         if self._failure is not None:
             raise self._failure
 
     # -- automatic commits --------------------------------------------------------------------
 
     def polled(self) -> None:
-        """Mark the returned records as processed; commit them if that is due. Thread-safe."""
+        """Mark the returned records as processed, for the next automatic commit. Thread-safe."""
         if not self._settings.enable_auto_commit:
             return
         now_s = self._network.now_s()
         if now_s >= self._due_s:
             self._due_s = now_s + self._interval_s
-            # The records returned before this poll are processed; those that it returns next are
-            # not included yet.
+            # Save the positions now: they include the records returned before this poll, but not
+            # the records that the poll will return.
             self._due = (self._positions.consumed(), self._membership.generation)
 
     def _supersede(self, offsets: Offsets) -> None:
-        """Drop pending automatic commits that the application's own commit makes obsolete."""
+        """Drop parts of the pending automatic commit that the application's commit replaces."""
         if self._due is not None:
             due, generation = self._due
             left = {key: offset for key, offset in due.items() if key not in offsets}
             self._due = (left, generation)
 
     def restart_interval(self) -> None:
-        """Restart the interval after an assignment, since there is nothing to commit yet."""
+        """Restart the interval after an assignment, when there is nothing to commit yet."""
         self._due_s = self._network.now_s() + self._interval_s
         self._due = None
 
     async def _tick(self) -> None:
         """Commit at each interval, even if the application processes records for a long time."""
         while True:
-            # The interval may be 0, which must not cause a busy loop.
+            # An interval of 0 must not cause a busy loop.
             await self._network.sleep(min(self._interval_s, _TICK_S) or _TICK_S)
             self.send_automatic()
 
@@ -361,7 +362,7 @@ class Commits:
         """Send the automatic commit that is due, without waiting for it."""
         if self._settings.enable_auto_commit and self._ticker is None:
             self._ticker = self._network.spawn(self._tick(), "committing automatically")
-        # Cleared before it is sent, so that the next tick does not send it again.
+        # Clear the commit before sending it, so that the next tick does not send it again.
         due, self._due = self._due, None
         if due is None or not due[0]:
             return
@@ -369,14 +370,16 @@ class Commits:
         if not self.is_managed:
             generation = _NO_MEMBER
         elif generation != self._membership.stable_generation:
-            return  # Revoked partitions were already committed; the others will be later.
+            # Revoked partitions were committed before their revocation; a later commit includes the
+            # others.
+            return
         self._enqueue(_Waiting(offsets, generation, self._automatic_done))
 
     def _automatic_done(self, error: Exception | None) -> None:
         if error is None:
             return
         if isinstance(error, KafkaError) and error.retriable:
-            # The next poll retries with newer positions, so the failed commit is not kept.
+            # The next poll retries with newer positions, so do not keep the failed commit.
             self._due_s = self._network.now_s()
             log.info("group %s: automatic commit failed: %s; retrying", self._link.group_id, error)
         else:
@@ -390,14 +393,14 @@ class Commits:
     def commit_before_revocation(
         self, only: Collection[TopicPartition] | None, done: Callable[[Exception | None], None]
     ) -> None:
-        """Commit the positions of `only`, or of all partitions, once before a revocation.
+        """Before a revocation, commit the positions of `only`, or of all partitions.
 
-        Commits only if automatic commits are enabled; `done` is called in any case, possibly
-        immediately.
+        The commit is sent only if automatic commits are enabled. `done` is called in any case,
+        possibly immediately.
         """
         offsets = self._positions.consumed() if self.is_automatic else {}
         if only is None:
-            # The commit of all positions includes what was due.
+            # A commit of all positions includes the pending automatic commit.
             self._due = None
         else:
             offsets = {key: offset for key, offset in offsets.items() if key in only}
@@ -410,8 +413,8 @@ class Commits:
             done(error)
 
     async def close(self, timeout_s: float) -> None:
-        """Make the last automatic commit, if enabled, and wait for pending commits."""
-        # No other automatic commit may follow the last one.
+        """Send the last automatic commit, if enabled, and wait for pending commits."""
+        # No other automatic commit may follow the last commit.
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -421,11 +424,11 @@ class Commits:
         try:
             await self.commit(offsets, timeout_s=timeout_s)
         except (KafkaError, CommitFailed) as error:
-            # The member must leave in any case, so the error is only logged.
+            # Log the error but do not raise it: the member must still leave the group.
             log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics under the names of Kafka's consumer-coordinator-metrics."""
+        """Return metrics with the names of Kafka's consumer-coordinator-metrics."""
         return {
             "commit-total": float(self._committed_count),
             "commit-failed-total": float(self._failed_count),

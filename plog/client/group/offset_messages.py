@@ -27,7 +27,8 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
 )
 
-# Version numbers: KIP-345 static members, KIP-447 require_stable, KIP-709 many groups.
+# Versions that added static members (KIP-345), require_stable (KIP-447) and requests for many
+# groups (KIP-709).
 _FIRST_STATIC_COMMIT = 7
 _FIRST_STABLE_FETCH = 7
 _FIRST_BATCH_FETCH = 8
@@ -95,7 +96,7 @@ def fetch_request(
 ) -> OffsetFetchRequest:
     """Return a request for the committed offsets of `partitions`."""
     version = connection.version_of(OffsetFetchRequest)
-    # A broker before KIP-447 cannot wait for pending transactional commits.
+    # Brokers before KIP-447 cannot wait for pending transactions.
     stable = require_stable and version >= _FIRST_STABLE_FETCH
     by_topic = [
         (topic, [one.partition for one in group])
@@ -122,7 +123,7 @@ def fetch_results(
     answer: OffsetFetchResponse, group_id: str
 ) -> tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata | None]]]:
     """Return the group's error code, and each partition's error code and offset or None."""
-    # From version 8 on, the results are in `groups`; before, they are at the top level (KIP-709).
+    # Since version 8, the results are in `groups`; earlier, they are at the top level (KIP-709).
     for group in answer.groups:
         if group.group_id == group_id:
             return group.error_code, {
@@ -142,7 +143,7 @@ def _results(
 ) -> Iterable[tuple[int, tuple[int, OffsetAndMetadata | None]]]:
     for one in partitions:
         offset = None
-        # An offset of -1 means that the group has not committed one.
+        # -1 means that the group has no committed offset.
         if one.committed_offset >= 0:
             epoch = one.committed_leader_epoch
             offset = OffsetAndMetadata(

@@ -10,7 +10,7 @@ from plog.types import TopicPartition
 
 
 class PositionsPort(Protocol):
-    """The positions of a consumer; `SubscriptionState` implements it."""
+    """A consumer's positions, as a group member sees them; `SubscriptionState` implements this."""
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
@@ -18,11 +18,11 @@ class PositionsPort(Protocol):
         ...
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Set the assignment; partitions that were already assigned keep their position."""
+        """Set the assignment; partitions that were already assigned keep their positions."""
         ...
 
     def withhold(self, partitions: Collection[TopicPartition]) -> None:
-        """Return no more records of these partitions, which will be revoked; `()` undoes it."""
+        """Return no more records of these partitions, which will be revoked; pass `()` to undo."""
         ...
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:

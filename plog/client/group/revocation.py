@@ -1,11 +1,13 @@
-"""Revocation of partitions: which ones, the commit before it, and the call of the listener.
+"""Revocation of partitions: select the partitions, commit their positions, call the listener.
 
-    before a join          eager: all; cooperative: those whose topics are no longer subscribed
-    with the assignment    cooperative: those missing from it; an eager member has none left
-    lost generation        all, as lost: other members may own them already
-    leaving                all; as lost unless the member is stable
+Which partitions a member revokes depends on the event:
 
-member.py calls these methods, in the application's polls. commit_before_revocation.py commits the
+    before a join          eager: all; cooperative: partitions of topics no longer subscribed to
+    new assignment         cooperative: partitions missing from it; eager: none are left
+    lost generation        all, reported as lost: other members may already own them
+    leaving                all, reported as lost unless the member is stable
+
+member.py calls these methods in the application's polls. commit_before_revocation.py commits the
 positions while polls continue, so a revocation may take several polls.
 
 Source: KIP-429; Kafka 4.3 ConsumerCoordinator.onJoinPrepare, onJoinComplete, onLeavePrepare.
@@ -30,10 +32,9 @@ log = logging.getLogger("plog.client.group")
 
 
 class Revocation:
-    """Revokes partitions of one member.
+    """The revocation of one member's partitions.
 
-    `selection` and `listening` return those of the current subscription, which the listener may
-    change or end.
+    `selection` and `listening` are functions, because the listener may change the subscription.
     """
 
     def __init__(
@@ -63,18 +64,21 @@ class Revocation:
         )
 
     def end(self) -> None:
-        """Record that the revocation is complete or cancelled; no effect if none is in progress."""
+        """Record that the revocation is complete or cancelled.
+
+        The call has no effect if no revocation is in progress.
+        """
         self._commit.end()
 
     async def before_join(self) -> None:
         """Commit and revoke the partitions that the member cannot keep during the rebalance.
 
-        When this is complete, the membership no longer `needs_prepare`.
+        When the revocation is complete, the membership no longer `needs_prepare`.
         """
         generation = self._membership.generation
         owned = self._positions.assigned
-        # The generation is over, so other members may own the partitions already and a commit would
-        # be rejected: `lost` is called instead of `revoked` (KIP-429).
+        # If the generation is over, other members may already own the partitions, and a commit
+        # would be rejected. Therefore, report the partitions as lost (KIP-429).
         if not generation.is_member:
             if owned:
                 names = ", ".join(map(str, sorted(owned)))
@@ -90,7 +94,8 @@ class Revocation:
             if (is_eager or revoked) and not await self._revoke(revoked):
                 return
         self._commit.end()
-        # If the generation was lost meanwhile, the remaining partitions must be reported as lost.
+        # If the generation was lost in the meantime, the remaining partitions must be reported as
+        # lost first.
         if self._membership.generation == generation:
             self._membership.needs_prepare = False
 
@@ -100,12 +105,13 @@ class Revocation:
 
     @property
     def _rebalance_timeout_s(self) -> float:
-        """Return how long the group waits for this member, in seconds."""
+        """Return the time limit for the commit before a rebalance, in seconds."""
+        # The group waits for this member at most max.poll.interval.ms.
         settings = self._settings
         return min(settings.max_poll_interval_ms, settings.default_api_timeout_ms) / 1000
 
     def may_revoke(self, generation: Generation, revoked: frozenset[TopicPartition]) -> bool:
-        """Return whether the partitions to revoke are committed; start the commit if it is due."""
+        """Return whether the partitions may be revoked now; start their commit if it is due."""
         return self._commit.is_over(generation, revoked, only_these=True, longest_s=LEAVE_TIMEOUT_S)
 
     async def with_assignment(
@@ -113,7 +119,7 @@ class Revocation:
     ) -> bool:
         """Revoke partitions missing from the assignment; return False if the generation has ended.
 
-        Call it only after `may_revoke` has returned True.
+        Call this only after `may_revoke` has returned True.
         """
         if not await self._revoke(revoked):
             return False
@@ -123,7 +129,7 @@ class Revocation:
         return True
 
     async def before_leaving(self) -> None:
-        """Report all partitions as revoked or lost, without a commit, and drop them."""
+        """Report all partitions as revoked or lost, without a commit, and remove them."""
         self._commit.end()
         owned = self._positions.assigned
         if self._selection() is None or not owned:
@@ -135,7 +141,7 @@ class Revocation:
         self._positions.assign(())
 
     async def _revoke(self, revoked: frozenset[TopicPartition]) -> bool:
-        """Call the listener, then drop the partitions; return False if it unsubscribed."""
+        """Call the listener, then remove the partitions; return False if it unsubscribed."""
         await self._listening().revoked(revoked)
         if self._selection() is None:
             return False

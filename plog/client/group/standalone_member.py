@@ -1,7 +1,7 @@
-"""A consumer without a group, which reads all partitions of its subscribed topics.
+"""The subscription of a consumer without a group: it reads all partitions of its topics.
 
-It takes the place of a `GroupMember` and has no coordinator, so it commits nothing. New partitions,
-and new topics that match a pattern, are added in the next poll.
+It replaces a `GroupMember`. Without a coordinator, offsets cannot be committed. New partitions, and
+new topics that match a pattern, are added in the next poll.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plog.types import TopicPartition
 
 
 class StandaloneMember(ConsumerSubscription):
-    """A consumer without a group, with the methods of a `GroupMember`."""
+    """The subscription of a consumer without a group, with the methods of a `GroupMember`."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class StandaloneMember(ConsumerSubscription):
         super().__init__(cluster, settings, call_user)
         self._positions = positions
         self._attending = False
-        # The partitions for which the listener was not called because its poll was cancelled.
+        # If a poll is cancelled, the listener may not have been called for these new partitions.
         self._unannounced: frozenset[TopicPartition] = frozenset()
         cluster.on_update.append(self._metadata_changed)
 
@@ -56,28 +56,27 @@ class StandaloneMember(ConsumerSubscription):
         )
 
     def polled(self, *, waits: bool = False) -> None:
-        """Do nothing: there is no poll interval without a group."""
+        """Do nothing: without a group, there is no poll interval."""
 
     def commit_when_due(self) -> None:
-        """Do nothing: there is nothing to commit."""
+        """Do nothing: without a group, there are no commits."""
 
     async def attend(self) -> None:
-        """Assign new partitions and revoke removed ones. Raises exceptions of the listener."""
-        # Another poll may call this while the listener runs.
+        """Assign new partitions and revoke removed partitions. Raises the listener's exceptions."""
+        # While the listener runs, another poll may call this method.
         if self._attending:
             return
         self._attending = True
         try:
             wanted, assigned = self._wanted(), self._positions.assigned
-            # Revocations come first, as in a group, so that a listener never owns more than the
-            # assignment.
+            # As in a group, call the listener for revocations first.
             if gone := assigned - wanted:
                 await self._listening.revoked(gone)
                 if self._selection is None:
                     return  # The listener has ended the subscription.
             self._positions.assign(sorted(wanted))
-            # A cancelled poll leaves its partitions here, so that the next one still announces
-            # them.
+            # If this poll is cancelled, the next poll must still call the listener for these
+            # partitions.
             self._unannounced = (wanted - assigned) | (self._unannounced & wanted)
             if self._unannounced:
                 await self._listening.assigned(self._unannounced)
@@ -95,7 +94,7 @@ class StandaloneMember(ConsumerSubscription):
         """Do nothing: there is no group to leave."""
 
     async def close(self, timeout_s: float) -> None:
-        """Drop the subscription and stop receiving metadata."""
+        """Remove the subscription and stop receiving metadata."""
         self._unsubscribe()
         if self._metadata_changed in self._cluster.on_update:
             self._cluster.on_update.remove(self._metadata_changed)

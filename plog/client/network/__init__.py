@@ -1,6 +1,6 @@
 """Connections to brokers: the cluster's metadata, requests with retries, TLS and SASL.
 
-The ports of the engine (ports.py) and their implementations on sockets and on Twisted reactors
-belong here. Other packages of `plog.client` build the requests and interpret the responses. Start
-with cluster.py, through which every request goes, then node.py and connection.py.
+This package contains the engine's ports (ports.py) and their implementations on sockets and on
+Twisted reactors. Other packages of `plog.client` build the requests and interpret the responses.
+Start with cluster.py, which sends most requests, then read node.py and connection.py.
 """

@@ -1,7 +1,5 @@
-"""Choose the version of a request for a broker that serves a range of versions.
+"""Choose the version of a request from the versions that a broker serves.
 
-Later versions of some requests identify a topic only by its id (KIP-516, KIP-848), which the client
-would have to look up first. The client sends those requests in the last version with topic names.
 Source: KIP-35.
 """
 
@@ -15,7 +13,8 @@ from plog.wire.schema import ApiMessage
 Ranges = dict[int, tuple[int, int]]
 """The lowest and highest version that a broker serves, by API key."""
 
-# Produce and Fetch change from names to ids in version 13, the offset APIs in version 10.
+# Later versions of these requests identify topics only by id (KIP-516, KIP-848), which the client
+# would have to look up first. It uses the last versions with topic names instead.
 _HIGHEST_BY_NAME = {
     ApiKey.PRODUCE: 12,
     ApiKey.FETCH: 12,
@@ -25,14 +24,14 @@ _HIGHEST_BY_NAME = {
 
 
 def ranges_of(versions: ApiVersionsResponse) -> Ranges:
-    """Return the version ranges of an ApiVersions response."""
+    """Return the version ranges in an ApiVersions response."""
     return {api.api_key: (api.min_version, api.max_version) for api in versions.api_keys}
 
 
 def common_version(request: type[ApiMessage] | ApiMessage, ranges: Ranges, address: str) -> int:
     """Return the highest version of this request that both sides support.
 
-    Raises UnsupportedVersion, naming the broker's `address`, if they have no version in common.
+    If there is no common version, raises UnsupportedVersion with the broker's `address`.
     """
     key = ApiKey(request.api_key)
     # (0, -1) is an empty range: the broker does not serve the request at all.

@@ -1,4 +1,4 @@
-"""Exponential backoff between the attempts of a call, until its deadline."""
+"""Exponential backoff between the attempts of a call, until the call's deadline."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from plog.client.network.deadline import Deadline
 from plog.client.network.ports import Network
 from plog.errors import KafkaError, RequestTimedOut
 
-# As in Kafka (KIP-580).
+# The same values as in Kafka (KIP-580). The jitter keeps clients that failed at the same time from
+# retrying at the same time.
 _JITTER = 0.2
 _GROWTH = 2
-# Marks an error text to which the time spent has been added.
+# An error text that contains this already states the time spent.
 _TRIED = " (tried for "
 
 
 class Backoff:
-    """The pauses of one call: from `first_s`, doubling up to `longest_s`, never past the deadline.
+    """The pauses of one call: they double from `first_s` to `longest_s` and end at the deadline.
 
-    Each pause is randomized by 20 %, so that clients that failed together do not retry together.
-    Source: KIP-580.
+    Each pause is randomized by 20 %. Source: KIP-580.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Backoff:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the deadline; 0 after it."""
+        """The seconds until the deadline, or 0 after it."""
         return self.deadline.left_s
 
     @property
@@ -48,9 +48,9 @@ class Backoff:
         """Wait before the next attempt; if no time is left, raise `error` with the time spent."""
         if not self.is_over:
             await self.wait()
-        # An attempt with no time left would fail with an error that hides the reason.
+        # Another attempt without time left would fail with a timeout, which hides the reason.
         if self.is_over:
-            # An inner call has already added the time.
+            # An inner call may already have added the time.
             if str(error) and _TRIED not in str(error):
                 text = str(error).rstrip(".")
                 error.args = (f"{text}{_TRIED}{self.deadline.timeout_s:g} s)",)
@@ -58,6 +58,6 @@ class Backoff:
 
 
 def timed_out(what: str, timeout_s: float, why: object = None) -> RequestTimedOut:
-    """Return the error of an operation that timed out; `why` is the last error, if any."""
+    """Return the error for an operation that timed out; `why` is the last error, if any."""
     reason = "" if why is None else f": {why}"
     return RequestTimedOut(f"{what}: timed out after {timeout_s:g} s{reason}")

@@ -1,7 +1,7 @@
 """Bootstrap from the controllers of an Apache Kafka cluster, which do not serve Metadata (KIP-919).
 
-The client sends them DescribeCluster instead. The response is converted to a Metadata response, so
-that the rest of the client needs no special case.
+The client sends DescribeCluster instead. It converts the response to a Metadata response, so that
+the rest of the client needs no special case.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plog.errors import UnsupportedVersion, error_from_code
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
-# The endpoint types of DescribeCluster since version 1 (KIP-919).
+# DescribeCluster has endpoint types since version 1 (KIP-919).
 BROKER_ENDPOINTS: Final = 1
 CONTROLLER_ENDPOINTS: Final = 2
 
@@ -23,8 +23,8 @@ async def ask_controllers(
         [DescribeClusterRequest, type[DescribeClusterResponse]], Awaitable[DescribeClusterResponse]
     ],
 ) -> MetadataResponse:
-    """Return the controllers and the active one. Raises the errors of `as_metadata`."""
-    # KIP-919: the endpoint type selects the controllers.
+    """Return the controllers, including the active one. Raises the errors of `as_metadata`."""
+    # The endpoint type selects controllers instead of brokers.
     request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
     return as_metadata(await ask(request, DescribeClusterResponse))
 
@@ -32,12 +32,12 @@ async def ask_controllers(
 def as_metadata(response: DescribeClusterResponse) -> MetadataResponse:
     """Return the controllers as if they were brokers without topics.
 
-    Raises MismatchedEndpointType if a broker responded, and UnsupportedVersion if it is older than
-    Kafka 3.7.
+    Raises MismatchedEndpointType if a broker responded, and UnsupportedVersion if that broker is
+    older than Kafka 3.7.
     """
     if response.error_code:
         raise error_from_code(response.error_code, response.error_message or "the controllers")
-    # A broker before Kafka 3.7 ignores the endpoint type and returns the brokers.
+    # Brokers before Kafka 3.7 ignore the endpoint type and return the brokers.
     if response.endpoint_type != CONTROLLER_ENDPOINTS:
         raise UnsupportedVersion(
             "cannot bootstrap from controllers: the cluster is older than Kafka 3.7"

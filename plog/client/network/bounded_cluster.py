@@ -1,7 +1,7 @@
-"""A view of the `Cluster` for one call, all of whose requests end at the call's deadline.
+"""A view of the `Cluster` for one call: all requests end at the call's deadline.
 
-A call that uses a `BoundedCluster` in place of the `Cluster` keeps its time limit without passing a
-deadline to each of its requests. admin/base.py creates one for each operation.
+A call that uses a `BoundedCluster` in place of the `Cluster` need not pass its deadline to each
+request. admin/base.py creates a view for each operation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ R = TypeVar("R", bound=ApiMessage)
 
 
 class BoundedCluster:
-    """A `Cluster` with the `Deadline` of one call. Its methods behave like those of `Cluster`."""
+    """A `Cluster` with one call's `Deadline`. Its methods behave like those of `Cluster`."""
 
     __slots__ = ("_cluster", "deadline")
 
@@ -48,7 +48,7 @@ class BoundedCluster:
         return self._cluster.metadata
 
     def backoff(self) -> Backoff:
-        """Return the pauses between attempts, until the call's deadline."""
+        """Return a backoff between attempts that ends at the call's deadline."""
         return self._cluster.backoff(self.deadline)
 
     async def connection(self, node_id: int) -> Connection:

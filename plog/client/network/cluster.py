@@ -1,10 +1,10 @@
 """The client's view of the cluster: connections to brokers, and requests with retries.
 
-A `Cluster` keeps one connection to each broker it needs. It determines which broker leads a
-partition, coordinates a group or is the controller, and it retries requests where that helps. Its
-metadata comes from metadata_updater.py; callers interpret the responses. Every request of a call
-ends at the call's `Deadline`; without one, ``default.api.timeout.ms`` applies to the request and
-its retries. Use only in the network's thread.
+A `Cluster` keeps one connection to each broker that it needs. It finds the leader of a partition,
+the coordinator of a group and the controller, and it retries requests. metadata_updater.py provides
+the metadata; callers interpret the responses. Every request of a call ends at the call's
+`Deadline`. Without a deadline, ``default.api.timeout.ms`` limits the request and its retries. Use
+only in the network's thread.
 
 Source: Kafka 4.3 NetworkClient, ClientUtils; KIP-219, KIP-699, KIP-919.
 """
@@ -33,21 +33,21 @@ log = logging.getLogger("plog.client")
 
 R = TypeVar("R", bound=ApiMessage)
 
-# KIP-699: from this version on, a FindCoordinator request may contain several keys.
+# Since this version, a FindCoordinator request can contain several keys (KIP-699).
 _FIRST_COORDINATOR_BATCH = 4
 
 
 class CoordinatorKind(IntEnum):
-    """The kind of a coordinator, numbered as in FindCoordinator."""
+    """The kind of a coordinator; the numbers are those of FindCoordinator."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class Cluster(MetadataUpdater):
-    """The brokers of a cluster, the connections to them, and the newest metadata.
+    """A cluster's brokers, the connections to them, and the newest metadata.
 
-    `auto_create_topics` lets brokers create missing topics that the client looks up.
+    With `auto_create_topics`, brokers may create missing topics that the client looks up.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Cluster(MetadataUpdater):
         """The error of the last request that any broker may answer; None if it succeeded."""
         self._security = security_of(settings)
         self._seeds = [
-            # Negative ids, as in Kafka, so that a bootstrap server is never mistaken for a broker.
+            # As in Kafka, bootstrap servers have negative ids, which no broker has.
             Node(network, settings, self._security, -1 - number, host, port)
             for number, (host, port) in enumerate(settings.bootstrap_addresses())
         ]
@@ -69,13 +69,14 @@ class Cluster(MetadataUpdater):
     # -- connections --------------------------------------------------------------------------
 
     async def connection(self, node_id: int, *, deadline: Deadline | None = None) -> Connection:
-        """Return an open connection to a broker; wait ``reconnect.backoff.ms`` after a failure.
+        """Return an open connection to a broker; open it if necessary.
 
-        Raises ConnectionFailed, AuthenticationFailed, or BrokerNotAvailable for an unknown broker.
+        After a failed attempt, the next attempt waits for ``reconnect.backoff.ms``. Raises
+        ConnectionFailed, AuthenticationFailed, or BrokerNotAvailable for an unknown broker.
         """
         self._check_open()
         node = self._nodes.get(node_id)
-        # The broker may have joined the cluster after the last refresh.
+        # The broker may have joined the cluster since the last refresh.
         if node is None:
             await self.refresh((), deadline=deadline)
             node = self._nodes.get(node_id)
@@ -84,18 +85,18 @@ class Cluster(MetadataUpdater):
         return await node.connected(deadline)
 
     def node_apart(self, broker: Broker) -> Node:
-        """Return a node with its own connection, which the caller closes.
+        """Return a node with its own connection, which the caller must close.
 
-        Use it for requests whose responses may take long: a broker answers the requests on a
-        connection in order, so a slow response would delay all later ones.
+        Use it for requests that the broker may answer late: a broker answers requests on a
+        connection in order, so a late response delays all later responses.
         """
         return Node(
             self.network, self._settings, self._security, broker.id, broker.host, broker.port
         )
 
     def idle_connection(self, node_id: int) -> Connection | None:
-        """Return the connection to a broker if it is open, without waiting, for the hot path."""
-        # `use` also ensures that the connection is not closed as idle.
+        """Return the connection to a broker if it is open. This is the hot path: it never waits."""
+        # `use` also prevents the connection from being closed as idle.
         node = self._nodes.get(node_id)
         return None if node is None else node.use()
 
@@ -109,20 +110,20 @@ class Cluster(MetadataUpdater):
         *,
         deadline: Deadline | None = None,
     ) -> R:
-        """Send a request to one broker, once. Raises the errors of `connection` and `ask`."""
+        """Send one request to a broker. Raises the errors of `connection` and `Channel.ask`."""
         connection = await self.connection(node_id, deadline=deadline)
         return await self._ask(connection, request, response, deadline)
 
     async def ask_any(
         self, request: ApiMessage, response: type[R], *, deadline: Deadline | None = None
     ) -> R:
-        """Send a request to any broker; on failure try the others, until the deadline.
+        """Send a request to any broker; after a failure, try the others until the deadline.
 
-        Raises the last error at the deadline; an error that is not retriable is raised immediately.
+        Raises permanent errors immediately, and the last retriable error at the deadline.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers and self.metadata.controller_id == NO_NODE:
-            # Only the active controller is up to date.
+            # Only the active controller is certain to have the latest metadata, so find it first.
             await self.refresh((), deadline=deadline)
         return await self._ask_some(request, response, deadline)
 
@@ -147,7 +148,7 @@ class Cluster(MetadataUpdater):
                 if deadline.is_over:
                     break
             assert error is not None, "there is always a bootstrap server"
-            # Log this once until a broker answers: retries may continue for a long time.
+            # Retries may continue for a long time, so log only once until a broker responds.
             if not self._has_warned:
                 log.warning("%s; retrying", str(error).rstrip("."))
                 self._has_warned = True
@@ -161,7 +162,7 @@ class Cluster(MetadataUpdater):
         deadline: Deadline | None = None,
         retry_on: Callable[[R], bool] = lambda _: False,
     ) -> R:
-        """Send a request to the controller; retry if `retry_on` finds that it has moved."""
+        """Send a request to the controller; retry if it has moved, according to `retry_on`."""
         backoff = self.backoff(deadline)
         deadline = backoff.deadline
         while True:
@@ -169,7 +170,7 @@ class Cluster(MetadataUpdater):
                 if self.metadata.controller_id == NO_NODE:
                     await self.refresh((), deadline=deadline)
                 controller = self.metadata.controller_id
-                # With KRaft, any broker forwards the request to the controller.
+                # In a KRaft cluster, any broker forwards the request to the controller.
                 if controller == NO_NODE:
                     answer = await self.ask_any(request, response, deadline=deadline)
                 else:
@@ -178,14 +179,14 @@ class Cluster(MetadataUpdater):
                     return answer
                 error = error_from_code(ErrorCode.NOT_CONTROLLER, f"broker {controller}")
             except KafkaError as failure:
-                # If the known controller has left the cluster, another one has been elected.
+                # If the controller has left the cluster, another controller is elected, so retry.
                 has_left = failure.code == ErrorCode.BROKER_NOT_AVAILABLE
                 if not failure.retriable and not has_left:
                     raise
                 error = failure
             await backoff.wait_or_raise(error)
-            # The refresh finds the new controller. The backoff comes first, because brokers may
-            # still report the old one for a moment.
+            # Find the new controller only after the backoff: for a moment, brokers may still report
+            # the old one.
             await self.refresh((), deadline=deadline)
 
     async def _ask(
@@ -195,7 +196,7 @@ class Cluster(MetadataUpdater):
         response: type[R],
         deadline: Deadline | None,
     ) -> R:
-        # KIP-219: the broker has not delayed its response; instead, it expects the client to pause.
+        # KIP-219: a broker that throttles a client responds immediately and expects it to pause.
         pause_s = connection.throttled_until_s - self.network.now_s()
         if pause_s > 0:
             await self.network.sleep(pause_s if deadline is None else min(pause_s, deadline.left_s))
@@ -229,19 +230,22 @@ class Cluster(MetadataUpdater):
         raise error
 
     def _candidates(self) -> Sequence[Node]:
-        """Return all nodes: connected and least busy ones first, bootstrap servers last."""
+        """Return all nodes in order of preference.
 
-        # Clients that bootstrap from controllers prefer the active one (KIP-919).
+        Connected nodes with few requests in flight come first, and bootstrap servers last.
+        """
+
+        # Clients that bootstrap from controllers prefer the active controller (KIP-919).
         active = self.metadata.controller_id if self._settings.uses_controllers else None
 
         def cost(node: Node) -> tuple[bool, bool, int, float, float]:
             connection = node.open_connection
             busy = connection.in_flight if connection is not None else 0
             is_second = active is not None and node.id != active
-            # Ties are broken at random, so that clients do not all choose the same broker.
+            # Break ties at random, so that not all clients choose the same broker.
             return is_second, connection is None, busy, node.next_try_s, self.network.random()
 
-        # Omitted, because a bootstrap server that is also a known broker would get a second
+        # Omit bootstrap servers that are known brokers; otherwise, they would get a second
         # connection.
         known = {(node.host, node.port) for node in self._nodes.values()}
         nodes = sorted(self._nodes.values(), key=cost)
@@ -261,7 +265,7 @@ class Cluster(MetadataUpdater):
             node.close_if_idle(self._settings.connections_max_idle_ms / 1000)
 
     def _place(self, node_id: int, host: str, port: int) -> None:
-        """Set the address of a broker; close its connection if the address has changed."""
+        """Set a broker's address; close its connection if the address has changed."""
         node = self._nodes.get(node_id)
         if node is not None and (node.host, node.port) == (host, port):
             return
@@ -272,7 +276,7 @@ class Cluster(MetadataUpdater):
         )
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """Return the id of the partition's leader, or None if there is no known leader."""
+        """Return the id of the partition's leader, or None if no leader is known."""
         return self.metadata.leader_of(partition)
 
     # -- coordinators -------------------------------------------------------------------------
@@ -286,15 +290,15 @@ class Cluster(MetadataUpdater):
     ) -> int:
         """Return the id of the broker that coordinates a group or a transaction.
 
-        Raises GroupAuthorizationFailed and other permanent errors immediately, and RequestTimedOut
-        or CoordinatorNotAvailable if no coordinator is found by the deadline.
+        Raises permanent errors, such as GroupAuthorizationFailed, immediately. Raises
+        RequestTimedOut or CoordinatorNotAvailable if the coordinator is not found by the deadline.
         """
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
         backoff = self.backoff(deadline)
         while True:
-            # The cluster may be closed during the backoff.
+            # The cluster may have been closed during the backoff.
             self._check_open()
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
             error = await self._find_coordinator(key, kind, request, backoff.deadline)
@@ -313,26 +317,26 @@ class Cluster(MetadataUpdater):
             if not failure.retriable:
                 raise
             return failure
-        # Before KIP-699 the request has a single key.
+        # Before KIP-699, the request has a single key.
         if node.version_of(request) < _FIRST_COORDINATOR_BATCH:
             request = FindCoordinatorRequest(key=key, key_type=kind)
         try:
             answer = await self._ask(node, request, FindCoordinatorResponse, deadline)
         except KafkaError as failure:
             return failure
-        # The response of version 4 has one entry for each key.
+        # Since version 4, the response has an entry for each key.
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
             if found.error_message:
                 return error_from_code(found.error_code, found.error_message)
             return error_about(found.error_code, f"cannot find the coordinator of {key}")
-        # The coordinator may be a broker that is not in the metadata yet.
+        # The coordinator may not be in the metadata yet.
         self._place(found.node_id, found.host, found.port)
         self._coordinators[kind, key] = found.node_id
         return None
 
     def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
-        """Look up the coordinator again next time, because it has moved or does not respond."""
+        """Look up the coordinator again next time: it has moved or does not respond."""
         self._coordinators.pop((kind, key), None)
 
     # -- close --------------------------------------------------------------------------------

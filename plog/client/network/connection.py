@@ -1,8 +1,7 @@
 """A connection that is ready for requests: authenticated, with negotiated versions.
 
-To open one, the network connects over TCP and, if configured, TLS. Then this module sends
-ApiVersions and authenticates with SASL, if that is configured.
-Source: KIP-35, KIP-511, KIP-152, KIP-368.
+First, the network connects over TCP and, if configured, TLS. Then this module sends ApiVersions
+and, if configured, authenticates with SASL. Source: KIP-35, KIP-511, KIP-152, KIP-368.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=ApiMessage)
 
 SOFTWARE_NAME = "plog"
-# KIP-511: from version 3 on, ApiVersions contains the name of the client software.
+# Since version 3, ApiVersions contains the name of the client software (KIP-511).
 _FIRST_WITH_NAME = 3
 
 
@@ -64,7 +63,7 @@ class Connection:
 
     @property
     def in_flight(self) -> int:
-        """The number of requests that still have no response."""
+        """The number of requests without a response."""
         return self._channel.in_flight
 
     def close(self) -> None:
@@ -73,7 +72,7 @@ class Connection:
 
     def version_of(self, request: type[ApiMessage] | ApiMessage) -> int:
         """Return the highest version that both sides support. Raises UnsupportedVersion."""
-        # Cached, since every request needs it.
+        # Every request needs its version, so cache it.
         version = self._version_by_key.get(request.api_key)
         if version is None:
             version = common_version(request, self._ranges, self.address)
@@ -99,24 +98,24 @@ class Connection:
     ) -> Awaitable[R]:
         """Send `request` now and return its response. See `Channel.ask` for order and errors.
 
-        The caller waits at most until `deadline`. The connection fails only when the broker has not
-        responded for `timeout_s`, by default ``request.timeout.ms``.
+        The caller waits at most until `deadline`. The connection fails only if the broker does not
+        respond within `timeout_s` (default ``request.timeout.ms``).
         """
         if version is None:
             version = self.version_of(request)
         if timeout_s is None:
             timeout_s = self._request_timeout_s
-        # If the request times out before the deadline anyway, no second timer is needed.
+        # If the request times out before the deadline, a second timer is not needed.
         if deadline is None or (left_s := deadline.left_s) >= timeout_s:
             return self._channel.ask(request, response, version, timeout_s=timeout_s)
-        # Raised before the request is sent, so that its outcome is not in doubt.
+        # Without time left, do not send the request: its outcome would be unknown.
         if left_s <= 0:
             raise RequestTimedOut(
                 f"cannot send a request to {self.address}: the call timed out after"
                 f" {deadline.timeout_s:g} s"
             )
-        # The connection fails only after `timeout_s`: a caller with a short deadline must not break
-        # the requests of others.
+        # A short deadline of one caller must not close the connection, which would fail the
+        # requests of other callers.
         return self._channel.ask(request, response, version, timeout_s=timeout_s, wait_s=left_s)
 
     def send(
@@ -126,7 +125,7 @@ class Connection:
         version: int | None = None,
         timeout_s: float | None = None,
     ) -> Awaitable[None]:
-        """Send a request that has no response, and wait until it is written; see `Channel.send`."""
+        """Send a request without a response, and wait until it is written; see `Channel.send`."""
         return self._channel.send(
             request,
             self.version_of(request) if version is None else version,
@@ -147,8 +146,8 @@ async def open_connection(
 ) -> Connection:
     """Open a connection that is ready for requests; TCP and TLS may take `timeout_s`.
 
-    `deadline` bounds the whole operation. Raises ConnectionFailed, AuthenticationFailed, and
-    UnsupportedVersion for a port that is not a broker's.
+    `deadline` limits the whole operation. Raises ConnectionFailed, AuthenticationFailed, and
+    UnsupportedVersion if the peer does not support the required versions.
     """
     request_timeout_s = settings.request_timeout_ms / 1000
 
@@ -160,13 +159,13 @@ async def open_connection(
         try:
             versions = await _ask_versions(channel, _FIRST_WITH_NAME, bounded_s(request_timeout_s))
         except WireError:
-            # An older broker has responded in version 0. The channel may have closed when it could
-            # not decode that as version 3, so connect again.
+            # An old broker responds in version 0. The channel may have closed because it could not
+            # decode that response as version 3, so connect again.
             channel.close()
             channel = await network.connect(host, port, security, timeout_s=bounded_s(timeout_s))
             versions = await _ask_versions(channel, 0, bounded_s(request_timeout_s))
         except ConnectionFailed as error:
-            # With TLS, the handshake has succeeded, so the security protocol is right.
+            # With TLS, the handshake has succeeded, so the hint about TLS does not apply.
             if security is not None:
                 raise
             raise ConnectionFailed(
@@ -179,7 +178,7 @@ async def open_connection(
         if settings.uses_sasl:
             await log_in(connection, settings, network, host=host)
     except GeneratorExit:
-        # See task_completion.py.
+        # During garbage collection, do not touch other objects; see task_completion.py.
         raise
     except BaseException:
         channel.close()
@@ -190,11 +189,11 @@ async def open_connection(
 async def log_in(
     connection: Connection, settings: ClientSettings, network: Network, *, host: str
 ) -> None:
-    """Authenticate on a new connection, or again on an open one without requests in flight.
+    """Authenticate on a new connection, or again on an open connection without requests in flight.
 
     Raises AuthenticationFailed, ConnectionFailed and RequestTimedOut.
     """
-    # Imported here because most clients do not use SASL.
+    # Most clients do not use SASL, so import it only here.
     from plog.client.network.sasl_authenticator import authenticate
 
     session = await authenticate(connection, settings, network, host=host)
@@ -202,14 +201,14 @@ async def log_in(
 
 
 def api_versions_request() -> ApiVersionsRequest:
-    """Return an ApiVersions request with the name and version of this client (KIP-511)."""
+    """Return an ApiVersions request with this client's name and version (KIP-511)."""
     return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
 
 
 async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> ApiVersionsResponse:
     request = api_versions_request()
     versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
-    # KIP-511: the broker responds in version 0 with the versions that it supports.
+    # KIP-511: if the broker does not support this version, it responds in version 0.
     if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
         raise WireError("the broker responded in version 0")
     if versions.error_code:

@@ -1,8 +1,8 @@
-"""The time limit of one call, which applies to everything that the call waits for.
+"""The time limit of one call; it applies to all of the call's waits.
 
-A public method with a timeout creates one `Deadline` and passes it on. Every wait of the call
-(opening a connection, a request, a retry backoff, a metadata refresh) ends at the deadline, so that
-the whole call takes no longer than its caller allows. Kafka calls it a Timer.
+A public method with a timeout creates a `Deadline` and passes it on. Every wait of the call (for a
+connection, a response, a retry backoff or a metadata refresh) ends at the deadline, so that the
+whole call does not exceed its timeout. Kafka's clients call it a Timer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plog.client.network.ports import Network
 
 
 class Deadline:
-    """The end of a call that may take `timeout_s`; `math.inf` means no limit."""
+    """The time at which a call ends, `timeout_s` from now; `math.inf` means no limit."""
 
     __slots__ = ("_at_s", "_network", "timeout_s")
 
@@ -25,13 +25,13 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds left; 0 after the deadline."""
-        # Never negative, because timers and sockets reject negative times.
+        """The seconds left, or 0 after the deadline."""
+        # Timers and sockets reject negative times.
         return max(0.0, self._at_s - self._network.now_s())
 
     @property
     def wait_s(self) -> float | None:
-        """Seconds left, in the form that `Signal.wait` accepts: None if there is no limit."""
+        """The seconds left, as `Signal.wait` expects them: None if there is no limit."""
         return None if self._at_s == math.inf else self.left_s
 
     @property

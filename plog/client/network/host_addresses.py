@@ -1,7 +1,7 @@
-"""The addresses of a broker's host name, looked up by the system's resolver.
+"""Lookup of a broker's addresses with the system's resolver.
 
-A client cannot choose the resolver's timeout, and the resolver may take minutes if no name server
-responds. It therefore always runs in a thread that the caller can abandon: twisted_network.py has
+A client cannot set the resolver's timeout, and the resolver may take minutes if no name server
+responds. Therefore, it always runs in a thread that the caller can abandon: twisted_network.py has
 its own threads, and socket_connection.py calls `look_up_within`.
 """
 
@@ -15,7 +15,7 @@ from plog.client.errors import ConnectionFailed
 
 
 def is_address(host: str) -> bool:
-    """Return whether `host` is an IP address, which needs no resolver."""
+    """Return whether `host` is an IP address, which does not need a resolver."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)
@@ -28,20 +28,20 @@ def is_address(host: str) -> bool:
 def look_up(host: str, port: int) -> list[str]:
     """Return all addresses of `host`, in the order in which the system would try them.
 
-    Waits as long as the resolver does. Raises ConnectionFailed.
+    The call takes as long as the resolver does. Raises ConnectionFailed.
     """
     try:
         infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise ConnectionFailed(f"cannot resolve {host}:{port}: {error.strerror}") from error
     except UnicodeError as error:
-        # The host name has an empty label, or one too long for IDNA.
+        # A label of the host name is empty or too long for IDNA.
         raise ConnectionFailed(f"{host!r} is not a host name") from error
     return list(dict.fromkeys(str(info[4][0]) for info in infos))
 
 
 def look_up_within(host: str, port: int, timeout_s: float) -> list[str]:
-    """Look up addresses for a caller that blocks; raises ConnectionFailed after `timeout_s`."""
+    """Look up addresses in a thread, and block. Raises ConnectionFailed after `timeout_s`."""
     if is_address(host):
         return [host]
     outcomes: SimpleQueue[list[str] | Exception] = SimpleQueue()
@@ -52,7 +52,7 @@ def look_up_within(host: str, port: int, timeout_s: float) -> list[str]:
         except Exception as error:
             outcomes.put(error)
 
-    # A daemon thread, because a resolver that hangs must not delay the exit of the process.
+    # A resolver that hangs must not delay the exit of the process, hence a daemon thread.
     Thread(target=run, name="plog-resolver", daemon=True).start()
     try:
         outcome = outcomes.get(timeout=max(0.0, timeout_s))

@@ -1,10 +1,7 @@
 """A Twisted reactor on a running asyncio loop, for the asyncio face. It is never installed.
 
-The engine then runs in the loop's own thread, and Deferreds fire in callbacks of the loop. All
-clients of a loop share one reactor, which is closed when the last of them closes.
-
-The reactor uses the timers of the loop. Twisted would keep its own heap on top of the loop's heap,
-and each request has one or two timers: updating both heaps would delay every record.
+The engine runs in the loop's own thread, and Deferreds fire in callbacks of the loop. All clients
+in a loop share one reactor, which closes when the last client closes.
 """
 
 from __future__ import annotations
@@ -23,7 +20,7 @@ from zope.interface import implementer
 
 @implementer(IDelayedCall)
 class _LoopCall:
-    """A delayed call, scheduled on the loop."""
+    """A delayed call that the loop's timers schedule."""
 
     __slots__ = ("_call", "_handle", "_is_over", "_loop", "_pending", "_time_s")
 
@@ -42,7 +39,7 @@ class _LoopCall:
         pending.add(self)
         self._time_s = loop.time() + delay_s
         self._handle: asyncio.Handle
-        # `call_soon` costs less than a timer.
+        # Without a delay, `call_soon` costs less than a timer.
         self._handle = loop.call_later(delay_s, self._run) if delay_s else loop.call_soon(self._run)
 
     def _run(self) -> None:
@@ -52,7 +49,7 @@ class _LoopCall:
     def _end(self, how: type[Exception]) -> None:
         self._is_over = how
         self._pending.discard(self)
-        # Break the reference cycle, so that the garbage collector has no work.
+        # This breaks the reference cycle, which saves work for the garbage collector.
         del self._handle
 
     def active(self) -> bool:
@@ -83,8 +80,10 @@ class _LoopCall:
             raise self._is_over
 
 
+# Twisted's own reactor keeps a heap of timers in addition to the loop's heap. Each request has one
+# or two timers, so updating both heaps would slow down every record.
 class _Reactor(AsyncioSelectorReactor):
-    """Twisted's asyncio reactor with the clock and the timers of the loop."""
+    """Twisted's asyncio reactor, but with the loop's clock and timers."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -105,7 +104,7 @@ class _Reactor(AsyncioSelectorReactor):
 
 
 class LoopReactor:
-    """The reactor of one loop. Each client calls `acquire`, and `release` when it closes."""
+    """The reactor of one loop. Each client calls `acquire` and, when it closes, `release`."""
 
     _by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopReactor] = (
         weakref.WeakKeyDictionary()
@@ -124,8 +123,8 @@ class LoopReactor:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.reactor: Any = _Reactor(loop)
         self._clients = 0
-        # A strong reference would keep the loop alive: it is the weak key of the table that holds
-        # this object.
+        # The loop is the weak key of the table that contains this object. A strong reference here
+        # would keep the loop alive forever.
         self._loop = weakref.ref(loop)
 
     async def release(self) -> None:
@@ -135,9 +134,10 @@ class LoopReactor:
             return
         loop = self._loop()
         if loop is not None:
-            # Removed before the first wait, so that a client created meanwhile gets a new reactor.
+            # Remove the reactor before the first wait: a client that is created in the meantime
+            # must get a new reactor.
             self._by_loop.pop(loop, None)
-        # Aborted connections report their end in the next iterations of the loop.
+        # Aborted connections report their end in the next two iterations of the loop.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         reactor = self.reactor
@@ -148,5 +148,5 @@ class LoopReactor:
         waker = reactor.waker
         if waker is not None:
             reactor.removeReader(waker)
-            # Otherwise the waker's sockets would stay open.
+            # Otherwise, the waker's sockets would stay open.
             waker.connectionLost(None)

@@ -1,6 +1,6 @@
 """A snapshot of the cluster's metadata: brokers, topics and partition leaders.
 
-A snapshot is immutable; `Cluster` replaces it after each Metadata response, of any version.
+A snapshot is immutable; `Cluster` replaces it after each Metadata response.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 NO_NODE = -1
-# Kafka's limit on the length of topic names, which leaves room for the suffix of a directory name.
+# Kafka's limit for topic names: a partition's directory name, with its suffix, must not exceed the
+# file system's limit of 255 characters.
 _LONGEST_NAME = 249
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broker:
-    """A broker and the address at which this client reaches it."""
+    """A broker, with the address that this client uses."""
 
     id: int
     host: str
@@ -30,13 +31,13 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """The host and port, for messages."""
+        """The host and port, for error messages."""
         return f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionMetadata:
-    """A partition. `leader` is -1 if it has no leader; `leader_epoch` is -1 if it is unknown."""
+    """A partition. `leader` is -1 if there is no leader; `leader_epoch` is -1 if it is unknown."""
 
     index: int
     leader: int = NO_NODE
@@ -49,7 +50,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """A topic. `error` is the reason why it is unusable; `partitions` are sorted by index."""
+    """A topic. `error` is the reason why the topic is unusable; partitions are sorted by index."""
 
     name: str
     topic_id: Uuid = ZERO_UUID
@@ -65,14 +66,14 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """The newest known state; `topics` contains all requested topics, even those with an error."""
+    """The newest metadata. `topics` contains all requested topics, including topics with errors."""
 
     cluster_id: str | None = None
     controller_id: int = NO_NODE
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
     answered: frozenset[str] = frozenset()
-    """The topics in the last response; the other topics come from earlier responses."""
+    """The topics in the last response; all other topics are from earlier responses."""
 
     def __str__(self) -> str:
         brokers = ", ".join(f"{x.id} at {x.host}:{x.port}" for x in self.brokers.values())
@@ -83,26 +84,26 @@ class ClusterMetadata:
         return f"cluster {self.cluster_id}: brokers {brokers}; topics {topics}"
 
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
-        """Return the metadata of a partition; None if it is unknown."""
+        """Return a partition's metadata, or None if the partition is unknown."""
         topic = self.topics.get(partition.topic)
         if topic is None or not 0 <= partition.partition < len(topic.partitions):
             return None
         return topic.partitions[partition.partition]
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """Return the id of the partition's leader, or None if there is no known leader."""
-        # The brokers and the partitions may come from different responses. A leader that is not
-        # among the brokers has no address, so it is treated as unknown.
+        """Return the id of the partition's leader, or None if no leader is known."""
+        # Brokers and partitions may be from different responses. A leader that is not among the
+        # brokers has no address, so treat it as unknown.
         known = self.partition(partition)
         return None if known is None or known.leader not in self.brokers else known.leader
 
     def partition_count(self, topic: str) -> int | None:
-        """Return the number of partitions of a topic; None if the topic is unknown."""
+        """Return a topic's number of partitions, or None if the topic is unknown."""
         known = self.topics.get(topic)
         return len(known.partitions) if known is not None and known.partitions else None
 
     def without_errors(self, names: Iterable[str]) -> ClusterMetadata:
-        """Return a copy without the topics in `names` that have an error, to fetch them again."""
+        """Return a copy without those topics in `names` that have an error."""
         failed = {name for name in names if name in self.topics and self.topics[name].error}
         if not failed:
             return self
@@ -110,10 +111,10 @@ class ClusterMetadata:
         return replace(self, topics=kept)
 
     def updated(self, response: MetadataResponse, *, replace_topics: bool) -> ClusterMetadata:
-        """Return a copy updated by `response`; `replace_topics` drops all other topics."""
+        """Return a copy updated from `response`; `replace_topics` drops all other topics."""
         topics = {} if replace_topics else dict(self.topics)
         for topic in response.topics:
-            # A topic requested by id has no name if it does not exist.
+            # If a topic that was requested by id does not exist, the response has no name for it.
             if topic.name is not None:
                 topics[topic.name] = _topic(topic, self.topics.get(topic.name))
         return ClusterMetadata(
@@ -133,7 +134,7 @@ class ClusterMetadata:
 
 def may_be_topic(name: object) -> bool:
     """Return whether `name` is a valid topic name."""
-    # Brokers check the characters; the client only rejects names that cannot be encoded.
+    # Brokers check the characters; the client only rejects names that it cannot encode.
     try:
         return isinstance(name, str) and 0 < len(name.encode()) <= _LONGEST_NAME
     except UnicodeEncodeError:
@@ -152,14 +153,14 @@ def check_topic_names(names: Iterable[str]) -> None:
 
 def _topic(received: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:
     assert received.name is not None
-    # KIP-516: a recreated topic starts at epoch 0 again, so its epochs must not be compared with
-    # those of the deleted topic.
+    # KIP-516: a recreated topic starts at epoch 0 again, so do not compare its epochs with those of
+    # the deleted topic.
     same = known is not None and known.topic_id == received.topic_id
     before = {p.index: p for p in known.partitions} if known is not None and same else {}
     partitions = []
     for partition in sorted(received.partitions, key=lambda partition: partition.partition_index):
         old = before.get(partition.partition_index)
-        # KIP-320: an older epoch comes from a broker whose metadata is out of date.
+        # KIP-320: a lower epoch means that the responding broker's metadata is out of date.
         if old is not None and 0 <= partition.leader_epoch < old.leader_epoch:
             partitions.append(old)
             continue
@@ -184,13 +185,13 @@ def _topic(received: MetadataResponseTopic, known: TopicMetadata | None) -> Topi
 
 
 def _error(code: int) -> ErrorCode:
-    """Return the error for a code; UNKNOWN_SERVER_ERROR for a code unknown to this client."""
+    """Return the error for a code, or UNKNOWN_SERVER_ERROR for an unknown code."""
     known = code in ErrorCode.__members__.values()
     return ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def problem_of(name: str, topic: TopicMetadata | None) -> KafkaError | None:
-    """Return the error that makes a topic unusable; None if it is usable."""
+    """Return the error that makes a topic unusable, or None if the topic is usable."""
     if topic is None:
         return RequestTimedOut(f"no metadata for topic {name}")
     if topic.error:

@@ -1,8 +1,8 @@
 """Fetch the cluster's metadata, and keep it fresh for the topics that the client uses.
 
-`MetadataUpdater` is the part of `Cluster` that holds the snapshot (metadata.py), replaces it after
-each Metadata response, and refreshes it when it is stale, incomplete or old. cluster.py selects the
-broker and manages the connections.
+`MetadataUpdater` is the base class of `Cluster`. It keeps the snapshot (metadata.py), replaces it
+after each Metadata response, and refreshes it when it is stale, incomplete or old. cluster.py
+selects brokers and manages connections.
 
 Source: Kafka 4.3 Metadata, NetworkClient.DefaultMetadataUpdater; KIP-526.
 """
@@ -33,14 +33,14 @@ log = logging.getLogger("plog.client")
 
 R = TypeVar("R", bound=ApiMessage)
 
-# A broker may report a topic that was just created as unknown, or without leaders, for a while.
+# For a while, a broker may report a new topic as unknown or without leaders.
 _NOT_YET = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE})
 
 
 class MetadataUpdater:
     """The metadata snapshot and the task that refreshes it. Use only in the network's thread.
 
-    `auto_create_topics` lets brokers create missing topics that the client looks up.
+    With `auto_create_topics`, brokers may create missing topics that the client looks up.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class MetadataUpdater:
     # -- provided by Cluster ------------------------------------------------------------------
 
     async def _ask_some(self, request: ApiMessage, response: type[R], deadline: Deadline) -> R:
-        """Send a request to any broker; on failure try the others, until the deadline."""
+        """Send a request to any broker; after a failure, try the others until the deadline."""
         raise NotImplementedError
 
     def _brokers_changed(self) -> None:
-        """Apply the broker list of the new snapshot."""
+        """Update the connections after the list of brokers has changed."""
         raise NotImplementedError
 
     def _close_idle_connections(self) -> None:
@@ -91,7 +91,7 @@ class MetadataUpdater:
         added = set(topics) - self._wanted
         self._wanted = set(topics)
         self._keep_fresh()
-        # If the metadata of a topic was not kept fresh until now, its error may be out of date.
+        # An added topic was not kept fresh until now, so its error may be out of date.
         self.metadata = self.metadata.without_errors(added)
         if any(name not in self.metadata.topics for name in self._wanted):
             self.request_update()
@@ -108,7 +108,7 @@ class MetadataUpdater:
 
     def forget_topics(self, topics: Collection[str]) -> None:
         """Stop keeping the metadata of these topics fresh."""
-        # Their metadata stays in the snapshot, but is no longer refreshed.
+        # The metadata stays in the snapshot, but it is no longer refreshed.
         self._wanted = self._wanted.difference(topics)
 
     def want_all_topics(self, wanted: bool) -> None:
@@ -118,13 +118,13 @@ class MetadataUpdater:
         self.request_update()
 
     def request_update(self) -> None:
-        """Refresh soon, because something in the snapshot is stale."""
+        """Refresh the snapshot soon, because part of it is stale."""
         self._stale.set()
 
     # -- refreshing ---------------------------------------------------------------------------
 
     def backoff(self, deadline: Deadline | None = None) -> Backoff:
-        """Return the pauses between attempts; the default deadline is default.api.timeout.ms."""
+        """Return a backoff between attempts, by default until ``default.api.timeout.ms``."""
         settings = self._settings
         return Backoff(
             self.network,
@@ -134,7 +134,7 @@ class MetadataUpdater:
         )
 
     def deadline(self, timeout_s: float | None = None) -> Deadline:
-        """Return the deadline of a call that starts now (default: ``default.api.timeout.ms``)."""
+        """Return the deadline for a call that starts now (default: ``default.api.timeout.ms``)."""
         if timeout_s is None:
             timeout_s = self._settings.default_api_timeout_ms / 1000
         return Deadline(self.network, timeout_s)
@@ -146,14 +146,14 @@ class MetadataUpdater:
         all_topics: bool = False,
         deadline: Deadline | None = None,
     ) -> ClusterMetadata:
-        """Fetch the metadata of `topics`, by default those that are kept fresh.
+        """Fetch the metadata of `topics`, by default of all topics that are kept fresh.
 
-        With an empty collection, fetches only the brokers. Raises the errors of `Cluster.ask_any`.
+        With an empty collection, fetch only the brokers. Raises the errors of `Cluster.ask_any`.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers:
             return await self._refresh_controllers(deadline)
-        # A pattern needs all topics in each response, so that deleted ones disappear.
+        # For a pattern, request all topics each time, so that deleted topics disappear.
         every = all_topics or (topics is None and self._wants_all)
         names = sorted(self._wanted if topics is None else topics)
         request = MetadataRequest(
@@ -161,14 +161,14 @@ class MetadataUpdater:
             allow_auto_topic_creation=self.auto_create_topics,
         )
         response = await self._ask_some(request, MetadataResponse, deadline)
-        # Errors that apply to the whole response exist since version 13 (KIP-1102).
+        # Since version 13, a response can contain an error for the whole request (KIP-1102).
         if response.error_code:
             raise error_about(response.error_code, "metadata")
         self._learn(response, replace_topics=every)
         return self.metadata
 
     async def _refresh_controllers(self, deadline: Deadline) -> ClusterMetadata:
-        # Imported here because few clients bootstrap from controllers.
+        # Few clients bootstrap from controllers, so import it only here.
         from plog.client.network.bootstrap_controllers import ask_controllers
 
         response = await ask_controllers(
@@ -181,7 +181,7 @@ class MetadataUpdater:
         self.metadata = self.metadata.updated(response, replace_topics=replace_topics)
         self._brokers_changed()
         log.debug("%s", self.metadata)
-        # Iterates over a copy, because a listener may remove another one.
+        # A listener may remove another listener, so iterate over a copy.
         for listener in tuple(self.on_update):
             listener(self.metadata)
 
@@ -196,7 +196,7 @@ class MetadataUpdater:
         while not self._is_closed:
             await self._stale.wait(settings.metadata_max_age_ms / 1000)
             self._stale.clear()
-            # Idle connections are closed here, so that they need no timer of their own.
+            # Closing idle connections here saves a separate timer.
             self._close_idle_connections()
             try:
                 await self.refresh()
@@ -204,10 +204,10 @@ class MetadataUpdater:
             except (Cancelled, ClosedError):
                 raise
             except Exception as error:
-                # Retries even after a bug, because nothing works without metadata.
+                # Retry even after a bug: without metadata, the client cannot work.
                 self._refresh_failed(error)
                 self._stale.set()
-            # If a topic was just created or an election is in progress, refresh again after the
+            # For a new topic, or during an election, leaders are missing. Refresh again after the
             # backoff.
             if self._lacks_leaders():
                 self._stale.set()
@@ -217,14 +217,14 @@ class MetadataUpdater:
             await backoff.wait()
 
     def _refresh_failed(self, error: Exception) -> None:
-        """Log the failure: as a warning if it is new or a bug, otherwise at debug level."""
-        # The same failure repeats with every attempt, so only the first is a warning.
+        """Log a failure: as a warning if it is new or a bug, otherwise at debug level."""
+        # The same failure repeats with every attempt, so only the first one is a warning.
         is_news, self._last_failure = str(error) != self._last_failure, str(error)
         is_bug = not isinstance(error, PlogError)
         level = logging.WARNING if is_news or is_bug else logging.DEBUG
         log.log(level, "metadata refresh failed: %s", error, exc_info=error if is_bug else None)
-        # A retry cannot grant a missing permission, for example, so the application must be
-        # notified.
+        # A retry does not help against a permanent error, such as a missing permission, so notify
+        # the application.
         if isinstance(error, KafkaError) and not error.retriable:
             for listener in tuple(self.on_refusal):
                 listener(error)
@@ -233,7 +233,7 @@ class MetadataUpdater:
         brokers = self.metadata.brokers
 
         def lacks(topic: TopicMetadata | None) -> bool:
-            # Of all errors, only these two are expected to disappear without intervention.
+            # Only these errors are expected to disappear without intervention.
             if topic is None or topic.error:
                 return topic is None or topic.error in _NOT_YET
             return not topic.has_leaders or any(p.leader not in brokers for p in topic.partitions)
@@ -241,14 +241,14 @@ class MetadataUpdater:
         return any(lacks(self.metadata.topics.get(name)) for name in self._wanted)
 
     async def topic(self, name: str, *, deadline: Deadline | None = None) -> TopicMetadata:
-        """Return the metadata of a topic once it exists and all its partitions have leaders.
+        """Return a topic's metadata when the topic exists and all of its partitions have leaders.
 
-        Raises UnknownTopicOrPartition or LeaderNotAvailable if that is not the case by the
-        deadline; TopicAuthorizationFailed and InvalidTopicException are raised immediately.
+        Raises TopicAuthorizationFailed and InvalidTopicException immediately, and
+        UnknownTopicOrPartition or LeaderNotAvailable at the deadline.
         """
         backoff = self.backoff(deadline)
         check_topic_names((name,))
-        # The metadata of a topic that is not kept fresh may be out of date.
+        # Metadata of a topic that is not kept fresh may be out of date.
         is_fresh = self._wants_all or name in self._wanted
         known = self.metadata.topics.get(name) if is_fresh else None
         while known is None or known.error or not known.has_leaders:

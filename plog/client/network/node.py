@@ -1,4 +1,4 @@
-"""The client's view of a broker: its address, its connection and the reconnect backoff."""
+"""The client's view of one broker: its address, its connection and the reconnect backoff."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("plog.client")
 
-# As in Kafka, so that clients that lost the same broker do not reconnect together.
+# As in Kafka: clients that have lost the same broker must not all reconnect at the same time.
 _JITTER = 0.2
 # After 30 doublings, every delay has reached its maximum.
 _MAX_DOUBLINGS = 30
 _DRAIN_S = 0.01
-"""How often to check whether a connection has no requests in flight."""
+"""The interval between checks whether a connection still has requests in flight."""
 
 
 class Node:
     """A broker's address and the connection to it, which is opened when a request needs it.
 
-    Any number of calls may wait for the connection, each until its own deadline. A separate task
-    opens it, so that a call that times out does not end the attempt for the other calls.
+    Any number of calls may wait for the connection, each until its own deadline.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class Node:
         connection = self._connection
         if connection is None or not connection.is_open:
             return None
-        # KIP-368: a session that is about to expire is renewed before the next request.
+        # KIP-368: a session that is about to expire must be renewed before the next request.
         renew_at_s = connection.renew_at_s
         is_over = renew_at_s is not None and self._network.now_s() >= renew_at_s
         return None if is_over else connection
@@ -80,8 +79,8 @@ class Node:
     async def connected(self, deadline: Deadline | None = None) -> Connection:
         """Return the open connection, or open a new one.
 
-        Raises ConnectionFailed and AuthenticationFailed if it cannot be opened, RequestTimedOut if
-        it is not open by the `deadline`.
+        Raises ConnectionFailed or AuthenticationFailed if the connection cannot be opened, and
+        RequestTimedOut if it is not open at the `deadline`.
         """
         while (connection := self.open_connection) is None:
             if self._is_closed:
@@ -93,8 +92,9 @@ class Node:
                 await self._open_or_renew(deadline)
                 continue
             if not self._is_opening:
-                # `spawn` runs the task up to its first wait, so the attempt may already have ended
-                # when it returns.
+                # A separate task opens the connection: a call that times out must not end the
+                # attempt for other calls. `spawn` runs the task up to its first wait, so the
+                # attempt may already have ended when `spawn` returns.
                 self._opening = self._network.spawn(
                     self._open_in_background(), f"connecting to {self.host}:{self.port}"
                 )
@@ -110,12 +110,13 @@ class Node:
 
     def _raise_failure(self) -> None:
         if self._failure is not None and self.open_connection is None:
-            # Several calls may raise this error: drop the traceback of earlier raises.
+            # Several calls may raise this error. Without this, each raise would lengthen its
+            # traceback.
             raise self._failure.with_traceback(None)
 
     def _late(self, deadline: Deadline) -> Exception:
-        """Return the error of a call that has waited for the connection until its deadline."""
-        # The error of the last attempt says more than a timeout.
+        """Return the error for a call that has waited for the connection until its deadline."""
+        # The error of the last attempt is more useful than a timeout.
         if self._failure is not None:
             return self._failure.with_traceback(None)
         return RequestTimedOut(
@@ -128,14 +129,14 @@ class Node:
         except Cancelled:
             raise
         except Exception as error:
-            # `connected` raises it in each waiting call.
+            # `connected` raises the error in each waiting call.
             if not isinstance(error, PlogError | WireError):
                 log.exception("unexpected error while connecting to %s:%d", self.host, self.port)
 
     async def _open_or_renew(self, deadline: Deadline | None) -> None:
         self._is_opening = True
         self._opened.clear()
-        # Waiters are woken regardless of how the attempt ends.
+        # However the attempt ends, the waiters must be woken.
         with TaskCompletion(self._set_opened):
             try:
                 if self._connection is not None and self._connection.is_open:
@@ -150,11 +151,11 @@ class Node:
             self._failure = None
 
     async def _open(self, deadline: Deadline | None) -> None:
-        """Connect after the reconnect backoff of the last failure."""
+        """Connect, after the reconnect backoff if the last attempt has failed."""
         settings = self._settings
         wait_s = self.next_try_s - self._network.now_s()
         if wait_s > 0:
-            # The next attempt could start only after the deadline.
+            # If the next attempt cannot start before the deadline, wait only until the deadline.
             if deadline is not None and deadline.left_s < wait_s:
                 await self._network.sleep(deadline.left_s)
                 raise self._late(deadline)
@@ -181,20 +182,20 @@ class Node:
         self._failures = 0
         self._connection = connection
         log.debug("connected to %s:%d over %s", self.host, self.port, settings.security_protocol)
-        # The node was closed while the connection was being opened.
+        # The node may have been closed while the connection was being opened.
         if self._is_closed:
             connection.close()
 
     async def _renew(self, connection: Connection) -> None:
-        """Authenticate again on the open connection once it has no requests in flight."""
+        """Authenticate again on the open connection, when it has no requests in flight."""
         try:
-            # The broker accepts nothing but SASL requests during authentication (KIP-368).
+            # KIP-368: during authentication, the broker accepts only SASL requests.
             while connection.in_flight and connection.is_open:
                 await self._network.sleep(_DRAIN_S)
             if connection.is_open:
                 await log_in(connection, self._settings, self._network, host=self.host)
         except KafkaError:
-            # The session may have expired, so the next request needs a new connection.
+            # The session may have expired; then the next request needs a new connection.
             connection.close()
             self._failed()
             raise
@@ -210,14 +211,14 @@ class Node:
         self.next_try_s = self._network.now_s() + wait_s
 
     def _backoff_s(self, first_ms: int, longest_ms: int) -> float:
-        """Return a delay in seconds, which doubles with each failure and is randomized by 20 %."""
+        """Return a delay in seconds that doubles with each failure and is randomized by 20 %."""
         jitter = 1 + _JITTER * (2 * self._network.random() - 1)
         return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter
 
     def close_if_idle(self, longest_s: float) -> None:
-        """Close the connection if it was unused for longer than `longest_s`; negative: never."""
+        """Close the connection if it was unused for more than `longest_s`, unless negative."""
         connection = self._connection
-        # A connection that waits for a response is not idle.
+        # A connection with requests in flight is not idle.
         if connection is None or connection.in_flight or longest_s < 0:
             return
         if self._network.now_s() - self._last_used_s > longest_s:
@@ -233,7 +234,7 @@ class Node:
 
 
 def security_of(settings: ClientSettings) -> Security | None:
-    """Return the TLS configuration; None if the settings do not use TLS."""
+    """Return the TLS configuration, or None if the settings do not use TLS."""
     if not settings.uses_tls:
         return None
     from plog.client.network.tls_context import Security  # Imported only by clients that use TLS.

@@ -1,8 +1,8 @@
 """The ports of the client's engine: time, connections and concurrent coroutines.
 
-The engine consists of coroutines that call pure code. It awaits only what a `Network` provides, so
-the same code runs on any reactor (twisted_network.py), on blocking sockets without a reactor
-(socket_network.py), and, in tests, in virtual time with a complete broker in the same process.
+The engine consists of coroutines. They await only what a `Network` provides, so the same code can
+run on any reactor (twisted_network.py) and on blocking sockets without a reactor
+(socket_network.py). In tests, it runs in virtual time with a complete broker in the same process.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ R = TypeVar("R", bound="ApiMessage")
 
 
 class Cancelled(PlogError):
-    """Raised in a cancelled coroutine, at its current await."""
+    """The coroutine was cancelled; the error is raised at its current await."""
 
 
 class Channel(Protocol):
-    """A connection to a broker with TLS established, before the first request."""
+    """A connection to a broker: it sends encoded requests, and TLS is already established."""
 
     @property
     def address(self) -> str:
-        """The host and port, for messages."""
+        """The host and port, for error messages."""
         ...
 
     @property
@@ -39,7 +39,7 @@ class Channel(Protocol):
 
     @property
     def in_flight(self) -> int:
-        """The number of requests that still have no response."""
+        """The number of requests without a response."""
         ...
 
     def ask(
@@ -51,21 +51,21 @@ class Channel(Protocol):
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        """Send `request` before returning; return an awaitable of its response.
+        """Send `request` before returning; return an awaitable for its response.
 
         Requests are sent in the order of the calls, and responses arrive in the same order. Raises
-        ConnectionFailed if the connection breaks, RequestTimedOut if there is no response after
-        `timeout_s`, and BrokenAnswer for a malformed response. In these cases the channel is
-        closed, and the broker may have executed the request. Raises WireError for a request that
-        cannot be encoded.
+        ConnectionFailed if the connection is lost, RequestTimedOut if there is no response within
+        `timeout_s`, and BrokenAnswer for a malformed response. In these cases, the channel closes,
+        and the broker may have processed the request. Raises WireError if the request cannot be
+        encoded.
 
-        With `wait_s`, the caller receives RequestTimedOut after that shorter time. The channel
-        stays open and drops the response when it arrives.
+        With `wait_s`, RequestTimedOut is raised after that shorter time, but the channel stays
+        open. It drops the response when it arrives.
         """
         ...
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
-        """Send a request that has no response; the awaitable completes when its bytes are written.
+        """Send a request without a response; the awaitable completes when the bytes are written.
 
         A caller that awaits it cannot send faster than the broker reads. Raises the errors of
         `ask`.
@@ -75,14 +75,14 @@ class Channel(Protocol):
     def close(self) -> None:
         """Close the channel; pending requests fail with ConnectionFailed.
 
-        Requests without a response that were already written still arrive. Repeated calls have no
+        Bytes of `send` that were already written are still transmitted. Repeated calls have no
         effect.
         """
         ...
 
 
 class Task(Protocol):
-    """A coroutine that runs concurrently with others."""
+    """A coroutine that runs concurrently with other coroutines."""
 
     @property
     def done(self) -> bool:
@@ -90,7 +90,7 @@ class Task(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Raise `Cancelled` at the current await of the task; no effect if the task is done."""
+        """Raise `Cancelled` at the task's current await; this has no effect if the task is done."""
         ...
 
 
@@ -111,12 +111,12 @@ class Signal(Protocol):
         ...
 
     def wait(self, timeout_s: float | None = None) -> Awaitable[bool]:
-        """Wait until the signal is set; return True then, or False after `timeout_s`."""
+        """Wait until the signal is set and return True, or return False after `timeout_s`."""
         ...
 
 
 class Network(Protocol):
-    """A clock, connections, tasks and signals, for the coroutines of one engine."""
+    """The clock, connections, tasks and signals that the coroutines of an engine use."""
 
     @property
     def runs_tasks(self) -> bool:
@@ -128,7 +128,7 @@ class Network(Protocol):
         ...
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970, as in the timestamps of records."""
+        """Return milliseconds since 1970, as in record timestamps."""
         ...
 
     def random(self) -> float:
@@ -146,16 +146,16 @@ class Network(Protocol):
         ...
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> Task:
-        """Run `coroutine` concurrently; it runs immediately up to its first wait.
+        """Run `coroutine` concurrently; the call runs it up to its first wait.
 
-        An exception other than `Cancelled` is a bug and is logged with `what`, the task's purpose.
+        An exception other than `Cancelled` is a bug. It is logged with `what`, the task's purpose.
         """
         ...
 
     def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> Awaitable[list[T]]:
         """Run all coroutines, concurrently where possible, and return their results.
 
-        Raises the error of the first one that failed, in the given order, after all have ended.
+        After all coroutines have ended, raises the error of the first failed coroutine in the list.
         """
         ...
 
@@ -166,7 +166,7 @@ class Network(Protocol):
     def job(self, work: Callable[[], T]) -> Awaitable[T]:
         """Run `work`, which may block on a disk, without blocking other coroutines.
 
-        It may run in another thread, so `work` must not access shared state. Returns the result of
+        `work` may run in another thread, so it must not access shared state. Returns the result of
         `work` or raises its exception.
         """
         ...

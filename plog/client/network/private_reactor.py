@@ -1,9 +1,9 @@
 """A Twisted reactor in its own daemon thread, for the blocking face.
 
-All blocking clients of a process share one. It never becomes the global reactor, so the application
-may use any global reactor, or none. After a fork, the child has neither the thread nor its state:
-the child's copies of the sockets are closed without sending anything to the brokers, clients
-created before the fork raise `ForkedError`, and new clients get a new reactor.
+All blocking clients of a process share one reactor. It never becomes the global reactor, so the
+application can use any global reactor, or none. After a fork, the reactor's thread does not exist
+in the child. The child's copies of the sockets are closed without sending bytes to the brokers,
+clients created before the fork raise `ForkedError`, and new clients get a new reactor.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class Client(Protocol):
     """A client that uses the reactor."""
 
     def _forked(self) -> None:
-        """In the child of a fork, raise `ForkedError` from now on. Must not acquire a lock."""
+        """In the child of a fork, raise `ForkedError` from now on, without acquiring a lock."""
         ...
 
 
 class PrivateReactor:
-    """The private reactor of a process and its thread. Use `current` to get it."""
+    """The private reactor of a process, with its thread. Use `current` to get it."""
 
     _current: PrivateReactor | None = None
     _lock = threading.Lock()
@@ -55,17 +55,18 @@ class PrivateReactor:
         """Whether this is a copy in the child of a fork."""
         running = threading.Event()
         self.reactor.callWhenRunning(running.set)
-        # It is a daemon thread, so that an application that does not close a client can still exit.
+        # With a daemon thread, an application can exit even if it does not close its clients.
         self._thread = threading.Thread(target=self._run, name="plog-client", daemon=True)
         self._thread.start()
         if not running.wait(_START_TIMEOUT_S):
             raise RuntimeError("cannot start the client's thread")
 
     def _run(self) -> None:
-        # A starting reactor registers its thread as the only I/O thread, as if no other existed.
+        # When a reactor starts, Twisted registers its thread as the process's I/O thread. Restore
+        # the value, which may belong to the application's own reactor.
         declared = threadable.ioThread
         self.reactor.callWhenRunning(setattr, threadable, "ioThread", declared)
-        # Signals belong to the application's main thread.
+        # Only the main thread can install signal handlers, and they belong to the application.
         self.reactor.run(installSignalHandlers=False)
 
     @property
@@ -75,7 +76,7 @@ class PrivateReactor:
 
     @classmethod
     def check_caller(cls) -> None:
-        """Raise IllegalState in the reactor's thread, which a blocking call would stop."""
+        """Raise IllegalState in the reactor's thread, where a blocking call would never return."""
         current = cls._current
         if current is not None and current.is_own_thread:
             raise IllegalState(
@@ -93,7 +94,8 @@ class PrivateReactor:
     ) -> T:
         """Run the coroutine of `function` in the reactor's thread and return its result.
 
-        If the wait is interrupted (Ctrl-C), the coroutine is cancelled without waiting for its end.
+        If the wait is interrupted, for example by Ctrl-C, the coroutine is cancelled, and the call
+        does not wait for its end.
         """
         return self.wait_for(self.begin(function, *arguments, **options))
 
@@ -121,23 +123,23 @@ class PrivateReactor:
             raise ForkedError("the client was created before a fork; create a new one in the child")
 
     def add(self, client: Client) -> None:
-        """From now on, notify `client` of forks."""
+        """Notify `client` of forks from now on."""
         self._clients.add(client)
 
     def _forget(self) -> None:
         """In the child of a fork, close the copies of sockets that the parent still uses."""
         self.is_forked = True
-        # Clients acquire no lock here, because the lost thread may hold it.
+        # Clients must not acquire locks here: a thread that exists only in the parent may hold
+        # them.
         for client in self._clients:
             client._forked()
         reactor = self.reactor
         for descriptor in {*reactor.getReaders(), *reactor.getWriters()}:
-            # Only close the copies: shutting a socket down would end the parent's connection.
+            # Only close the copies; a shutdown would end the parent's connection.
             number = descriptor.fileno()
             if number >= 0:
                 os.close(number)
-        # The epoll instance is shared with the parent, and the child must not change its
-        # registrations.
+        # The child shares the epoll instance with the parent, so it must not change registrations.
         poller = getattr(reactor, "_poller", None)
         if poller is not None and hasattr(poller, "close"):
             poller.close()
@@ -163,7 +165,7 @@ class Running(Generic[T]):
             self.outcome.set_exception(error)
             return
         self._deferred = Deferred.fromCoroutine(coroutine)
-        # The callback is called immediately if the coroutine is already done.
+        # If the coroutine is already done, the callback runs immediately.
         self._deferred.addCallbacks(self.outcome.set_result, self._failed)
 
     def _failed(self, failure: Failure) -> None:
@@ -176,9 +178,9 @@ class Running(Generic[T]):
 
 
 def _after_fork() -> None:
-    """Discard the reactor in the child, without acquiring locks that the lost thread may hold."""
+    """Discard the reactor in the child of a fork, without acquiring a lock."""
     before, PrivateReactor._current = PrivateReactor._current, None
-    # The lost thread may have held the old lock during the fork.
+    # A thread that exists only in the parent may have held the old lock during the fork.
     PrivateReactor._lock = threading.Lock()
     if before is not None:
         before._forget()

@@ -4,9 +4,8 @@
     to_send = mechanism.first()
     to_send = mechanism.next(challenge)     # until it is None
 
-Pure except for the nonce of SCRAM; sasl_authenticator.py transports the bytes. A mechanism object
-is used for one authentication. It raises `AuthenticationFailed` if the broker refuses the client or
-violates the protocol.
+sasl_authenticator.py transports the bytes. A mechanism object is used for one authentication. It
+raises `AuthenticationFailed` if the broker rejects the client or violates the protocol.
 
 Source: RFC 4616 (PLAIN), RFC 5802 and RFC 7677 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka 4.3
 ScramSaslClient, ScramMessages, OAuthBearerClientInitialResponse. As in Kafka, names and passwords
@@ -29,41 +28,41 @@ from plog.client.settings.jaas import parse_jaas
 from plog.client.settings.security import SecuritySettings
 from plog.scram import ScramMechanism, client_proof, salted_password, server_signature
 
-# RFC 7677; fewer iterations would make guessing the password too cheap.
+# From RFC 7677: with fewer iterations, guessing the password would be too cheap.
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 500_000
-"""More iterations would block the client for over a second; Kafka allows at most 16384."""
+"""More iterations would block the client for over a second. Kafka's limit is 16384."""
 
 _GS2_HEADER = "n,,"
 _SERVER_FIRST = re.compile(
     r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/]+=*),i=(?P<iterations>[0-9]{1,9})"
-    # RFC 5802 allows extensions after the iterations, which a client may ignore.
+    # RFC 5802 allows extensions after the iterations; a client may ignore them.
     r"(?:,.*)?",
     re.ASCII | re.DOTALL,
 )
 _SERVER_FINAL = re.compile(r"(?P<kind>[ev])=(?P<value>[^,]*)(?:,.*)?", re.DOTALL)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+", re.ASCII)
-# KIP-342: options of the login module with this prefix are sent as extensions.
+# KIP-342: the client sends login module options with this prefix as extensions.
 _EXTENSION_PREFIX = "extension_"
 _SCRAM_BY_NAME = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
 
 
 class Mechanism(Protocol):
-    """The client's side of one SASL exchange."""
+    """The client side of one SASL exchange."""
 
     def first(self) -> bytes:
         """Return the initial response."""
         ...
 
     def next(self, challenge: bytes) -> bytes | None:
-        """Return the response to a challenge; None at the end. Raises AuthenticationFailed."""
+        """Return the response to a challenge, or None at the end. Raises AuthenticationFailed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """A user and password; `options` contains the other options of ``sasl.jaas.config``."""
+    """A user and password, with the other options of ``sasl.jaas.config``."""
 
     user: str
     password: str = field(repr=False)
@@ -71,7 +70,7 @@ class Credentials:
 
 
 def credentials_of(settings: SecuritySettings) -> Credentials:
-    """Return the credentials from ``sasl.jaas.config`` or from the separate settings."""
+    """Return the credentials from ``sasl.jaas.config``, or from user and password settings."""
     if settings.sasl_jaas_config is None:
         return Credentials(user=settings.sasl_username or "", password=settings.sasl_password or "")
     options = dict(parse_jaas(settings.sasl_jaas_config).options)
@@ -98,7 +97,7 @@ def mechanism_of(settings: SecuritySettings, token: str = "") -> Mechanism:
 
 
 class Plain:
-    """PLAIN, which sends the user and password in clear text; use it only over TLS."""
+    """The PLAIN mechanism. It sends the user and password in clear text; use it only over TLS."""
 
     def __init__(self, credentials: Credentials) -> None:
         # NUL separates the fields of the message (RFC 4616).
@@ -111,24 +110,27 @@ class Plain:
         return self._message
 
     def next(self, challenge: bytes) -> None:
-        """Return None: PLAIN has one step."""
+        """Return None: PLAIN has only one step."""
         if challenge:
             raise AuthenticationFailed("the broker sent an unexpected challenge for PLAIN")
 
 
 class Scram:
-    """SCRAM-SHA-256 and -512, in which both sides prove that they know the password."""
+    """The SCRAM-SHA-256 and SCRAM-SHA-512 mechanisms: both sides prove that they know the password.
+
+    The password itself is never sent.
+    """
 
     def __init__(
         self, mechanism: ScramMechanism, credentials: Credentials, *, nonce: str | None = None
     ) -> None:
         self._mechanism = mechanism
         self._password = credentials.password.encode()
-        # 24 bytes, encoded to printable characters without a comma, as RFC 5802 requires.
+        # RFC 5802 requires printable characters without a comma.
         self._nonce = nonce or secrets.token_urlsafe(24)
-        # RFC 5802: a comma ends a field, so both characters are escaped.
+        # RFC 5802: a comma ends a field, so it must be escaped, and so must the escape character.
         name = credentials.user.replace("=", "=3D").replace(",", "=2C")
-        # The id and the HMAC of a delegation token serve as user and password (KIP-48).
+        # KIP-48: with a delegation token, its id and HMAC are the user and password.
         token = ",tokenauth=true" if credentials.options.get("tokenauth") == "true" else ""
         self._first = f"n={name},r={self._nonce}{token}"
         self._signature: bytes | None = None
@@ -139,7 +141,10 @@ class Scram:
         return (_GS2_HEADER + self._first).encode()
 
     def next(self, challenge: bytes) -> bytes | None:
-        """Return the client's proof for the first challenge; verify the broker's in the second."""
+        """Return the client's proof for the first challenge.
+
+        In the second challenge, verify the broker's proof and return None.
+        """
         if self._is_done:
             raise AuthenticationFailed("the broker continued after the end of SCRAM")
         try:
@@ -157,10 +162,10 @@ class Scram:
         if match is None:
             raise AuthenticationFailed("the broker sent a malformed SCRAM message")
         nonce, iterations = match["nonce"], int(match["iterations"])
-        # A nonce that does not extend the client's would permit a replay.
+        # Without this check, an attacker could replay an old message of the broker.
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AuthenticationFailed("the broker's SCRAM nonce does not start with the client's")
-        # Too few iterations make the proof easy to attack; too many block the client.
+        # With too few iterations, the proof is easy to attack; too many block the client.
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise AuthenticationFailed(
                 f"the broker requires {iterations} SCRAM iterations, but only {MIN_ITERATIONS} to"
@@ -169,7 +174,7 @@ class Scram:
         salted = salted_password(
             self._mechanism, self._password, salt=_bytes_of(match["salt"]), iterations=iterations
         )
-        # Without channel binding, the client repeats its own header (RFC 5802).
+        # RFC 5802: without channel binding, the client repeats its own header.
         final = f"c={b64encode(_GS2_HEADER.encode()).decode()},r={nonce}"
         exchange = f"{self._first},{server_first},{final}".encode()
         self._signature = server_signature(self._mechanism, salted, exchange)
@@ -183,7 +188,8 @@ class Scram:
         if match["kind"] == "e":
             raise AuthenticationFailed(f"the broker refused authentication: {match['value']}")
         assert self._signature is not None, "the proof was sent"
-        # Compared in constant time. Without this proof, any server could pose as the broker.
+        # Without this check, any server could impersonate the broker. The comparison takes constant
+        # time, so that its duration reveals nothing about the signature.
         if not hmac.compare_digest(_bytes_of(match["value"]), self._signature):
             raise AuthenticationFailed(
                 "the broker did not prove that it knows the user's password;"
@@ -192,10 +198,10 @@ class Scram:
 
 
 class OauthBearer:
-    """OAUTHBEARER, which sends a token issued by another service; use it only over TLS."""
+    """The OAUTHBEARER mechanism. It sends a token from another service; use it only over TLS."""
 
     def __init__(self, token: str, options: Mapping[str, str] | None = None) -> None:
-        # Characters outside of RFC 6750's set could forge other fields of the message.
+        # Characters that RFC 6750 does not allow could forge other fields of the message.
         if not _TOKEN.fullmatch(token):
             raise AuthenticationFailed("the OAUTHBEARER token is not a valid bearer token")
         parts = [_GS2_HEADER, f"auth=Bearer {token}"]
@@ -210,18 +216,18 @@ class OauthBearer:
         return self._message
 
     def next(self, challenge: bytes) -> bytes | None:
-        """Return None, or the acknowledgment of a refusal (RFC 7628, 3.2.3)."""
+        """Return None, or the acknowledgment of a rejection (RFC 7628, 3.2.3)."""
         if not challenge:
             return None
         if self._refusal:
             raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
-        # The broker ends the exchange only after the client has acknowledged the refusal.
+        # The broker ends the exchange only after the client has acknowledged the rejection.
         self._refusal = challenge.decode("utf-8", "replace")
         return b"\x01"
 
 
 def _extension(name: str, value: str) -> str:
-    # `auth` is the token's own field, and \x01 separates fields.
+    # `auth` is the field of the token, and \x01 separates fields.
     if not _EXTENSION_NAME.fullmatch(name) or "\x01" in value or name == "auth":
         raise AuthenticationFailed(f"sasl.jaas.config: {name} is not a valid token extension")
     return f"{name}={value}"

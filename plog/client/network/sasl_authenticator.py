@@ -1,8 +1,8 @@
 """Authenticate on a connection: SaslHandshake, then SaslAuthenticate until the exchange ends.
 
-This happens on a new connection before any other request. If the broker limits the lifetime of
-sessions, it happens again on the same connection before the session expires. Meanwhile, no other
-request may be sent, because the broker accepts only these two.
+A new connection is authenticated before any other request. If the broker limits the lifetime of
+sessions, the client authenticates again on the same connection before the session expires. During
+authentication, the broker accepts only these two requests, so no other request may be sent.
 
 Source: Kafka 4.3 SaslClientAuthenticator; KIP-152, KIP-368.
 """
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=ApiMessage)
 
-# KIP-152: before version 1, SASL bytes follow the handshake without a Kafka header.
+# Before version 1, SASL bytes follow the handshake without a Kafka header (KIP-152).
 _FIRST_WITH_AUTHENTICATE = 1
 _MAX_STEPS = 10
-"""The maximum number of steps; SCRAM, the longest mechanism, takes two."""
+"""The maximum number of steps; SCRAM, the longest mechanism, needs two."""
 _WITHOUT_LOG_IN = {"SASL_SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT"}
 
 
@@ -39,7 +39,7 @@ class SaslConnection(Protocol):
 
     @property
     def address(self) -> str:
-        """The host and port, for messages."""
+        """The host and port, for error messages."""
         ...
 
     def version_of(self, request: type[ApiMessage]) -> int:
@@ -53,7 +53,10 @@ class SaslConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """An authenticated session; `renew_at_s` is on the network's clock, or None for no limit."""
+    """An authenticated session, with the time on the network's clock at which to renew it.
+
+    The time is None if the session does not expire.
+    """
 
     renew_at_s: float | None = None
 
@@ -64,21 +67,21 @@ async def authenticate(
     """Authenticate as configured in `settings`; `host` is the broker's name for error messages.
 
     Raises:
-        AuthenticationFailed: the broker refused the client, or did not prove its own identity.
+        AuthenticationFailed: the broker rejected the client, or did not prove its own identity.
         ConnectionFailed, RequestTimedOut: a request failed.
     """
     token = await _token_of(settings, network) if settings.sasl_mechanism == "OAUTHBEARER" else ""
     mechanism = mechanism_of(settings, token)
     address = connection.address
     await _choose_mechanism(connection, settings, address)
-    # Taken before the exchange, so that the session is never assumed to last longer than it does.
+    # Take the time before the exchange: the session must not appear to last longer than it does.
     began_s = network.now_s()
     try:
         lifetime_ms = await _converse(connection, mechanism)
     except AuthenticationFailed as error:
         raise AuthenticationFailed(
             f"cannot authenticate to {address} with {settings.sasl_mechanism}: {error}"
-            # The host is repeated only if the address does not show it.
+            # Name the host only if the address does not contain it.
             if host in address
             else f"cannot authenticate to {host} ({address}) with {settings.sasl_mechanism}:"
             f" {error}"
@@ -86,8 +89,8 @@ async def authenticate(
     # Only brokers with connections.max.reauth.ms limit sessions (KIP-368).
     if lifetime_ms <= 0:
         return Session()
-    # As in Kafka: well before the end, and at a random time, so that clients do not all renew their
-    # sessions together.
+    # As in Kafka, renew well before the end, and at a random time, so that not all clients renew
+    # their sessions at the same time.
     share = 0.85 + 0.1 * network.random()
     return Session(renew_at_s=began_s + share * lifetime_ms / 1000)
 
@@ -116,7 +119,7 @@ async def _choose_mechanism(
             f"{address} does not enable {wanted}; set sasl.mechanism to one that it offers:"
             f" {offered}"
         )
-    # Kafka's response on a listener without SASL.
+    # Kafka returns this error on a listener without SASL.
     if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
         raise AuthenticationFailed(wrong_protocol)
     if answer.error_code:

@@ -1,7 +1,7 @@
-"""A blocking connection to a broker: one request at a time is sent and its response received.
+"""A blocking connection to a broker, for one request at a time.
 
-The caller (simple.py) chooses the requests and their versions. A failed exchange closes the
-connection, because the next bytes could still belong to its response. Not thread-safe.
+The callers (simple.py, socket_network.py) choose the requests and their versions. A failed exchange
+closes the connection, because the next bytes could still belong to its response. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from plog.client.network.tls_context import Security
 
 _SIZE = Struct(">i")
-# Read as a size, the first bytes of an HTTP response or a TLS alert would exceed this limit.
+# If the peer speaks HTTP or TLS, its first bytes, read as a size, exceed this limit.
 _MAX_RESPONSE_BYTES = 256 << 20
-# Bounds the memory that one call of recv allocates, whatever size a response claims to have.
+# This limits the memory that a call of recv allocates, regardless of the size in the response.
 _RECEIVE_BYTES = 1 << 20
 
 _Response = TypeVar("_Response", bound=ApiMessage)
 
 
 class SocketConnection:
-    """An open connection; `timeout_s` bounds each exchange, `security` enables TLS.
+    """An open connection; `timeout_s` limits each exchange, and `security` enables TLS.
 
     The constructor and every method raise ConnectionFailed, or RequestTimedOut if the broker does
     not respond.
@@ -57,10 +57,10 @@ class SocketConnection:
         context = None if security is None else security.make_ssl_context()
         try:
             self._socket = _connect(host, port, timeout_s)
-            # Requests are written whole, so Nagle's algorithm would only add latency.
+            # Each request is written as a whole, so Nagle's algorithm would only add latency.
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is not None:
-                # The certificate must be valid for this name.
+                # TLS checks that the certificate is valid for this name.
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             text = f"cannot connect to {self.address}: {error.strerror or error}"
@@ -108,13 +108,13 @@ class SocketConnection:
     ) -> Callable[[], _Response]:
         """Send `request` and return a function that receives its response; see `ask`.
 
-        The caller must call the function once before it sends another request. The time until that
-        call does not count.
+        The caller must call the function once before it sends another request. The time before that
+        call does not count toward the timeout.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         began_s = time.monotonic()
-        # Sending never takes longer than the connection's own limit, even if the caller waits
-        # longer for the response.
+        # Even if the caller waits longer for the response, sending must not take longer than the
+        # connection's own timeout.
         self.send(request, version, timeout_s=min(limit_s, self._timeout_s))
         left_s = limit_s - (time.monotonic() - began_s)
 
@@ -129,7 +129,7 @@ class SocketConnection:
     ) -> _Response:
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
-            # The response belongs to another request, so later ones cannot be trusted either.
+            # If a response belongs to another request, later responses cannot be trusted either.
             if correlation_id != self._correlation_id:
                 self.close()
                 raise ConnectionFailed(
@@ -160,7 +160,7 @@ class SocketConnection:
             raise self._failed(_pending_alert(connection) or error) from error
 
     def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
-        """Return the next frame without its size; an error names `limit_s`, the whole limit."""
+        """Return the next frame without its size; `limit_s`, the whole limit, is for errors."""
         connection = self._open()
         try:
             (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size, deadline_s))
@@ -178,7 +178,7 @@ class SocketConnection:
         return self._socket
 
     def _failed(self, error: OSError, limit_s: float = 0) -> KafkaError:
-        """Close the connection; return the exception for `error` after waiting for `limit_s`."""
+        """Close the connection and return the exception for `error`; `limit_s` is for timeouts."""
         self.close()
         if isinstance(error, TimeoutError):
             return RequestTimedOut(f"{self.address} did not respond within {limit_s:.3g} s")
@@ -190,20 +190,20 @@ class SocketConnection:
 def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
     """Return a socket connected to the first address of `host` that accepts.
 
-    The socket's timeout is the rest of `timeout_s`, for a TLS handshake. Each address may use an
-    equal part of the remaining time, so that an address that does not respond leaves time for the
-    others. Raises ConnectionFailed if the name cannot be resolved, and the OSError of the first
-    address if none accepts.
+    The socket's timeout is the rest of `timeout_s`, for a TLS handshake. Raises ConnectionFailed if
+    the name cannot be resolved, and the first address's OSError if no address accepts.
     """
     deadline_s = time.monotonic() + timeout_s
 
     def left_s() -> float:
-        # Never 0, which would make the socket nonblocking.
+        # A timeout of 0 would make the socket nonblocking.
         return max(0.001, deadline_s - time.monotonic())
 
     addresses = look_up_within(host, port, timeout_s)
     failures: list[OSError] = []
     for tried, address in enumerate(addresses):
+        # Each address may use an equal part of the remaining time, so that an address that does not
+        # respond leaves time for the others.
         try:
             connected = socket.create_connection(
                 (address, port), left_s() / (len(addresses) - tried)
@@ -217,7 +217,7 @@ def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
 
 
 def _pending_alert(connection: socket.socket) -> OSError | None:
-    """Return an unread TLS alert with the broker's reason for closing the connection, or None."""
+    """Return an unread TLS alert, which contains the broker's reason for the close, or None."""
     try:
         connection.recv(1)
     except OSError as reason:
@@ -226,13 +226,13 @@ def _pending_alert(connection: socket.socket) -> OSError | None:
 
 
 def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) -> bytes:
-    """Return the next `size` bytes, in however many parts they arrive. Raises OSError."""
+    """Return the next `size` bytes, which may arrive in several parts. Raises OSError."""
     data = bytearray()
     while len(data) < size:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("timed out")
-        # Each part may take only the rest of the time. Otherwise, a slow broker could prolong the
+        # Each part may take only the remaining time. Otherwise, a slow broker could prolong the
         # wait with every byte.
         connection.settimeout(left_s)
         received = connection.recv(min(size - len(data), _RECEIVE_BYTES))

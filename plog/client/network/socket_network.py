@@ -1,8 +1,8 @@
 """The engine's `Network` on blocking sockets, without a reactor: one operation at a time.
 
-Its awaitables never suspend, so `run_blocking` completes a coroutine in one step. It serves the
-command line, scripts and Spark's workers, where importing a reactor would take longer than the
-work. Producers, consumers and groups need concurrent coroutines and cannot run on it.
+Its awaitables never suspend, so `run_blocking` completes a coroutine in one step. The command line,
+scripts and Spark workers use it, because importing a reactor would take longer than their work.
+Producers, consumers and groups need concurrent coroutines, so they cannot run on it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
-    # The coroutine has suspended, so it needs a reactor: a bug in the caller.
+    # The coroutine has suspended, so it needs a reactor. That is a bug in the caller.
     coroutine.close()
     raise AssertionError("the coroutine awaits something other than a blocking socket")
 
@@ -47,13 +47,13 @@ class _Done(Generic[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         if self._error is not None:
             raise self._error
-        # `__await__` must return an iterator. This makes it a generator, which never suspends.
+        # `__await__` must return an iterator. This line makes it a generator that never suspends.
         yield from ()
         return self._value  # type: ignore[return-value]  # Set if there is no error.
 
 
 class _Response(Generic[T]):
-    """An awaitable for the response to a request that was sent; the first await receives it."""
+    """An awaitable for the response to a sent request; the first await receives the response."""
 
     __slots__ = ("_done", "_receive")
 
@@ -62,7 +62,7 @@ class _Response(Generic[T]):
         self._done: _Done[T] | None = None
 
     def receive(self) -> _Done[T]:
-        """Receive the response unless that has been done; an error is raised by the await."""
+        """Receive the response, unless it was already received; the await raises an error."""
         if self._done is None:
             try:
                 self._done = _Done(self._receive())
@@ -75,7 +75,7 @@ class _Response(Generic[T]):
 
 
 class SocketNetwork:
-    """A network of blocking sockets, used by one thread; brokers log `client_id`."""
+    """A network of blocking sockets, for one thread. `client_id` identifies it to brokers."""
 
     runs_tasks = False
 
@@ -109,7 +109,7 @@ class SocketNetwork:
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         results: list[T] = []
-        # All coroutines run, as on a reactor, and the first error is raised at the end.
+        # As on a reactor, run all coroutines, and raise the first error at the end.
         error: Exception | None = None
         for coroutine in coroutines:
             try:
@@ -121,7 +121,7 @@ class SocketNetwork:
         return results
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> NoReturn:
-        # Otherwise Python warns that the coroutine was never awaited.
+        # Without this, Python warns that the coroutine was never awaited.
         coroutine.close()
         raise RuntimeError(f"{what} needs a reactor: blocking sockets cannot run tasks")
 
@@ -133,7 +133,7 @@ class SocketNetwork:
 
 
 class SocketSignal:
-    """A `Signal` without concurrency: nothing can set it during a wait."""
+    """A `Signal` without concurrency: no other code can set it during a wait."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -156,10 +156,11 @@ class SocketSignal:
 class SocketChannel:
     """A `Channel` that receives a response when it is awaited, or before the next request.
 
-    The broker prepares a response while the caller does something else (range_reader.py).
+    Until then, the broker can prepare the response while the caller works (range_reader.py).
     """
 
-    # A response that is not awaited yet must not delay a caller that waits for the last response.
+    # A constant: a caller that waits until no requests are in flight (node.py) must not wait for a
+    # response that is received only when it is awaited.
     in_flight = 0
 
     def __init__(self, connection: SocketConnection) -> None:
@@ -183,8 +184,8 @@ class SocketChannel:
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        # `wait_s` limits the exchange as `timeout_s` does. A channel that stayed open would mistake
-        # the late response for that of the next request.
+        # Unlike on a reactor, `wait_s` also closes the channel. An open channel would mistake the
+        # late response for the response to the next request.
         if wait_s is not None:
             timeout_s = min(timeout_s, wait_s)
         self._receive_last()
@@ -196,7 +197,7 @@ class SocketChannel:
         return sent
 
     def _receive_last(self) -> None:
-        # Responses arrive in the order of the requests.
+        # Responses arrive in the order of the requests, so receive the last response first.
         if self._last is not None:
             self._last.receive()
             self._last = None

@@ -1,9 +1,9 @@
 """The client's TLS configuration: trusted CAs, its own certificate, versions and cipher suites.
 
-`Security` is plain data from the settings. PEM files are read when a context is created, so new
-contexts use renewed files. `make_ssl_context` creates a context for the standard library,
-twisted_tls.py one for Twisted. Both raise a `TlsFailed` that states the setting, the file and the
-remedy. Reading blocks on files, so the engine runs it as a `Network.job`.
+`Security` contains the settings. PEM files are read when a context is created, and a new context is
+created when a file has changed. `make_ssl_context` creates a context for the standard library, and
+twisted_tls.py creates a context for Twisted. Both raise a `TlsFailed` that states the setting, the
+file and the remedy. Reading files blocks, so the engine runs it as a `Network.job`.
 
 Source: KIP-651; Kafka 4.3 DefaultSslEngineFactory.
 """
@@ -23,7 +23,7 @@ from plog.client.settings.security import CONVERT_KEYSTORE, SecuritySettings
 from plog.pem import is_encrypted, other_form, pem_blocks
 from plog.pem_settings import CONVERT_TRUSTSTORE
 
-if TYPE_CHECKING:  # Applications without TLS do not import it.
+if TYPE_CHECKING:  # Applications without TLS need not import it.
     import ssl
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PemSource:
-    """PEM data or the file that contains it, and the name of the setting."""
+    """PEM data, or the file that contains it, with the name of the setting."""
 
     setting: str
     path: str | None = None
@@ -44,12 +44,12 @@ class PemSource:
 
     @property
     def state(self) -> tuple[int, ...]:
-        """Return a value that changes whenever the file may have changed."""
+        """A value that changes whenever the file may have changed."""
         try:
             found = os.stat(self.path) if self.path is not None else None
         except OSError:
             return (0,)
-        # The inode changes when another file is renamed over this one.
+        # The inode number changes if another file replaces this file by a rename.
         return () if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
 
     def read(self) -> bytes:
@@ -62,8 +62,8 @@ class PemSource:
         except OSError as error:
             raise TlsFailed(f"cannot read {self.where}: {error.strerror}") from error
         form = other_form(data)
-        # Users of Java clients often have a Java keystore or a PKCS #12 file, so the error names
-        # the command that converts it.
+        # Users of Java clients often have a Java keystore or a PKCS #12 file. The error contains
+        # the command that converts such a file.
         if form is not None:
             is_truststore = self.setting.startswith("ssl.truststore.")
             how = CONVERT_TRUSTSTORE if is_truststore else CONVERT_KEYSTORE
@@ -71,7 +71,7 @@ class PemSource:
         return data
 
     def blocks(self, kind: str) -> list[bytes]:
-        """Return the PEM blocks of this kind, at least one. Raises TlsFailed."""
+        """Return the PEM blocks of this kind. Raises TlsFailed if there are no such blocks."""
         found = pem_blocks(self.read(), kind)
         if not found:
             raise TlsFailed(
@@ -91,10 +91,10 @@ class Pems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """The configuration of encrypted connections, for clients that use TLS.
+    """The TLS configuration of a client.
 
-    Without `trusted`, the client trusts the system's CAs. Without `key` and `chain`, it sends no
-    certificate.
+    Without `trusted`, the client trusts the system's CAs. Without `key` and `chain`, it does not
+    send a certificate.
     """
 
     trusted: PemSource | None = None
@@ -105,14 +105,14 @@ class Security:
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
     _making: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-    # The cached contexts by kind, with the state of the files at that time. See `kept`.
+    # The cached contexts by kind, with the state of the files when they were read; see `kept`.
     _made: dict[str, tuple[object, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
     @classmethod
     def of(cls, settings: SecuritySettings) -> Self | None:
-        """Return the configuration in `settings`, or None if they do not use TLS. Reads no file."""
+        """Return the configuration in `settings`, or None without TLS. Does not read the files."""
         if not settings.uses_tls:
             return None
         key, chain = _keystore(settings)
@@ -121,7 +121,7 @@ class Security:
             key=key,
             chain=chain,
             key_password=settings.ssl_key_password,
-            # An empty value disables the check, as in Kafka.
+            # As in Kafka, an empty value disables the check.
             checks_host_name=settings.ssl_endpoint_identification_algorithm != "",
             versions=settings.ssl_enabled_protocols,
             cipher_suites=settings.ssl_cipher_suites,
@@ -134,7 +134,7 @@ class Security:
         if self.key is not None and self.chain is not None:
             key = self.key.blocks("PRIVATE KEY")[0]
             chain = self.chain.blocks("CERTIFICATE")
-            # OpenSSL would otherwise ask for the password on the terminal.
+            # Without a password, OpenSSL would ask for it on the terminal.
             if is_encrypted(key) and not self.key_password:
                 raise TlsFailed(
                     f"{self.key.where}: the private key is encrypted; set ssl.key.password"
@@ -143,12 +143,12 @@ class Security:
         return Pems(trusted=trusted, key=key, chain=tuple(chain))
 
     def kept(self, kind: str, make: Callable[[], T]) -> T:
-        """Return the cached result of `make`, or call `make` again if a file has changed."""
-        # Creating a context takes milliseconds, or tens of milliseconds with the system's CAs.
-        # Threads that open connections concurrently therefore wait for one of them to create it.
+        """Return the cached result of `make`; call `make` again if a file has changed."""
+        # Creating a context takes milliseconds, or tens of milliseconds with the system's CAs. If
+        # several threads open connections concurrently, only one of them creates the context.
         sources = (self.trusted, self.key, self.chain)
         with self._making:
-            # Taken before the files are read: a change in between only causes another read.
+            # Get the state before reading the files: a change in between then causes another read.
             state = [source.state for source in sources if source is not None]
             known = self._made.get(kind)
             if known is None or known[0] != state:
@@ -157,7 +157,7 @@ class Security:
             return made
 
     def make_ssl_context(self) -> ssl.SSLContext:
-        """Return an `ssl.SSLContext`; always pass the host to it as `server_hostname`.
+        """Return an `ssl.SSLContext`; callers must pass the host as `server_hostname`.
 
         Raises:
             TlsFailed: a file cannot be used, or OpenSSL rejects a setting.
@@ -171,7 +171,7 @@ class Security:
         pems = self.read()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.checks_host_name
-        # RFC 6125: only the subject alternative names are checked, as in twisted_tls.py.
+        # RFC 6125: as in twisted_tls.py, check only the subject alternative names.
         context.hostname_checks_common_name = False
         self._limit(context)
         if pems.trusted is None:
@@ -184,7 +184,8 @@ class Security:
                 raise TlsFailed(
                     f"{self.trusted.where}: cannot read a certificate: {_reason(error)}"
                 ) from error
-            # As in Java, every certificate is a trust anchor, not only a self-signed one.
+            # As in Java, every certificate in the truststore is a trust anchor, even if it is not
+            # self-signed.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if pems.key is not None:
             self._load_key_pair(context, pems.key, pems.chain)
@@ -196,8 +197,8 @@ class Security:
         allowed = set(self.versions)
         try:
             tls_1_2, tls_1_3 = openssl_cipher_lists(self.cipher_suites)
-            # OpenSSL configures the suites of TLS 1.2 and of TLS 1.3 separately. If only some
-            # suites are allowed, a version without any of them must be disabled.
+            # OpenSSL configures the suites of TLS 1.2 and TLS 1.3 separately. If only some suites
+            # are allowed, a version without an allowed suite must be disabled.
             if self.cipher_suites:
                 allowed &= {"TLSv1.2"} if tls_1_2 else set()
             if tls_1_3:
@@ -231,7 +232,7 @@ class Security:
 
 
 def why_no_pair(reason: str, has_password: bool) -> str:
-    """Return the reason why OpenSSL rejects a private key and its certificate, for a message.
+    """Return why OpenSSL rejects a private key and its certificate, as part of an error message.
 
     >>> why_no_pair("key values mismatch", False)
     'the private key does not belong to the first certificate'
@@ -277,20 +278,21 @@ def _truststore(settings: SecuritySettings) -> PemSource | None:
 
 @contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """Yield the path of a file with `data`, which `ssl` requires."""
+    """Yield the path of a file that contains `data`, because `ssl` reads only files."""
     try:
-        # In memory, because the data contains a private key.
+        # The data contains a private key, so keep it in memory.
         descriptor = os.memfd_create("plog-key")
         path = f"/proc/self/fd/{descriptor}"
     except (AttributeError, OSError):
-        # Not on Linux: use a file that only this user can read, and remove it afterwards.
+        # On systems other than Linux, use a file that only this user can read, and remove it
+        # afterwards.
         import tempfile
 
         descriptor, path = tempfile.mkstemp(prefix="plog-key-")
     try:
         with open(descriptor, "wb") as file:
             file.write(data)
-            # `ssl` reads the file by its path, not through this object.
+            # `ssl` reads the file by its path, so the data must leave this object's buffer.
             file.flush()
             yield path
     finally:

@@ -1,7 +1,7 @@
-"""Error messages for failed TLS handshakes of a client, with the remedy.
+"""Error messages for a client's failed TLS handshakes, with the remedies.
 
 OpenSSL reports failures as numbers and texts, which differ slightly between the standard library
-and pyOpenSSL. This module handles both and imports neither. The server side is
+and pyOpenSSL. This module handles both and does not import either. The server side is in
 plogd/net/tls/tls_failures.py. Source: OpenSSL's X509_STORE_CTX_get_error(3), RFC 8446 section 6.2.
 """
 
@@ -22,8 +22,8 @@ _SET_TRUSTSTORE = (
 _NOT_ACCEPTED = "does not accept this client's certificate; add its CA to the broker's truststore"
 _NO_CERTIFICATE = "requires a certificate from this client; set ssl.keystore.location"
 _EXPIRED_HERE = "rejected this client's certificate because it has expired; renew it"
-# Parts of OpenSSL's texts, with their meaning. They may arrive after the handshake: with TLS 1.3,
-# the client considers the connection open before the broker has checked its certificate.
+# Parts of OpenSSL's texts, with their meanings. These alerts may arrive after the handshake: with
+# TLS 1.3, the client considers the connection open before the broker has checked its certificate.
 _MEANING_BY_ALERT = {
     "alert certificate required": _NO_CERTIFICATE,
     "alert unknown ca": _NOT_ACCEPTED,
@@ -51,9 +51,9 @@ _MEANING_BEFORE_IT_BEGINS = {
 def tls_failure(
     error: Exception, *, address: str, host: str, has_begun: bool = False
 ) -> TlsFailed | None:
-    """Return the exception for an error of the `ssl` module; None if a retry may succeed."""
+    """Return the exception for an error of the `ssl` module, or None if a retry may succeed."""
     reason = getattr(error, "reason", None)
-    # The error is not about TLS (for example, the connection was reset): a retry may succeed.
+    # If the error is not about TLS, for example after a connection reset, a retry may succeed.
     if not isinstance(reason, str):
         return None
     text = explain_tls(
@@ -69,20 +69,20 @@ def tls_failure(
 def explain_tls(
     reason: str, *, verify_code: int, address: str, host: str, has_begun: bool = False
 ) -> str | None:
-    """Return a one-line explanation of a TLS failure; None if a retry may succeed.
+    """Return a one-line explanation of a TLS failure, or None if a retry may succeed.
 
     Args:
         reason: OpenSSL's text.
-        verify_code: OpenSSL's verification error for the broker's certificate; 0 for none.
-        host: the name that the certificate must be valid for.
+        verify_code: OpenSSL's verification error for the broker's certificate, or 0.
+        host: the name for which the certificate must be valid.
         has_begun: whether this side considers the handshake complete.
 
     >>> explain_tls("", verify_code=10, address="a:9093", host="a")
     'the certificate of a:9093 has expired; renew it'
     """
-    # The standard library writes reasons with underscores, pyOpenSSL without.
+    # The standard library writes reasons with underscores; pyOpenSSL writes them without.
     words = reason.lower().replace("_", " ")
-    # The verdict on the certificate is more informative than the resulting alert.
+    # The verification error is more informative than the resulting alert.
     if verify_code:
         return f"the certificate of {address} {_verdict(verify_code, words, host)}"
     meanings = dict(_MEANING_BY_ALERT)
@@ -98,7 +98,7 @@ def is_end(error: Exception) -> bool:
 
 
 def handshake_failure(address: str, reason: str) -> str:
-    """Return the error text for a connection that ends during the handshake without a TLS alert."""
+    """Return the error text for a connection that ends in the handshake without a TLS alert."""
     return f"TLS handshake with {address} failed: {reason}; check the port and security.protocol"
 
 

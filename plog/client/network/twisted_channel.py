@@ -1,7 +1,8 @@
 """A connection to a broker over Twisted: it sends requests and matches responses to them.
 
-A frame that arrives whole is decoded in place. The parts of a larger frame are copied into a buffer
-of the frame's size, so no byte is copied twice. Records in a response are views of that memory.
+A frame that arrives in one piece is decoded in place. The parts of a larger frame are copied into a
+buffer of the frame's size, so each byte is copied at most once. Records in a response are views of
+that memory.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ log = logging.getLogger("plog.client")
 R = TypeVar("R", bound=ApiMessage)
 
 _SIZE = Struct(">i")
-# Read as a size, the first bytes of an HTTP response would exceed this limit.
+# If the peer speaks HTTP, its first bytes, read as a size, exceed this limit.
 _MAX_FRAME_BYTES = 1 << 30
-# Correlation ids are signed 32-bit integers in the protocol.
+# In the protocol, correlation ids are signed 32-bit integers.
 _MAX_CORRELATION_ID = 0x7FFFFFFF
 _CLOSE_TIMEOUT_S = 5.0
-"""How long a closed connection may take to write its remaining bytes."""
+"""The time in seconds that a closed connection has to write its remaining bytes."""
 
 
 class _InFlight:
-    """A request that still has no response; its caller may no longer wait for it."""
+    """A request without a response; its caller may have stopped waiting."""
 
     __slots__ = ("answer", "api_key", "correlation_id", "deadline_s", "response", "version")
 
@@ -74,7 +75,7 @@ def _cancel(answer: Deferred[Any]) -> None:
 def give_up_after(
     clock: IReactorTime, answer: Deferred[Any], wait_s: float, request: ApiMessage, address: str
 ) -> None:
-    """Fail `answer` with RequestTimedOut after `wait_s`, the time that its caller waits."""
+    """Fail `answer` with RequestTimedOut after `wait_s`."""
 
     def give_up() -> None:
         name = type(request).__name__.removesuffix("Request")
@@ -87,7 +88,7 @@ def give_up_after(
         return outcome
 
     call = clock.callLater(wait_s, give_up)
-    # Stops the timer after a cancellation as well: it must not outlive the wait.
+    # The timer must not outlive the wait, even if the wait is cancelled.
     answer.addBoth(stop)
 
 
@@ -117,8 +118,7 @@ class TwistedChannel(Protocol):
 
     @property
     def in_flight(self) -> int:
-        # Requests with acks=0 are included until they are written, because their callers wait for
-        # that.
+        # Include requests with acks=0 until they are written, because their callers wait for that.
         return len(self._requests) + (0 if self._write_drain is None else len(self._write_drain))
 
     def ask(
@@ -130,25 +130,24 @@ class TwistedChannel(Protocol):
         timeout_s: float,
         wait_s: float | None = None,
     ) -> Awaitable[R]:
-        # The request is written before this method returns, so that requests are sent in the order
-        # of the calls.
+        # Write the request before returning, so that requests are sent in the order of the calls.
         rest = self._write_now(self._frame_of(request, version))
         deadline_s = self._clock.seconds() + timeout_s
         sent = _InFlight(request, response, version, self._correlation_id, deadline_s)
         self._requests.append(sent)
         self._watch_until(deadline_s)
-        # The socket has accepted only a part, or bytes before it are still buffered.
+        # Bytes are left if the socket has accepted only a part, or if earlier bytes are buffered.
         if rest:
             assert self.transport is not None
             self.transport.write(rest)
-            # Tries to write now; the reactor's next iteration writes the rest and handles errors.
+            # Try to write now; the reactor's next iteration writes the rest and handles errors.
             self._write_out()
         if wait_s is not None:
             give_up_after(self._clock, sent.answer, wait_s, request, self.address)
         return sent.answer
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
-        # `_write_now` is not used: the drain needs the bytes to be in the transport's buffer.
+        # Do not use `_write_now`: the drain needs the bytes to be in the transport's buffer.
         frame = self._frame_of(request, version)
         assert self.transport is not None
         self.transport.write(frame)
@@ -161,33 +160,33 @@ class TwistedChannel(Protocol):
     def _frame_of(self, request: ApiMessage, version: int) -> bytes:
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
-        # The id wraps from the largest one to 1.
+        # After the maximum, continue with 1.
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
         return encode_request(header, request)
 
     def _write_now(self, frame: bytes) -> bytes:
-        """Write `frame` to the socket if nothing is buffered; return the bytes not written."""
-        # Bytes written directly must not overtake those in the transport's buffer.
+        """Write `frame` to the socket if no bytes are buffered; return the bytes not written."""
+        # Bytes that are written directly must not overtake bytes in the transport's buffer.
         if self._write_some is None or self._tcp.dataBuffer or self._write_drain is not None:
             return frame
-        # Most requests are written completely, which saves the reactor a poll for writability.
+        # Usually, the whole request is written, and the reactor need not poll for writability.
         written = self._write_some(frame)
-        # An exception means that the connection is lost, which the reactor also detects.
+        # An exception means that the connection is lost. The reactor also detects that.
         return frame[written:] if isinstance(written, int) else frame
 
     def close(self) -> None:
         error = ConnectionFailed(f"the connection to {self.address} was closed")
-        # Aborting would discard written bytes that the kernel has not sent yet.
+        # An abort would discard written bytes that the kernel has not sent yet. Requests with
+        # acks=0 count as sent when they are written.
         self._end(error, gently=self._write_drain is not None)
 
     # -- timeouts -----------------------------------------------------------------------------
 
     def _watch_until(self, deadline_s: float) -> None:
-        """Check for overdue requests no later than at `deadline_s`."""
+        """Check for overdue requests at `deadline_s` at the latest."""
         if self._timer is not None:
-            # One timer serves all requests: a later deadline is checked when the first one has
-            # passed.
+            # All requests share one timer. A later deadline is checked after the earliest one.
             if self._timer.getTime() <= deadline_s:
                 return
             self._timer.cancel()
@@ -204,14 +203,14 @@ class TwistedChannel(Protocol):
         if (first_s := min(deadlines_s)) > self._clock.seconds():
             self._watch_until(first_s)
         else:
-            # A broker answers in order, so later responses would not arrive in time either.
+            # A broker answers in order, so later responses would be late as well.
             self._end(RequestTimedOut(f"{self.address} did not respond in time"))
 
     # -- called by the transport --------------------------------------------------------------
 
     def connectionMade(self) -> None:
         self._factory_of.set_options(self.transport)
-        # TLS reports the end of its handshake separately.
+        # With TLS, the end of the handshake is reported separately.
         if not self._factory_of.expects_handshake:
             self._ready()
 
@@ -228,7 +227,7 @@ class TwistedChannel(Protocol):
             # With TLS, bytes must go through OpenSSL, never to the socket directly.
             self._write_some = getattr(transport, "writeSomeData", None)
         self._tcp = transport
-        # Absent in reactors based on completion instead of readiness (IOCP).
+        # Reactors that are based on completion instead of readiness (IOCP) lack this method.
         self._write_out = getattr(self._tcp, "doWrite", self._write_out)
         self.is_open = True
         self._factory_of.succeed(self)
@@ -237,7 +236,7 @@ class TwistedChannel(Protocol):
         error = self._factory_of.explain(reason.value)
         if error is None:
             text = f"the connection to {self.address} broke: {reason_text(reason.value)}"
-            # If a connection ends before TLS is established, the port may simply not use TLS.
+            # If a connection ends before TLS is established, the port may not use TLS.
             if self._factory_of.expects_handshake and not self._factory_of.opened.called:
                 text = handshake_failure(self.address, reason_text(reason.value))
             error = ConnectionFailed(text)
@@ -248,14 +247,14 @@ class TwistedChannel(Protocol):
         try:
             self._take(memoryview(data))
         except KafkaError as error:
-            # Callers usually retry, so the error would otherwise go unnoticed.
+            # Callers usually retry, so without a log message, the error would go unnoticed.
             log.warning("closed the connection to %s: %s", self.address, error)
             self._end(error)
 
     # -- frames -------------------------------------------------------------------------------
 
     def _take(self, data: memoryview) -> None:
-        """Split `data` into frames. Raises KafkaError for an unexpected or malformed response."""
+        """Split `data` into frames. Raises KafkaError for an unexpected or invalid response."""
         position, end = 0, len(data)
         if self._frame is None and not self._head and _SIZE.size < end <= _MAX_FRAME_BYTES:
             (size,) = _SIZE.unpack_from(data)
@@ -266,7 +265,7 @@ class TwistedChannel(Protocol):
             if self._frame is not None:
                 position += self._fill(self._frame, data[position:])
                 continue
-            # The four bytes of the size may arrive in pieces.
+            # Even the four bytes of the size may arrive in pieces.
             if len(self._head) + end - position < _SIZE.size:
                 self._head += data[position:]
                 return
@@ -286,7 +285,7 @@ class TwistedChannel(Protocol):
                 self._frame, self._filled = bytearray(size), 0
 
     def _fill(self, frame: bytearray, data: memoryview) -> int:
-        """Copy the next bytes of an unfinished frame into its buffer; return their number."""
+        """Copy the next bytes of an incomplete frame into its buffer; return their number."""
         used = min(len(data), len(frame) - self._filled)
         frame[self._filled : self._filled + used] = data[:used]
         self._filled += used
@@ -296,7 +295,7 @@ class TwistedChannel(Protocol):
         return used
 
     def _answered(self, frame: memoryview) -> None:
-        # This side has closed the connection, and the callers have their errors.
+        # After this side has closed the connection, the callers already have their errors.
         if not self.is_open:
             return
         if not self._requests:
@@ -305,16 +304,16 @@ class TwistedChannel(Protocol):
         try:
             number, position = decode_response_header(frame, sent.api_key, sent.version)
             is_due = number == sent.correlation_id
-            # A response to another request cannot be decoded with this one's schema.
+            # A response to another request cannot be decoded with the schema of this request.
             response = sent.response.decode(frame[position:], sent.version) if is_due else None
         except Exception as error:
             broken = BrokenAnswer(f"{self.address} sent a malformed response: {error}")
-            # Called first, so that the connection is closed when the caller of this request runs.
+            # The connection must be closed before the caller of this request runs.
             self._end(broken)
             self._finish(sent, broken)
             return
         if not is_due:
-            # `sent` still waits for its response, so `_end` must find it and fail it.
+            # `sent` still waits for its response, so `_end` must find it in the list and fail it.
             self._requests.appendleft(sent)
             raise ConnectionFailed(
                 f"{self.address} sent response {number} instead of {sent.correlation_id}:"
@@ -333,7 +332,8 @@ class TwistedChannel(Protocol):
     def _end(self, error: KafkaError, *, gently: bool = False) -> None:
         """Close the channel and fail all pending requests.
 
-        On a timeout, only the overdue requests fail with RequestTimedOut.
+        After a timeout, only overdue requests fail with RequestTimedOut; all others fail with
+        ConnectionFailed.
         """
         was_open, self.is_open = self.is_open, False
         now_s = self._clock.seconds()
@@ -351,13 +351,13 @@ class TwistedChannel(Protocol):
             drain.stop(error_at)
         if was_open and self.transport is not None:
             if gently:
-                # This writes the buffered bytes first; if the broker does not read them, the
-                # connection is aborted after the timeout.
+                # `loseConnection` writes the buffered bytes first. If the broker does not read
+                # them, the timer aborts the connection.
                 self.transport.loseConnection()
                 self._timer = self._clock.callLater(_CLOSE_TIMEOUT_S, self._forget)
             else:
                 _abort(self.transport)
-        # Detached first: a callback may send another request, which must not be added to the list.
+        # Replace the list first: a callback may send another request.
         sent, self._requests = self._requests, deque()
         self._frame = None
         for request in sent:
@@ -370,9 +370,9 @@ class TwistedChannel(Protocol):
 
 
 class ChannelFactory(ClientFactory):
-    """A factory of one channel; `opened` fires with it or fails with ConnectionFailed."""
+    """A factory of one channel. `opened` fires with the channel or fails with ConnectionFailed."""
 
-    # Twisted would log each start and stop of the factory.
+    # Otherwise, Twisted would log each start and stop of the factory.
     noisy = False
 
     def __init__(
@@ -400,14 +400,14 @@ class ChannelFactory(ClientFactory):
         self._explain_tls = explain
 
     def explain(self, error: BaseException | None) -> KafkaError | None:
-        """Return the exception for the end of the connection if TLS explains it, otherwise None."""
+        """Return the exception for a lost connection if TLS explains the loss, otherwise None."""
         if self._explain_tls is None:
             return None
         return self._explain_tls(error, self.name, has_begun=self.opened.called)
 
     def give_up_after(self, timeout_s: float) -> None:
-        """Fail after the timeout if the channel is not open by then."""
-        # The connector's timeout covers only TCP, not the TLS handshake.
+        """Fail if the channel is not open after `timeout_s`."""
+        # The connector's own timeout does not include the TLS handshake.
         if not self.opened.called:
             self._timer = self.clock.callLater(timeout_s, self._timed_out)
 
@@ -419,14 +419,14 @@ class ChannelFactory(ClientFactory):
         self.fail(ConnectionFailed(f"cannot connect to {self.name}: {reason_text(reason.value)}"))
 
     def set_options(self, transport: Any) -> None:
-        """Set the options of the socket."""
-        # Requests are written whole, so delaying small ones (Nagle) would only add latency.
+        """Set the socket options."""
+        # Each request is written as a whole, so Nagle's algorithm would only add latency.
         transport.setTcpNoDelay(True)
         transport.setTcpKeepAlive(True)
         handle = transport.getHandle()
         sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), self._socket_buffers, strict=True)
         for option, size in sizes:
-            # -1 leaves the choice to the system, as in Kafka.
+            # As in Kafka, -1 means the system's default.
             if size > 0 and isinstance(handle, socket.socket):
                 handle.setsockopt(socket.SOL_SOCKET, option, size)
 

@@ -17,7 +17,7 @@ def reason_text(reason: BaseException | None) -> str:
     """
     if isinstance(reason, error.ConnectionDone | error.ConnectionLost):
         return "the broker closed it"
-    # Twisted's own text repeats the number and another description of the error.
+    # Twisted's own text is longer: it contains the error number and a second description.
     number = getattr(reason, "osError", None)
     if isinstance(number, int):
         return os.strerror(number)

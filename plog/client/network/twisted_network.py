@@ -1,8 +1,8 @@
-"""The engine's `Network` on a Twisted reactor, which is an argument and never imported.
+"""The engine's `Network` on a Twisted reactor. The reactor is an argument and never imported.
 
-A private reactor must not install or wake the global one, so this module avoids endpoints,
+A private reactor must not install or wake the global reactor, so this module avoids endpoints,
 deferToThread and bare LoopingCalls. Work that may block on a resolver or a disk runs in a separate
-daemon thread, which does not delay the exit of the process.
+daemon thread.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class DeferredNetwork:
         return DeferredTask(self._clock, coroutine, what)
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        # Wait for all of them even after an error: no coroutine may outlive the call.
+        # Even after an error, wait for all coroutines: no coroutine may outlive the call.
         outcomes: list[tuple[bool, Any]] = await defer.DeferredList(
             [Deferred.fromCoroutine(coroutine) for coroutine in coroutines], consumeErrors=True
         )
@@ -80,12 +80,12 @@ class DeferredNetwork:
         return DeferredSignal(self._clock)
 
     def job(self, work: Callable[[], T]) -> Deferred[T]:
-        # A clock has no threads; `TwistedNetwork` runs jobs in one.
+        # A plain clock has no threads; `TwistedNetwork` overrides this method.
         return defer.execute(work)
 
 
 class DeferredTask:
-    """A `Task` that runs as a Deferred and logs the exceptions it raises."""
+    """A `Task` that runs as a Deferred and logs its exceptions."""
 
     def __init__(
         self, clock: IReactorTime, coroutine: Coroutine[Any, Any, object], what: str
@@ -101,15 +101,15 @@ class DeferredTask:
         if self.done:
             return
         if getattr(self._coroutine, "cr_running", False):
-            # The task is indirectly cancelling itself. A running coroutine cannot be cancelled, so
-            # `Cancelled` is raised at its next await.
+            # The task is cancelling itself indirectly. A running coroutine cannot be cancelled, so
+            # cancel it at its next await.
             self._clock.callLater(0, self.cancel)
         else:
             self._deferred.cancel()
 
     def _ended(self, outcome: object) -> None:
         self.done = True
-        # A task may end by cancellation; any other exception is a bug that no caller would notice.
+        # A cancelled task is normal. Any other exception is a bug, which no caller would notice.
         if isinstance(outcome, Failure) and outcome.check(Cancelled) is None:
             error = outcome.value
             log.error("%s failed: %s", self._what, error, exc_info=error)
@@ -125,10 +125,10 @@ class DeferredSignal:
 
     def set(self) -> None:
         self.is_set = True
-        # Detached first, because a woken waiter may wait again immediately.
+        # Replace the list first: a woken waiter may wait again immediately.
         waiting, self._waiting = self._waiting, []
         for deferred in waiting:
-            # A waiter that was woken earlier may have cancelled this one.
+            # A waiter that was woken before may have cancelled this waiter.
             if not deferred.called:
                 deferred.callback(True)
 
@@ -180,7 +180,7 @@ class TwistedNetwork(DeferredNetwork):
 
     @classmethod
     def of(cls, reactor: Any, settings: ClientSettings) -> TwistedNetwork:
-        """Return the network for a client with these settings."""
+        """Return a network for a client with these settings."""
         return cls(
             reactor,
             client_id=settings.client_id,
@@ -189,7 +189,7 @@ class TwistedNetwork(DeferredNetwork):
         )
 
     def now_s(self) -> float:
-        # The clock of most reactors is the system's time, which may jump.
+        # Most reactors use the system's time as their clock, which may jump.
         return time.monotonic()
 
     async def connect(
@@ -205,14 +205,14 @@ class TwistedNetwork(DeferredNetwork):
             try:
                 return await self._connect_to(host, address, port, security, deadline_s)
             except ConnectionFailed as error:
-                # Each address may fail for a different reason, so all reasons are reported.
+                # Each address may fail for a different reason, so report all reasons.
                 problems.append(str(error))
         raise ConnectionFailed("; ".join(problems) or f"{host}:{port} did not respond in time")
 
     async def _connect_to(
         self, host: str, address: str, port: int, security: Security | None, deadline_s: float
     ) -> TwistedChannel:
-        # The name in errors includes the address, because a host may have several.
+        # A host may have several addresses, so error messages contain the address.
         name = f"{host}:{port}" if host == address else f"{host}:{port} ({address})"
         factory = ChannelFactory(
             self._reactor, name, client_id=self._client_id, socket_buffers=self._buffers
@@ -231,7 +231,7 @@ class TwistedNetwork(DeferredNetwork):
         self, host: str, port: int, security: Security, timeout_s: float
     ) -> Deferred[TlsClient]:
         def make() -> TlsClient:
-            # Importing OpenSSL takes 50 ms, so only clients with TLS do it.
+            # Importing OpenSSL takes 50 ms, so only clients with TLS import it.
             from plog.client.network.twisted_tls import TlsClient
 
             return TlsClient.of(security, host)
@@ -240,8 +240,8 @@ class TwistedNetwork(DeferredNetwork):
         return self._job_within(make, timeout_s, late)
 
     def _addresses(self, host: str, port: int, timeout_s: float) -> Awaitable[list[str]]:
-        """Return all addresses of a name, in the order in which the system would try them."""
-        # An IP address needs no thread for the resolver.
+        """Return all addresses of a host, in the order in which the system would try them."""
+        # An IP address does not need the resolver's thread.
         if is_address(host):
             return defer.succeed([host])
         return self._job_within(lambda: look_up(host, port), timeout_s, late_look_up(host, port))
@@ -255,18 +255,18 @@ class TwistedNetwork(DeferredNetwork):
                 outcome = done.callback, work()
             except Exception:
                 outcome = done.errback, Failure()
-            # The Deferred must fire in the reactor's thread.
+            # Deferreds are not thread-safe: this one must fire in the reactor's thread.
             self._reactor.callFromThread(_settle, *outcome)
 
-        # Each job has its own daemon thread: a resolver that hangs must not delay other jobs or the
-        # exit of the process.
+        # A resolver that hangs must not delay other jobs or the exit of the process, so each job
+        # has its own daemon thread.
         threading.Thread(target=run, name="plog-job", daemon=True).start()
         return done
 
     def _job_within(self, work: Callable[[], T], timeout_s: float, late: str) -> Deferred[T]:
         """Run `work` as `job` does; raise ConnectionFailed(`late`) after `timeout_s`."""
         done = self.job(work)
-        # The thread cannot be stopped; its late outcome is ignored by `_settle`.
+        # The thread cannot be stopped; `_settle` ignores its late outcome.
         timer = self._reactor.callLater(
             max(0.0, timeout_s), _settle, done.errback, Failure(ConnectionFailed(late))
         )

@@ -1,12 +1,12 @@
-"""The client's TLS connections for Twisted, on any reactor; this module imports none.
+"""The client's TLS connections for Twisted, on any reactor; this module does not import a reactor.
 
     tls = TlsClient.of(security, host)
     reactor.connectTCP(host, port, tls.factory(protocol_factory, clock=reactor))
     # After connectionLost(reason): raise tls.failure_of(reason.value, address) or ...
 
-The host name is checked while OpenSSL verifies the certificate, so a mismatch ends the handshake
-before any application data is sent. Use only in the reactor's thread, except for creating a
-`TlsClient`.
+The host name is checked while OpenSSL verifies the certificate, so that a mismatch ends the
+handshake before application data is sent. Any thread may create a `TlsClient`; use it only in the
+reactor's thread.
 
 Source: Twisted's _sslverify.ClientTLSOptions; RFC 6125 as implemented by service_identity.
 """
@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 
 
 def make_openssl_context(security: Security) -> SSL.Context:
-    """Return the cached context for the connections of one client. Blocks while it reads files.
+    """Return the cached context for one client's connections. The call blocks while it reads files.
 
     Raises:
         TlsFailed: a file cannot be used, or OpenSSL rejects a setting.
@@ -52,9 +52,9 @@ def make_openssl_context(security: Security) -> SSL.Context:
 def _new_context(security: Security) -> SSL.Context:
     pems = security.read()
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
-    # There are known attacks on renegotiation and on compression.
+    # Renegotiation and compression are open to known attacks.
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
-    # Idle connections release their buffers.
+    # With this mode, idle connections release their buffers.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     try:
         limit(context, security.versions, security.cipher_suites)
@@ -64,7 +64,7 @@ def _new_context(security: Security) -> SSL.Context:
         context.set_default_verify_paths()
     else:
         trust(context, _certificates(pems.trusted or (), security.trusted.where))
-    # Each connection sets its own callback, which checks the connection's host.
+    # Each connection sets its own callback, which checks the host name.
     context.set_verify(SSL.VERIFY_PEER)
     if pems.key is not None:
         _load_key_pair(context, security, pems)
@@ -116,35 +116,35 @@ class TlsClient:
 
     def __init__(self, context: SSL.Context, host: str, *, checks_host_name: bool) -> None:
         self._context = context
-        # The dot of an absolute name is not part of the name in the certificate.
+        # An absolute host name ends with a dot, which names in certificates do not have.
         self._host = host.removesuffix(".")
         self._checks_host_name = checks_host_name
-        # OpenSSL's verification error for the broker's certificate.
+        # OpenSSL's verification error for the broker's certificate, or 0.
         self._verify_code = 0
 
     @classmethod
     def of(cls, security: Security, host: str) -> Self:
-        """Return the TLS state of a connection. Thread-safe; blocks on files. Raises TlsFailed."""
+        """Return the TLS state for a connection. Thread-safe; may read files. Raises TlsFailed."""
         context = make_openssl_context(security)
         return cls(context, host, checks_host_name=security.checks_host_name)
 
     def factory(self, wrapped: IProtocolFactory, *, clock: Any) -> TLSMemoryBIOFactory:
         """Return a factory that adds TLS to the protocols of `wrapped`; `clock` is the reactor."""
-        # Newer versions of Twisted accept a clock here, and would otherwise use the global reactor.
+        # Newer versions of Twisted use the global reactor unless a clock is passed.
         parameters = inspect.signature(TLSMemoryBIOFactory.__init__).parameters
         more = {"clock": clock} if "clock" in parameters else {}
         factory = TLSMemoryBIOFactory(self, True, wrapped, **more)
-        # Twisted's protocol that combines small writes is not used: requests are written whole, and
-        # write_drain.py needs the bytes to be in the transport.
+        # Do not use Twisted's protocol that combines small writes: requests are written as a whole,
+        # and write_drain.py needs the bytes to be in the transport.
         factory.protocol = TLSMemoryBIOProtocol
         return factory
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
-        """Return the OpenSSL connection; called by Twisted."""
+        """Return the OpenSSL connection; Twisted calls this."""
         # There is no socket: Twisted transfers the bytes.
         connection = SSL.Connection(self._context, None)
         connection.set_verify(SSL.VERIFY_PEER, self._verified)
-        # RFC 6066: SNI allows only host names, not addresses.
+        # RFC 6066: SNI allows only host names, not IP addresses.
         if not _is_address(self._host):
             connection.set_tlsext_host_name(self._host.encode("idna"))
         return connection
@@ -152,9 +152,9 @@ class TlsClient:
     def failure_of(
         self, error: BaseException, address: str, *, has_begun: bool = False
     ) -> TlsFailed | None:
-        """Return the exception for `error`, which ended the connection, or None to retry.
+        """Return the exception for `error`, which ended the connection.
 
-        `has_begun` is whether `handshakeCompleted` was called.
+        Returns None if a retry may succeed. `has_begun` is whether `handshakeCompleted` was called.
         """
         if not isinstance(error, SSL.Error):
             return None
@@ -170,14 +170,14 @@ class TlsClient:
     def _verified(
         self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
     ) -> bool:
-        """Store OpenSSL's verdict, and also check the host name."""
-        # OpenSSL's own verdict comes first: the names in a forged certificate mean nothing.
+        """Store OpenSSL's verification error, and check the host name."""
+        # Use OpenSSL's own result first: the names in a forged certificate mean nothing.
         if not ok:
             self._verify_code = error
             return False
         # Depth 0 is the broker's own certificate; the others are CAs.
         if depth == 0 and self._checks_host_name and not self._is_for_host(certificate):
-            # The code for a mismatch, as if OpenSSL had detected it.
+            # Store the same code as if OpenSSL had detected the mismatch.
             self._verify_code = HOST_MISMATCH
             return False
         return True
@@ -193,13 +193,16 @@ class TlsClient:
 
 
 class _UnverifiedConnection:
-    """A connection that service_identity can query before OpenSSL sets its peer certificate."""
+    """A stand-in for a connection whose peer certificate OpenSSL has not set yet.
+
+    service_identity accepts only a connection, not a certificate.
+    """
 
     def __init__(self, certificate: crypto.X509) -> None:
         self._certificate = certificate
 
     def get_peer_certificate(self) -> crypto.X509:
-        """Return the certificate under verification."""
+        """Return the certificate that is being verified."""
         return self._certificate
 
 

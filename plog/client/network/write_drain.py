@@ -1,8 +1,8 @@
 """Detect when the bytes written to a connection have left this process.
 
-Twisted resumes a pull producer whenever the system has accepted all written bytes. Until then, the
-bytes stay in memory, without a limit. A sender of requests without a response (acks=0) therefore
-waits until they are written, as Kafka's own producer does. Use only in the reactor's thread.
+Twisted keeps written bytes in memory, without a limit, until the kernel accepts them; then it
+resumes a pull producer. A sender of requests without a response (acks=0) therefore waits until the
+bytes are written, as Kafka's own producer does. Use only in the reactor's thread.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def _cancel(written: Deferred[None]) -> None:
 
 @implementer(IPullProducer)
 class WriteDrain:
-    """The pending writes of one connection.
+    """One connection's pending writes.
 
-    `tcp` is its transport or, with TLS, the TCP transport below it.
+    `tcp` is the connection's transport or, with TLS, the TCP transport below TLS.
     """
 
     def __init__(self, tcp: Any) -> None:
@@ -50,7 +50,7 @@ class WriteDrain:
         return written
 
     def stop(self, error_at: Callable[[float], Exception]) -> None:
-        """Fail the pending writes, each with the error for its deadline."""
+        """Fail each pending write with the error that `error_at` returns for its deadline."""
         self._tcp.unregisterProducer()
         waiting, self._waiting = self._waiting, []
         for deadline_s, written in waiting:
@@ -61,7 +61,7 @@ class WriteDrain:
 
     def resumeProducing(self) -> None:
         """Complete the pending writes: the transport's buffer is empty."""
-        # Detached first, because a waiter may send again.
+        # Replace the list first: a waiter may send again immediately.
         waiting, self._waiting = self._waiting, []
         for _, written in waiting:
             if not written.called:  # The caller may have cancelled the wait.

@@ -1,9 +1,9 @@
-"""The accumulator: batches of records per partition, filled by any thread, waiting to be sent.
+"""The accumulator: it collects records in batches, one queue of batches per partition.
 
-`append` is the hot path of a producer: any thread may call it, it never waits, and it costs only a
+`append` is the producer's hot path. Any thread may call it; it never waits, and it costs only a
 lock, a tuple and a handle. Nothing is encoded here: the engine's thread takes whole batches, oldest
-first, and encodes them. Memory is accounted per batch: from its first record until its outcome is
-known, a batch reserves a share of buffer.memory. The share doubles whenever the batch outgrows it.
+first, and encodes them. From its first record until its outcome is known, a batch reserves a share
+of buffer.memory. The share doubles whenever the batch outgrows it.
 
 Source: KIP-480, KIP-794; Kafka 4.3 RecordAccumulator, BuiltInPartitioner, BufferPool.
 """
@@ -29,8 +29,8 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 H = TypeVar("H", bound=RecordHandle)
 
-# Initially small, so that a producer that sends a little to each of a thousand partitions does not
-# exhaust the memory, whatever batch.size is.
+# The initial share is small: a producer that sends only a few records to each of a thousand
+# partitions must not exhaust the memory, whatever batch.size is.
 _FIRST_BYTES = 16 * 1024
 """The share of buffer.memory that a new batch reserves."""
 
@@ -41,15 +41,15 @@ class Claim(IntEnum):
     NEW = 0
     """Free memory, unless other records are waiting for it."""
     FIRST = 1
-    """Free memory, for the record that has waited longest."""
+    """Free memory: the record is the first in the queue for it."""
     GRANTED = 2
-    """As much memory as it needs: the caller has just checked that there is room."""
+    """Any amount of memory: the caller has just checked that there is room."""
 
 
 class Accumulator(Generic[H]):
-    """The open and full batches of a producer, and the buffer memory they reserve.
+    """A producer's open and full batches, and the buffer memory that they reserve.
 
-    Use only in the engine's thread, except for methods marked "any thread".
+    Use only in the engine's thread, except for methods marked "any thread" or "thread-safe".
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Accumulator(Generic[H]):
         wake: Callable[[], None],
     ) -> None:
         self._make_handle = make_handle
-        # As in Kafka, batch.size=0 disables batching; one byte makes every batch full with one
-        # record.
+        # As in Kafka, batch.size=0 disables batching: with a limit of 1 byte, every batch is full
+        # after one record.
         self._batch_size = max(batch_size, 1)
         self._buffer_memory = buffer_memory
         self._linger_s = linger_s
@@ -119,18 +119,20 @@ class Accumulator(Generic[H]):
         `size_bytes` estimates the record's size. A record that fits into the memory that its batch
         has already reserved is added regardless of `claim`.
         """
-        # No lock is needed: the lookup is atomic, and `close` also empties topics found before it.
+        # No lock is needed: the lookup is atomic, and `close` also empties a topic that was looked
+        # up before it.
         topic = self._topics.get(topic_name)
         if topic is None:
             return None
-        # Keys are hashed outside the lock, which all sending threads share.
+        # All sending threads share the lock, so hash the key before acquiring it.
         if partition is None and key is not None and not self._ignore_keys:
             partition = topic.partition_of(key)
         with self._lock:
             try:
                 queue = topic.sticky if partition is None else topic.queues[partition]
             except IndexError:
-                # A recreated topic may have fewer partitions; in a closed producer, it has none.
+                # A recreated topic may have fewer partitions. In a closed producer, a topic has
+                # none.
                 return None
             batch = queue.open if queue is not None else None
             if batch is None or (
@@ -145,9 +147,10 @@ class Accumulator(Generic[H]):
                 batch.records.append((NO_OFFSET, timestamp, key, value, headers))
                 batch.size_bytes += size_bytes
                 if on_delivery is not None:
-                    # Added under the lock, so that the batch is not taken without the callback.
+                    # Without the lock, the batch could be sent and completed before the callback is
+                    # added.
                     batch.watch_new(on_delivery)
-        # Called without the lock, because it may run the engine in this thread.
+        # `_wake` may run the engine in this thread, so the lock must be free.
         if self._must_wake:
             self._must_wake = False
             self._wake()
@@ -166,11 +169,11 @@ class Accumulator(Generic[H]):
         return topic.stick_to_next(self._random(), is_adaptive=self._is_adaptive)
 
     def _reserve_more(self, batch: ProducerBatch, size_bytes: int, claim: Claim) -> bool:
-        """Reserve memory for a batch to grow by `size_bytes`, and return whether that succeeded."""
+        """Reserve memory so that a batch can grow by `size_bytes`; return whether it succeeded."""
         needed_bytes = batch.size_bytes + size_bytes
         if needed_bytes > batch.limit_bytes:
             return False
-        # Doubled, so that a growing batch reserves memory a few times instead of once per record.
+        # With doubling, a growing batch reserves memory only a few times, not once per record.
         wanted_bytes = min(batch.limit_bytes, max(needed_bytes, 2 * batch.reserved_bytes))
         more_bytes = wanted_bytes - batch.reserved_bytes
         if not self._may_take(more_bytes, claim):
@@ -182,23 +185,23 @@ class Accumulator(Generic[H]):
     def _may_take(self, nbytes: int, claim: Claim) -> bool:
         if claim is Claim.GRANTED:
             return True
-        # A new record must not overtake those that wait for memory.
+        # A new record must not overtake records that wait for memory.
         if claim is Claim.NEW and self.line_length:
             return False
-        # If nothing is reserved, any batch is admitted: otherwise, a batch that needs more than all
-        # of buffer.memory could never be sent.
+        # If nothing is reserved, admit any batch. Otherwise, a batch larger than buffer.memory
+        # could never be sent.
         return not self.used_bytes or self.used_bytes + nbytes <= self._buffer_memory
 
     def _new_batch(
         self, topic: TopicQueues, queue: PartitionQueue | None, size_bytes: int, claim: Claim
     ) -> ProducerBatch | None:
-        """Open and return another batch of `queue`; return None if there is no memory for it."""
+        """Open and return a new batch in `queue`; return None if there is no memory for it."""
         if queue is None:
             return None
         if queue.open is not None:
             queue.open = None
             self._check_at(0)
-        # A record larger than batch.size is the only one in its batch.
+        # A record larger than batch.size gets a batch of its own.
         limit_bytes = max(topic.limit_bytes, HEADER_SIZE + size_bytes)
         reserved_bytes = min(limit_bytes, max(_FIRST_BYTES, HEADER_SIZE + size_bytes))
         if not self._may_take(reserved_bytes, claim):
@@ -211,7 +214,8 @@ class Accumulator(Generic[H]):
         batch.reserved_bytes = reserved_bytes
         self.waiting[queue] = None
         self.incomplete[batch] = None
-        # Only the first batch of a linger period wakes the engine, not each record.
+        # Waking the engine for each record would be slow; only the first batch of a linger period
+        # wakes it.
         self._check_at(now_s + self._linger_s if self._linger_s else 0)
         return batch
 
@@ -230,7 +234,7 @@ class Accumulator(Generic[H]):
         with self._lock:
             topic = self._topics.get(name)
             if topic is None:
-                # A forgotten topic keeps its queues: their sequence numbers must continue.
+                # Reuse the queues of a forgotten topic, because their sequence numbers continue.
                 topic = self._forgotten.pop(name, None) or TopicQueues(
                     name, batch_size=self._batch_size
                 )
@@ -247,9 +251,10 @@ class Accumulator(Generic[H]):
         """Forget topics unused for `idle_s` and return their names."""
         forgotten = []
         before_s = self._now_s() - idle_s
-        # Later records wait for metadata again (KIP-526); the queues keep their sequence numbers.
+        # Records for a forgotten topic wait for metadata again (KIP-526). The queues are kept,
+        # because they hold the sequence numbers.
         with self._lock:
-            # A queued batch still needs its leader's metadata.
+            # The sender needs metadata to find the leader of a queued batch.
             busy = {queue.topic.name for queue in self.waiting}
             for name, topic in list(self._topics.items()):
                 if topic.used_s < before_s and name not in busy:
@@ -268,7 +273,7 @@ class Accumulator(Generic[H]):
         return tuple(self._topics)
 
     def topic(self, name: str) -> TopicQueues | None:
-        """Return the queues of a topic, or None if it is unknown. Any thread."""
+        """Return the queues of a topic, or None if it is unknown. Any thread may call this."""
         return self._topics.get(name)
 
     def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
@@ -284,32 +289,35 @@ class Accumulator(Generic[H]):
 
     def begin_check(self) -> None:
         """Record that the engine is about to read `waiting`."""
-        # Records added from now on wake the engine again, since this check may miss them.
+        # This check may miss records that are added from now on, so they must wake the engine
+        # again.
         with self._lock:
             self._next_check_s = math.inf
 
     def end_check(self, next_check_s: float) -> None:
         """Record that the engine will check again at `next_check_s` unless it is woken.
 
-        0 means that new records need not wake it, because no broker can accept them.
+        A value of 0 means that new records need not wake the engine, because no broker can accept
+        them.
         """
         # `append` may have requested an earlier check since `begin_check`.
         with self._lock:
             self._next_check_s = min(self._next_check_s, next_check_s)
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """Remove and return the oldest batch of `queue`, and close it to further records."""
+        """Remove and return the oldest batch in `queue`; the batch accepts no more records."""
         with self._lock:
             batch = queue.batches.popleft()
             if queue.open is batch:
                 queue.open = None
                 if queue is queue.topic.sticky:
-                    # KIP-794: the bytes of a batch sent before it was full also bring the next
-                    # change of the sticky partition closer.
+                    # KIP-794: the sticky partition changes after batch.size bytes, including the
+                    # bytes of batches that were sent before they were full.
                     queue.topic.sticky_bytes += batch.size_bytes
             del self.waiting[queue]
             if queue.batches:
-                self.waiting[queue] = None  # At the end, so that the other queues are served first.
+                # Insert the queue at the end, so that the other queues are served first.
+                self.waiting[queue] = None
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
@@ -334,42 +342,42 @@ class Accumulator(Generic[H]):
         """Queue `parts` in place of `batch`, which has been taken."""
         with self._lock:
             incomplete: dict[ProducerBatch, None] = {}
-            # The parts take the place of `batch`, because `oldest` relies on the order.
+            # `oldest` relies on the order, so the parts must take the place of `batch`.
             for other in self.incomplete:
                 incomplete.update(dict.fromkeys(parts) if other is batch else {other: None})
             self.used_bytes += sum(part.reserved_bytes for part in parts) - batch.reserved_bytes
             self.incomplete = incomplete
-        # Called without the lock, because `put_back` acquires it.
+        # `put_back` acquires the lock, so it must be free.
         for part in parts:
             self.put_back(part)
 
     def free(self, batch: ProducerBatch) -> None:
         """Release the memory of `batch`; call this before its outcome is reported."""
-        # A callback for the outcome may then send another record.
+        # A callback that receives the outcome may send another record, which needs the memory.
         with self._lock:
             self.used_bytes -= batch.reserved_bytes
             self.refused_bytes = 0
 
     def forget(self, batch: ProducerBatch) -> None:
         """Remove a batch whose outcome has been reported."""
-        # Until it is done, a batch stays here, where `ProducerCore.forked` finds it.
+        # Batches stay in `incomplete` until they are done: `ProducerCore.forked` must find them.
         with self._lock:
             del self.incomplete[batch]
 
     def has_room(self, claim: Claim = Claim.NEW) -> bool:
         """Return whether there is room for the last refused reservation and for a new batch."""
-        # Freed memory goes first to the records that already wait.
+        # Records that already wait have priority for free memory.
         if claim is Claim.NEW and self.line_length:
             return False
         wanted_bytes = max(self.refused_bytes, self._batch_size)
         return not self.used_bytes or self.used_bytes + wanted_bytes <= self._buffer_memory
 
     def want_room(self) -> None:
-        """Record that a send waits for memory. Any thread."""
+        """Record that a send waits for memory. Any thread may call this."""
         self.refused_bytes = max(self.refused_bytes, self._batch_size)
 
     def expedite(self) -> list[ProducerBatch]:
-        """Mark every incomplete batch as urgent, so that none lingers, and return these batches."""
+        """Mark all incomplete batches as urgent, so that they do not linger, and return them."""
         with self._lock:
             for batch in self.incomplete:
                 batch.is_urgent = True
@@ -379,8 +387,8 @@ class Accumulator(Generic[H]):
         """Accept no further records; queued batches are still sent."""
         with self._lock:
             for topic in self._topics.values():
-                # Another thread may have looked up the topic already. Without queues, it cannot
-                # add records to it.
+                # Another thread may have looked up the topic already. Without queues, that thread
+                # cannot add records to the topic.
                 topic.queues, topic.sticky = [], None
             self._topics = {}
         self.expedite()

@@ -1,8 +1,8 @@
 """The outcome of a sent batch: written, retried, split or failed.
 
-sender.py reports the response, or that none arrived. This module decides the outcome and informs
-the accumulator, the partition's sequence numbers, and, through the batch, the callers that wait for
-its records. Every batch gets its outcome here, exactly once.
+sender.py reports a batch's response, or that no response arrived. This module decides the outcome
+and passes it to the accumulator, to the partition's sequence numbers and to the callers that wait
+for the batch's records. Every batch gets its outcome here, exactly once.
 
 Source: Kafka 4.3 Sender.completeBatch, TransactionManager.canRetry; KIP-98, KIP-360, KIP-467.
 """
@@ -26,10 +26,10 @@ from plog.wire.messages.produce import PartitionProduceResponse
 
 log = logging.getLogger("plog.client")
 
-# As in Kafka's producer (KIP-580).
+# The same values as in Kafka's producer (KIP-580).
 _JITTER = 0.2
 _GROWTH = 2
-# By then every backoff has reached its maximum; counting further would only compute huge powers.
+# After 30 doublings, every backoff has reached its maximum. The limit avoids huge powers.
 _MAX_DOUBLINGS = 30
 
 NOT_WRITTEN = frozenset(
@@ -55,10 +55,10 @@ NOT_WRITTEN = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Errors that a broker returns only before it writes anything.
+"""Errors that mean that the broker has not written the batch.
 
-Excluded are errors that it may also return after writing, when replication fails, such as
-NOT_LEADER_OR_FOLLOWER from a leader that is deposed while the batch waits for other replicas.
+Errors that a broker may also return after writing, when replication fails, are excluded. An example
+is NOT_LEADER_OR_FOLLOWER from a leader that is deposed while the batch waits for other replicas.
 """
 
 STALE_METADATA = frozenset(
@@ -77,7 +77,7 @@ STALE_METADATA = frozenset(
 
 
 class BatchCompletion:
-    """Completes the batches of a producer. Use only in the engine's thread."""
+    """The component that completes a producer's batches. Use only in the engine's thread."""
 
     def __init__(
         self,
@@ -110,18 +110,18 @@ class BatchCompletion:
         if code == ErrorCode.NONE:
             self._written(batch, answer.base_offset, answer.log_append_time_ms)
         elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            # A retry of a batch that was written: the broker no longer knows its offset (KIP-98).
+            # An earlier attempt was written, and the broker no longer knows its offset (KIP-98).
             self._written(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
         elif batch.is_done:
-            # It expired in flight, so its records have failed already; only its sequence numbers
-            # still matter.
+            # The batch expired in flight: its records have already failed, and only its sequence
+            # numbers still matter.
             self._abandon(batch)
         elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and self.may_retry():
             # A single record cannot be split, and a failed transaction sends nothing again.
             self._split(batch)
         elif not self._retried_or_deferred(batch, answer):
             self._refused(batch, answer)
-        # Any outcome may settle the last batch that the partition was waiting for.
+        # This may have been the last response that the partition needed to recover.
         self._recover(batch)
 
     def unanswered(self, batch: ProducerBatch, error: Exception) -> None:
@@ -162,8 +162,8 @@ class BatchCompletion:
         sequences = self._sequences_of(batch)
         late: list[ProducerBatch] = []
         if sequences is not None:
-            # Called before `written`, which settles `batch`: `overtaken` needs its place among the
-            # unsettled batches.
+            # `written` settles `batch`. `overtaken` needs its place among the unsettled batches, so
+            # it must be called first.
             late = sequences.overtaken(batch)
             for earlier in sequences.written(batch, base_offset):
                 if not earlier.is_done:
@@ -186,7 +186,7 @@ class BatchCompletion:
         code = answer.error_code
         sequences = self._sequences_of(batch)
         waits = code in RETRIABLE
-        # The batch may have been written despite the error: from now on, it is in doubt.
+        # Despite such an error, the batch may have been written: from now on, it is in doubt.
         if code not in NOT_WRITTEN:
             batch.unanswered()
         if sequences is not None:
@@ -195,8 +195,8 @@ class BatchCompletion:
                 if not waits:
                     return True
             elif code == ErrorCode.UNKNOWN_PRODUCER_ID and answer.log_start_offset < 0:
-                # The broker no longer hosts the partition, so it returned no log start offset. The
-                # new leader may still know the producer.
+                # Without a log start offset, the broker no longer hosts the partition. The new
+                # leader may still know the producer.
                 waits = True
             elif code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH):
                 is_fenced = code == ErrorCode.INVALID_PRODUCER_EPOCH
@@ -207,8 +207,8 @@ class BatchCompletion:
         return False
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
-        """Fail `batch` with the broker's error, and single records with their own (KIP-467)."""
-        # The broker may have written an earlier attempt although it refused the last one.
+        """Fail `batch` with the broker's error, and invalid records with theirs (KIP-467)."""
+        # The broker may have written an earlier attempt, although it rejected the last one.
         doubt = "; the record may be in the log" if batch.in_doubt else ""
         error: KafkaError = error_from_code(
             answer.error_code, f"{batch.topic_partition}: {_text_of(answer)}{doubt}"
@@ -217,7 +217,7 @@ class BatchCompletion:
             x.batch_index: InvalidRecord(x.batch_index_error_message or _text_of(answer))
             for x in answer.record_errors
         }
-        # KIP-467: a single invalid record caused the error of its batch; the others are valid.
+        # KIP-467: if a single record is invalid, the response's error code is about that record.
         if len(errors) == 1 and answer.error_code != ErrorCode.NONE:
             [(index, single)] = errors.items()
             errors = {index: error_from_code(answer.error_code, str(single))}
@@ -232,7 +232,7 @@ class BatchCompletion:
 
     def _may_retry(self, batch: ProducerBatch) -> bool:
         age_s = self._now_s() - batch.created_s
-        # If the transaction can only be aborted, a retry would be wasted (decision 0014).
+        # If the transaction can only be aborted, a retry would be useless (decision 0014).
         if not self.may_retry():
             return False
         return batch.attempts < self._settings.retries and age_s < self._delivery_timeout_s
@@ -246,19 +246,19 @@ class BatchCompletion:
         batch.attempts += 1
         batch.trouble = why
         batch.retry_at_s = self._now_s() + wait_ms / 1000 * jitter
-        # It has already lingered once.
+        # The batch has already lingered before its first attempt.
         batch.is_urgent = True
         self._metrics.retried(batch.count)
         log.debug("retrying a batch of %s: %s", batch.topic_partition, why)
         self._accumulator.put_back(batch)
 
     def _split(self, batch: ProducerBatch) -> None:
-        """Split `batch` to fit the topic's max.message.bytes. A part may be split again."""
+        """Split `batch` to fit the topic's max.message.bytes; a part may be split again later."""
         parts = batch.split(self._settings.batch_size)
         sequences = self._sequences_of(batch)
         if sequences is not None:
             sequences.replace(batch, parts)
-        # The records compressed worse than expected, so the estimate starts over at no compression.
+        # The records compressed worse than expected, so reset the estimate to no compression.
         self._accumulator.queue_of(batch).topic.expect_ratio(1.0)
         self._accumulator.replace(batch, parts)
         self._metrics.split()
@@ -267,7 +267,7 @@ class BatchCompletion:
     def _recover(self, batch: ProducerBatch) -> None:
         """Resume sending to the partition if it was waiting for the outcome of `batch`."""
         sequences = self._sequences_of(batch)
-        # The usual case: no numbers are missing.
+        # Usually, no numbers are missing.
         if sequences is None or not sequences.is_broken:
             return
         lost, renumbered = sequences.recover()
@@ -303,9 +303,9 @@ class BatchCompletion:
         )
 
     def abort(self, error: Callable[[ProducerBatch], Exception]) -> None:
-        """Fail all batches, sent or not."""
+        """Fail all batches, whether sent or not."""
         for batch in list(self._accumulator.incomplete):
-            # Failing one batch may settle others.
+            # Failing one batch may complete others.
             if not batch.is_done:
                 self._accumulator.remove(batch)
                 self.fail(batch, error(batch))
@@ -317,8 +317,8 @@ class BatchCompletion:
         errors_by_index: Mapping[int, Exception] | None = None,
     ) -> None:
         """Fail `batch` without further retries."""
-        # Called first: a Deferred's callbacks run immediately and may commit, and that commit must
-        # already fail (decision 0014).
+        # Must be called first: callbacks of a Deferred run immediately and may commit the
+        # transaction, and that commit must already fail (decision 0014).
         self.on_failure(batch, error)
         sequences = self._sequences_of(batch)
         if sequences is not None:

@@ -1,6 +1,6 @@
-"""Encoding of batches: records are encoded and compressed together, just before they are sent.
+"""Batch encoding: the records of a batch are encoded and compressed just before they are sent.
 
-This runs in the engine's thread, so it does not slow down the application's calls of `send`. A
+Encoding runs in the engine's thread, so it does not slow down the application's calls of `send`. A
 retry with unchanged sequence numbers reuses the encoded bytes.
 """
 
@@ -16,7 +16,7 @@ _NO_EPOCH = -1
 
 
 class BatchEncoder:
-    """Encodes batches according to ``compression.type`` and ``compression.*.level``."""
+    """An encoder of batches with the producer's ``compression.type`` and level settings."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._compression = Compression[settings.compression_type.upper()]
@@ -27,20 +27,20 @@ class BatchEncoder:
         }
         self._is_transactional = settings.transactional_id is not None
         self._level = levels.get(self._compression)
-        # Level -1 means the default level of zlib.
+        # In Kafka's setting, level -1 means zlib's default.
         if self._compression is Compression.GZIP and self._level == -1:
             self._level = None
 
     def expected_bytes(self, queue: PartitionQueue) -> int:
-        """Return the actual or estimated encoded size of the first batch of `queue`."""
+        """Return the actual or estimated encoded size of the first batch in `queue`."""
         batch = queue.batches[0]
-        # The batch was sent before, so its size is known exactly.
+        # A batch that was sent before has a known size.
         if batch.encoded is not None:
             return len(batch.encoded)
         if self._compression is Compression.NONE:
             return batch.size_bytes
-        # Like Kafka's producer, estimate: exact sizes would mean compressing batches that may not
-        # fit into this request.
+        # An exact size would require compressing a batch that may not fit into this request, so
+        # estimate it, as Kafka's producer does.
         return int(batch.size_bytes * queue.topic.ratio)
 
     def uncompressed_bytes(self, batch: ProducerBatch) -> int:
@@ -54,8 +54,8 @@ class BatchEncoder:
 
         Raises InvalidTimestamp if its timestamps do not fit into one batch.
         """
-        # A retry need not compress again: `encoded` is cleared whenever the sequence numbers
-        # change.
+        # A retry need not compress the records again: `encoded` is cleared whenever the sequence
+        # numbers change.
         if batch.encoded is not None:
             return batch.encoded
         identity = batch.identity
@@ -70,7 +70,7 @@ class BatchEncoder:
         )
         batch.encoded = encoded
         if self._compression is not Compression.NONE:
-            # This raises or lowers the size limit of later batches, so that they reach batch.size
-            # after compression.
+            # The ratio adjusts the size limit of later batches, so that they have about batch.size
+            # bytes after compression.
             queue.topic.expect_ratio(len(encoded) / batch.size_bytes)
         return encoded

@@ -1,4 +1,4 @@
-"""Blocked sends: records that wait for their topic's metadata or for memory, up to max.block.ms.
+"""Blocked sends: records that wait up to max.block.ms for topic metadata or for buffer memory.
 
 Most records need not wait: `ProducerCore.send` accepts them immediately, in the caller's thread.
 Waiting records receive memory in the order of the calls.
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class BlockedSends(Generic[H]):
-    """The records of a producer that wait for their topic or for memory.
+    """A producer's records that wait for topic metadata or for memory.
 
     Use only in the engine's thread.
     """
@@ -85,7 +85,7 @@ class BlockedSends(Generic[H]):
 
     @property
     def has_waiters(self) -> bool:
-        """Whether records wait for memory; later records must then wait as well."""
+        """Whether records are waiting for memory; later records must then wait as well."""
         return bool(self._waiters)
 
     async def send_soon(
@@ -103,7 +103,7 @@ class BlockedSends(Generic[H]):
         Waits up to max.block.ms; memory is granted in the order of these calls. Raises the errors
         of `send` and `room`.
         """
-        # As in Kafka, max.block.ms limits the waits for the topic and for memory together.
+        # As in Kafka, max.block.ms limits the total wait for the topic and for memory.
         deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
 
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
@@ -124,11 +124,11 @@ class BlockedSends(Generic[H]):
         check_topic_names((topic,))
         self._blocked[topic] += 1
         with TaskCompletion(self._unblocked, topic):
-            # If records are waiting, this one must not overtake them.
+            # A new record must not overtake records that are waiting.
             handle = None if self._waiters else attempt()
             while handle is None:
-                # In a loop, because the topic may be forgotten or recreated with fewer partitions
-                # while the record waits for memory.
+                # Repeat the lookup: while the record waits for memory, the topic may be forgotten,
+                # or recreated with fewer partitions.
                 await self._find(topic, partition, deadline_s)
                 handle = await self._in_turn(attempt, topic, partition, deadline_s)
             return handle
@@ -151,7 +151,7 @@ class BlockedSends(Generic[H]):
 
         def attempt() -> bool | None:
             self._check_open()
-            # `Claim.FIRST`, because `_in_turn` calls this only for the first waiter.
+            # `_in_turn` calls this function only for the first waiter.
             return self._accumulator.has_room(Claim.FIRST) or None
 
         deadline_s = self._network.now_s() + timeout_s
@@ -160,7 +160,7 @@ class BlockedSends(Generic[H]):
 
     async def _find(self, topic: str, partition: int | None, deadline_s: float) -> None:
         """Wait until the topic, or its `partition`, is known."""
-        # No memory becomes free unless the sender runs.
+        # Memory becomes free only while the sender is running.
         self.woken()
         if not self._accumulator.knows(topic, partition):
             await self._lookup.find(topic, partition, deadline_s - self._network.now_s())
@@ -180,12 +180,13 @@ class BlockedSends(Generic[H]):
         """
         with self._waiters.place() as place:
             while True:
-                # Cleared before the attempt, so that memory freed during it is not missed.
+                # Clear the signal before the attempt: memory freed during the attempt must end the
+                # wait.
                 place.news.clear()
                 if place.is_first and (got := attempt()) is not None:
                     return got
                 self._check_open()
-                # Waiting for memory would not help: the caller must look up the topic again.
+                # The caller must look up the topic again; waiting for memory would not help.
                 if not self._accumulator.knows(topic, partition):
                     return None
                 self.woken()

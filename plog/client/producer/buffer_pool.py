@@ -1,8 +1,6 @@
-"""The queue of sends that wait for buffer memory, served in the order in which they arrived.
+"""The queue of sends that wait for buffer memory, served in order of arrival.
 
-Freed memory wakes only the first waiter. Waking all of them would cost time for each waiting
-record, and a small record could take the memory that an earlier large record waits for. Use only in
-the engine's thread.
+Freed memory wakes only the first waiter. Use only in the engine's thread.
 
 Source: Kafka 4.3 BufferPool.
 """
@@ -34,17 +32,20 @@ class BufferPoolQueue:
         return Place(self, self._network.signal())
 
     def serve(self) -> None:
-        """Notify the first waiter that memory may be free; if it leaves, notify the next one."""
-        # A notified waiter that leaves the queue calls this method as well; the loop below already
-        # notifies the next one.
+        """Notify the first waiter that memory may be free; if it leaves, notify the next waiter."""
+        # Waking all waiters would cost time for each of them, and a small record could take the
+        # memory that an earlier, larger record waits for.
+
+        # A notified waiter that leaves the queue calls this method as well. The loop below already
+        # notifies the next waiter.
         if self._is_serving:
             return
         self._is_serving = True
         try:
             while (first := self.first) is not None:
                 first.news.set()
-                # It still waits, so the freed memory was not enough for it; the others must not
-                # overtake it.
+                # If the first waiter still waits, the free memory was not enough for it. The others
+                # must not overtake it.
                 if self.first is first:
                     break
         finally:
@@ -93,7 +94,8 @@ class Place:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if not isinstance(error, GeneratorExit):  # As in task_completion.py.
+        # During garbage collection, no other coroutine may be woken; see task_completion.py.
+        if not isinstance(error, GeneratorExit):
             self._queue.leave(self)
 
     @property

@@ -1,13 +1,13 @@
-"""The core of every producer: accept records from any thread and deliver them to brokers.
+"""The core of every producer: it accepts records from any thread and delivers them to brokers.
 
     core = ProducerCore(cluster, network, settings, wake=…)
     handle = core.send("page-views", b"/index.html", key=b"alice")
     if handle is None:
         handle = await core.send_soon("page-views", b"/index.html", key=b"alice")
 
-`send` never waits. It adds records to the accumulator, and the sender takes them out in the network
-thread. `wake` notifies that thread: it may be called from any thread and makes `woken` run in the
-engine's thread. The faces determine how handles and waiting appear to callers.
+`send` never waits: it adds a record to the accumulator. The sender, which runs in the engine's
+thread, takes batches from the accumulator. The function `wake`, which any thread may call, makes
+`woken` run in the engine's thread. The faces determine how handles and waiting appear to callers.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ T = TypeVar("T")
 
 
 class ProducerCore(BlockedSends[H], TransactionCalls):
-    """A producer without a face.
+    """A producer without the interface of a face.
 
-    Use only in the engine's thread, except for methods marked "any thread".
+    Use only in the engine's thread, except for methods marked "any thread" or "thread-safe".
     """
 
     def __init__(
@@ -94,19 +94,19 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         self._key_serializer = key_serializer
         self._value_serializer = value_serializer
         self._interceptors = Interceptors(interceptors)
-        # Checked once here, since `send` runs for each record.
+        # `send` runs for each record, so check this only once, here.
         self._has_hooks = bool(key_serializer or value_serializer or interceptors)
         self._choose = chooser(partitioner, in_turn=settings.partitioner_class is not None)
         largest_bytes = min(settings.max_request_size, settings.buffer_memory)
-        # `_send` estimates a record's size with the usual overhead; the difference ensures that the
-        # largest record still fits into a request.
+        # `_send` estimates a record's size with the usual overhead. Subtracting the difference to
+        # the maximum overhead ensures that the largest record still fits into a request.
         self._largest_bytes = largest_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
         self._accumulator = accumulator_for(
             settings, network, make_handle, wake or self.woken, transaction
         )
-        # TransactionalCore replaces it.
+        # A transactional producer replaces this function with its own.
         self._append: Callable[..., H | None] = self._accumulator.append
         self._deliveries = BatchCompletion(
             self._accumulator,
@@ -149,8 +149,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     ) -> H | None:
         """Accept a record, or return None if it must wait: retry after `room`, or use `send_soon`.
 
-        `timestamp` is in ms; None means the current time. `on_delivery` is called in the engine's
-        thread.
+        Any thread may call this. `timestamp` is in ms; None means the current time. `on_delivery`
+        is called in the engine's thread.
 
         Raises:
             RecordTooLarge: the record is larger than max.request.size or buffer.memory.
@@ -179,7 +179,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     ) -> H | None:
         size_bytes = RECORD_OVERHEAD
         if value is not None:
-            # In the usual case, `type(...) is not bytes` is cheaper than isinstance.
+            # For bytes, the usual case, this check is cheaper than isinstance.
             if type(value) is not bytes:
                 value = as_bytes(value, "value", topic)
             size_bytes += len(value)
@@ -192,7 +192,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             size_bytes += size_of_headers(headers)
         else:
             headers = ()
-        # Checked before the append: a record that cannot be sent must not wait for memory first.
+        # Check the size now: a record that cannot be sent must not wait for memory first.
         if size_bytes > self._largest_bytes:
             raise self._too_large(topic, size_bytes)
         if timestamp is None:
@@ -204,7 +204,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 partition = checked_partition(partition, topic)
         elif self._choose is not None:
             partition = self._chosen(self._choose, topic, key, value)
-            # The metadata is not known yet, or the producer is closing.
+            # Without a partition, the topic is not known yet or the producer is closing.
             if partition is None:
                 self._check_open()
                 return None
@@ -213,8 +213,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, claim
             )
         except TypeError:
-            # An unhashable topic name raises TypeError in the accumulator, so the hot path needs no
-            # check of its own.
+            # The accumulator raises TypeError for an unhashable topic name. Checking the name only
+            # then keeps the check out of the hot path.
             check_topic_names((topic,))
             raise
         if handle is None:
@@ -233,7 +233,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             checked_partition(record.partition, record.topic)
         if not accumulator.knows(record.topic, record.partition):
             return None
-        # Hooks are called once per record, so memory must be available before they run.
+        # The hooks must run only once for each record, so make sure that memory is available.
         if not accumulator.has_room(claim):
             accumulator.want_room()
             return None
@@ -253,8 +253,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 record.timestamp,
                 record.headers,
                 on_delivery,
-                # If another thread has taken the memory meanwhile, exceed the limit: the hooks must
-                # not run twice for a record.
+                # Another thread may have taken the memory in the meantime. Then exceed the limit,
+                # because the hooks must not run twice for a record.
                 Claim.GRANTED,
             )
         except Exception as error:
@@ -268,11 +268,12 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         """Return the partition that the partitioner chooses, or None while the topic is unknown."""
         known = self._accumulator.topic(topic)
         count = 0 if known is None else len(known.queues)
-        if known is None or not count:  # A producer that is closing has no partitions.
+        # In a producer that is closing, a topic has no partitions.
+        if known is None or not count:
             return None
         partition = choose(topic, key, value, count, known.available)
-        # The application's function may return anything, and a negative index would silently select
-        # another partition.
+        # The application's function may return anything. Without this check, a negative number
+        # would silently select another partition, as a list index.
         if not isinstance(partition, int) or not 0 <= partition < count:
             raise ValueError(
                 f"invalid partition {partition!r} from the partitioner: topic {topic} has {count}"
@@ -295,10 +296,10 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     async def partitions_for(
         self, topic: str, timeout_s: float | None = None
     ) -> tuple[PartitionMetadata, ...]:
-        """Return the partitions of a topic in order, waiting up to `timeout_s` for its metadata.
+        """Return a topic's partitions in order, waiting up to `timeout_s` for its metadata.
 
-        A `timeout_s` of None means max.block.ms. Raises UnknownTopicOrPartition, RequestTimedOut,
-        or the error with which the broker refused the topic.
+        `timeout_s` is max.block.ms by default. Raises UnknownTopicOrPartition, RequestTimedOut, or
+        the error that the broker returned for the topic.
         """
         self._check_open()
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
@@ -307,12 +308,12 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         return self._cluster.metadata.topics[topic].partitions
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Send batches without lingering, and wait until every record sent so far has its outcome.
+        """Send all buffered records, and wait until every record sent so far has its outcome.
 
-        Does not wait for records sent after the call. Raises RequestTimedOut after `timeout_s`; the
-        records are still sent.
+        The call does not wait for records that are sent after it. Raises RequestTimedOut after
+        `timeout_s`; the producer still sends the records.
         """
-        # Taken before the wait: `flush` does not wait for records sent after the call.
+        # This list does not grow, so the wait does not include records sent after the call.
         batches = self._accumulator.expedite()
         self.woken()
         await self._until_finished(batches, timeout_s)
@@ -325,8 +326,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         """Wait until all `batches` are finished, or until `timeout_s` have passed."""
         deadline_s = None if timeout_s is None else self._network.now_s() + timeout_s
         while batches:
-            # Checked from the end: the newest batch usually finishes last, and the others need no
-            # check until then.
+            # The newest batch usually finishes last. Checking it first saves checking all others
+            # after each wait.
             if batches[-1].is_finished:
                 batches.pop()
                 continue
@@ -336,11 +337,11 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 return
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Refuse further records, send the pending ones, and close.
+        """Reject new records, send the pending records, and close.
 
-        Records not acknowledged after `timeout_s` (None: no limit) fail with ClosedError. Repeated
-        calls have no effect; a concurrent call waits until the first one has finished. Connections
-        belong to the cluster and stay open.
+        Records that are not acknowledged within `timeout_s` (default: no limit) fail with
+        ClosedError. Repeated calls have no effect; a concurrent call waits for the first call. The
+        cluster's connections stay open.
         """
         self._refuse_records()
         # Every record needs an outcome, even if the wait is cancelled.
@@ -349,7 +350,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
     def _refuse_records(self) -> None:
         self._is_closed = True
-        # The blocked sends fail as soon as they are woken, so they are counted first.
+        # Count the blocked sends now: they fail as soon as they are woken below.
         self._refused += self._blocked
         self._accumulator.close()
         self._lookup.close()
@@ -358,7 +359,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         self.woken()
 
     def _close_rest(self) -> None:
-        # An application that never reads its futures would not notice the loss.
+        # Log a warning: an application that never reads its futures would not notice the loss.
         left, self._refused = self._refused, Counter()
         for batch in self._accumulator.incomplete:
             if not batch.is_done:
@@ -370,7 +371,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         self._deliveries.abort(_closed_before)
         self._sender.stop()
         self._progress.set()
-        # A second call of `close` must not call the interceptors again.
+        # A second call of `close` must not close the interceptors again.
         if not self._is_ended:
             self._is_ended = True
             self._interceptors.close()
@@ -385,19 +386,19 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
     @property
     def is_full(self) -> bool:
-        """Whether buffer.memory has no room for another batch. Any thread."""
+        """Whether buffer.memory has no room for another batch. Any thread may call this."""
         return not self._accumulator.has_room()
 
     def forked(self, error: Exception) -> None:
-        """Fail all pending records in a forked child, which cannot send them. Takes no lock."""
-        # Iterates over a copy, without the lock: the thread that holds it may exist only in the
-        # parent.
+        """Fail all pending records in a forked child, which cannot send them."""
+        # Do not acquire the lock: if a thread held it during the fork, that thread exists only in
+        # the parent, and the child would wait forever. Iterate over a copy instead.
         for batch in tuple(self._accumulator.incomplete):
             if not batch.is_done:
                 batch.abandon(error)
 
     def metrics(self) -> dict[str, float]:
-        """Return the metrics under Kafka's names; averages without values are NaN. Any thread."""
+        """Return the metrics by Kafka's names; averages without values are NaN. Thread-safe."""
         found = self._metrics.snapshot()
         total = self._settings.buffer_memory
         found["buffer-total-bytes"] = total
@@ -409,7 +410,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if self._interceptors:
             self._interceptors.on_batch(batch)
         self._progress.set()
-        # The batch has released its memory.
+        # The batch has released its memory, so the first waiter may continue.
         self._waiters.serve()
 
     def _update_topics(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
@@ -418,15 +419,15 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             idle_s = self._settings.metadata_max_idle_ms / 1000
             self._cluster.forget_topics(self._accumulator.forget_idle_topics(idle_s))
         for name in self._accumulator.topics if topic is None else (topic,):
-            # A topic without partitions has an error or is being created: keep the partitions that
-            # are known.
+            # A topic without partitions has an error or is being created. Then keep the partitions
+            # that are already known.
             known = metadata.topics.get(name)
             if known is not None and known.partitions:
                 slow = self._sender.slow_nodes
                 self._accumulator.update_topic(
                     name,
                     len(known.partitions),
-                    # Partitions with a slow leader receive no records without a key (KIP-794).
+                    # Records without a key avoid partitions with a slow leader (KIP-794).
                     [x.index for x in known.partitions if x.leader not in (NO_NODE, *slow)],
                     known.topic_id,
                 )

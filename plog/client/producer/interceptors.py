@@ -1,7 +1,7 @@
-"""Producer interceptors: application hooks that see each record before it is sent.
+"""Producer interceptors: application hooks that receive each record and, later, its outcome.
 
-They are also called with its outcome. An exception from an interceptor is logged and otherwise
-ignored. Source: KIP-42; Kafka 4.3 ProducerInterceptors.
+An exception in an interceptor is logged and otherwise ignored. Source: KIP-42; Kafka 4.3
+ProducerInterceptors.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ _UNKNOWN_SIZE = -1
 
 
 class ProducerInterceptor(Protocol):
-    """An interceptor; also usable as a base class. Interceptors are called in the given order."""
+    """The interface, and a possible base class, of an interceptor.
+
+    A producer calls its interceptors in the order in which they were passed to it.
+    """
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """Return the record to send instead of `record`; `send` calls this before serialization."""
+        """Return the record to send; `send` calls this with its record before serialization."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """Receive the outcome of a record; if it failed, the offset is -1.
+        """Handle a record's outcome; if the record failed, the offset is -1.
 
-        Called in the engine's thread, which must not be blocked, or in the caller's if `send`
-        fails.
+        The method runs in the engine's thread, which it must not block. If `send` fails, it runs in
+        the caller's thread.
         """
         return
 
     def close(self) -> None:
-        """Called when the producer is closed."""
+        """Release resources; the producer calls this when it is closed."""
         return
 
 
 class Interceptors:
-    """All interceptors of a producer, called in the given order."""
+    """All interceptors of a producer."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
@@ -54,8 +57,8 @@ class Interceptors:
             try:
                 changed: object = interceptor.on_send(record)
             except Exception:
-                # KIP-42: a failing interceptor must not prevent the send; the next interceptor
-                # receives the record that this one received.
+                # KIP-42: a failing interceptor must not prevent the send. The next interceptor
+                # receives the record unchanged.
                 log.exception("on_send of %r failed for topic %s", interceptor, record.topic)
                 continue
             if isinstance(changed, ProducerRecord):
@@ -74,13 +77,13 @@ class Interceptors:
         """Report the outcome of every record of `batch`."""
         for index in range(batch.count):
             error = batch.error_at(index)
-            # Ignores asyncio's CancelledError as well: the engine continues, as after a callback
-            # that raises.
+            # BaseException includes asyncio's CancelledError: the engine must continue, as it does
+            # after a callback that raises.
             self._acknowledge(batch.metadata_at(index), error, BaseException)
 
     def on_refusal(self, record: ProducerRecord, error: Exception) -> None:
         """Report that `send` failed with `error` before it accepted `record`."""
-        # As in Kafka, -1 stands for a partition that was not chosen yet.
+        # As in Kafka, -1 means that no partition was chosen yet.
         partition = _UNKNOWN_PARTITION if record.partition is None else record.partition
         metadata = RecordMetadata(
             record.topic, partition, UNKNOWN_OFFSET, NO_TIMESTAMP, _UNKNOWN_SIZE, _UNKNOWN_SIZE
@@ -94,7 +97,7 @@ class Interceptors:
             try:
                 interceptor.close()
             except Exception:
-                # The others must be closed as well.
+                # One interceptor's error must not prevent the others from closing.
                 log.exception("closing %r failed", interceptor)
 
     def _acknowledge(

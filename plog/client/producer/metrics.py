@@ -1,8 +1,7 @@
-"""Metrics of a producer, under the names of Kafka's producer (group producer-metrics).
+"""Producer metrics, with the names that Kafka's producer uses (group producer-metrics).
 
-They are updated once per batch or request, in the engine's thread, so that single records add no
-cost. sensors.py computes the averages, maxima and rates. Times are in milliseconds. Source: KIP-13;
-Kafka 4.3 SenderMetricsRegistry, KafkaProducerMetrics.
+The engine's thread updates them. sensors.py computes the averages, maxima and rates. Times are in
+milliseconds. Source: KIP-13; Kafka 4.3 SenderMetricsRegistry, KafkaProducerMetrics.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ class ProducerMetrics:
         self, *, records: int, uncompressed_bytes: int, encoded_bytes: int, queue_ms: float
     ) -> None:
         """Record that a batch was sent."""
+        # Metrics are updated for each batch or request, so that a single record adds no cost.
         now_s = self._now_s()
         self._batch_size.record(encoded_bytes, now_s)
         self._compression_rate.record(encoded_bytes / uncompressed_bytes, now_s)
@@ -93,16 +93,15 @@ class ProducerMetrics:
             "produce-throttle-time": self._throttle_ms,
         }
         found: dict[str, float] = {}
-        # As in Kafka, what is counted has a total and a rate; what is measured has an average and a
-        # maximum.
+        # As in Kafka, counters have a total and a rate; measurements have an average and a maximum.
         for name, sensor in totals.items():
             found[f"{name}-total"] = sensor.total
             found[f"{name}-rate"] = sensor.rate(now_s)
         for name, sensor in averages.items():
             found[f"{name}-avg"] = sensor.average(now_s)
             found[f"{name}-max"] = sensor.maximum(now_s)
-        # Kafka has no maximum of the compression rate, and computes that of the record size from
-        # the largest record of each batch, which this producer does not know.
+        # Kafka has no maximum compression rate. It computes the maximum record size from the
+        # largest record of each batch, which this producer does not know.
         found["compression-rate-avg"] = self._compression_rate.average(now_s)
         found["records-per-request-avg"] = self._records_by_request.average(now_s)
         found["record-size-avg"] = self._record_size.average(now_s)

@@ -1,7 +1,7 @@
-"""Queues of batches waiting to be sent, one per partition, and the topics they belong to.
+"""Queues of batches waiting to be sent, one per partition, grouped by topic.
 
-All changes are made under the accumulator's lock, by the threads that add records and by the
-engine's thread.
+The threads that add records and the engine's thread change them while they hold the accumulator's
+lock.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 # Source: Kafka 4.3 MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR.
 _SAFETY = 1.05
-"""How much larger a compressed batch may be than expected, as a factor."""
+"""A factor for compressed batches that turn out larger than expected."""
 # The expected ratio falls slowly and rises fast, because a batch that is too large must be split.
 # Source: Kafka 4.3 CompressionRatioEstimator.
 _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
-"""How much the expected ratio falls or rises after a smaller or larger batch than expected."""
+"""The step by which the expected ratio falls or rises after a smaller or larger batch."""
 _MAX_LIMIT_RATIO = 16
 """The maximum uncompressed size of a batch of compressible records, as a multiple of batch.size."""
 _MAX_LIMIT_BYTES = 1 << 20
-"""The maximum uncompressed size of a compressible batch: compressing it blocks the event loop
+"""The maximum uncompressed size of a compressible batch; compression blocks the event loop
 (decision 0013)."""
+# The cache pays off because keys recur, and hashing a key takes longer than the rest of `send`.
 _MAX_KEYS = 4096
-"""Size of a topic's cache of partitions by key. Keys recur, and hashing one takes longer than the
-rest of the work of `send` for a record."""
+"""The size of a topic's cache of partitions by key."""
 
 
 class PartitionQueue:
-    """The batches of a partition in the order in which they must be written; retries come first.
+    """A partition's queued batches, in the order in which they must be written.
 
-    Only the last batch may be `open`, that is, accept further records.
+    Only the last batch can be open for more records.
     """
 
     __slots__ = ("_begun", "batches", "on_wire", "open", "sequences", "topic", "topic_partition")
@@ -74,14 +74,14 @@ class PartitionQueue:
     def insert(self, batch: ProducerBatch) -> None:
         """Queue `batch` again, before all batches created after it."""
         place = 0
-        # Searched from the front: the batches that are queued again are usually the oldest.
+        # Search from the front: batches that are queued again are usually the oldest.
         while place < len(self.batches) and self.batches[place].order < batch.order:
             place += 1
         self.batches.insert(place, batch)
 
 
 class TopicQueues:
-    """The queues of a topic's partitions, and the choice of partitions for its records."""
+    """The queues of a topic's partitions; it also chooses partitions for the topic's records."""
 
     __slots__ = (
         "_batch_size",
@@ -122,13 +122,14 @@ class TopicQueues:
         """Expected ratio of compressed to uncompressed batch size."""
 
     def partition_of(self, key: bytes) -> int:
-        """Return the partition for records with `key`. Any thread, without a lock."""
-        known = self._partition_by_key  # `use` replaces it when the number of partitions changes.
+        """Return the partition for records with `key`. Thread-safe, without a lock."""
+        # Read the attribute only once: `use` replaces it when the number of partitions changes.
+        known = self._partition_by_key
         partition = known.get(key)
         if partition is None:
             # After `close`, there are no queues, and the result is not used.
             partition = partition_for_key(key, len(self.queues) or 1)
-            # Keys recur, so an emptied cache soon holds the frequent ones again.
+            # Clearing the whole cache is simple and fast. The frequent keys soon return to it.
             if len(known) >= _MAX_KEYS:
                 known.clear()
             known[key] = partition
@@ -137,7 +138,7 @@ class TopicQueues:
     def add_queue(
         self, make_sequences: Callable[[TopicPartition], PartitionSequences[ProducerBatch]] | None
     ) -> PartitionQueue:
-        """Add the queue of one more partition; call `use` afterwards."""
+        """Add a queue for one more partition; call `use` afterwards."""
         partition = TopicPartition(self.name, len(self.all_queues))
         sequences = None if make_sequences is None else make_sequences(partition)
         queue = PartitionQueue(self, partition, sequences)
@@ -148,27 +149,27 @@ class TopicQueues:
         """Set the number of partitions that the topic has now."""
         if count != len(self.queues):
             self.queues = self.all_queues[:count]
-            self._partition_by_key = {}  # Keys map to other partitions now.
+            # With another number of partitions, keys map to other partitions.
+            self._partition_by_key = {}
 
     def set_topic_id(self, topic_id: Uuid) -> None:
         """Set the topic's ID; a changed ID means that the topic was recreated."""
         if topic_id != self.topic_id:
             was_known, self.topic_id = self.topic_id != ZERO_UUID, topic_id
             for queue in self.all_queues if was_known else ():
-                # The brokers have no state of this producer for the new topic.
+                # For the new topic, the brokers have no state of this producer.
                 if queue.sequences is not None:
                     queue.sequences.begin_unknown()
 
     def set_available(self, available: Sequence[int]) -> None:
-        """Set the partitions for records without a key; an empty set stands for all partitions."""
+        """Set the partitions for records without a key; if empty, all partitions are used."""
         self.available = tuple(available)
-        # The next record without a key goes to another partition instead of waiting until this one
-        # has a leader.
+        # Do not let records without a key wait for a partition that has no leader.
         if self.sticky is not None and self.sticky.topic_partition.partition not in available:
             self.sticky = None
 
     def stick_to_next(self, chance: float, *, is_adaptive: bool) -> PartitionQueue | None:
-        """Choose the next partition for records without a key; None if there are no partitions."""
+        """Choose the next partition for records without a key; return None without partitions."""
         if not self.queues:
             return None
         available = self.available
@@ -182,7 +183,7 @@ class TopicQueues:
         return self.sticky
 
     def expect_ratio(self, ratio: float) -> None:
-        """Update the expected ratio after a batch, and with it the size limit of later batches."""
+        """Update the expected compression ratio, and with it the size limit of later batches."""
         if ratio > self.ratio:
             self.ratio = max(self.ratio + _RATIO_RISE, ratio)
         else:

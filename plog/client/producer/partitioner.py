@@ -1,10 +1,9 @@
-"""Partitioners, which choose the partition of a record if the application does not.
+"""Partitioners: they choose a record's partition if the application does not.
 
-By default, records with a key go to the partition given by Kafka's hash of the key, as in all Kafka
-clients. Records without a key go to the same partition until a batch is full (KIP-480, KIP-794), so
-that batches are few and large. The accumulator implements the default, using `choose_sticky` to
+By default, Kafka's hash of the key selects the partition, as in Kafka's own producer. Records
+without a key are sent to the same partition until a batch is full (KIP-480, KIP-794), so that
+batches are few and large. The accumulator implements the default and calls `choose_sticky` to
 change partitions. Any other strategy is a `Partitioner`, or a function with the same parameters.
-Pure: random numbers are arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from plog.hashing import partition_for_key
 
 
 class Partitioner(Protocol):
-    """Chooses partitions. The sending threads call it, possibly several at the same time."""
+    """The interface of a partitioner. Several sending threads may call it at the same time."""
 
     def partition(
         self,
@@ -29,15 +28,15 @@ class Partitioner(Protocol):
         count: int,
         available: Sequence[int],
     ) -> int:
-        """Return one of the `count` partitions of `topic`; those in `available` have a leader.
+        """Return a partition of `topic`, from 0 to `count` - 1.
 
-        Key and value are serialized.
+        `available` lists the partitions that have a leader. `key` and `value` are serialized.
         """
         ...
 
 
 class RoundRobinPartitioner:
-    """Uses partitions in rotation and ignores keys; skips partitions without a leader."""
+    """A partitioner that uses partitions with a leader in rotation and ignores keys."""
 
     def __init__(self) -> None:
         self._next_by_topic: dict[str, int] = {}
@@ -51,15 +50,15 @@ class RoundRobinPartitioner:
         available: Sequence[int],
     ) -> int:
         """Return the next partition in rotation."""
-        # Two threads may read the same number. The rotation is then slightly uneven, which does
-        # less harm than a lock for each record.
+        # Two threads may read the same number, which makes the rotation slightly uneven. A lock for
+        # each record would cost more than that.
         turn = self._next_by_topic.get(topic, 0)
         self._next_by_topic[topic] = turn + 1
         return available[turn % len(available)] if available else turn % count
 
 
 class RandomPartitioner:
-    """Chooses a random partition for records without a key, and hashes keys as Kafka does."""
+    """A partitioner that hashes keys as Kafka does; without a key, the partition is random."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
@@ -72,16 +71,16 @@ class RandomPartitioner:
         count: int,
         available: Sequence[int],
     ) -> int:
-        """Return a random partition, or the partition of the key."""
+        """Return the partition for the key or, without a key, a random partition."""
         if key is not None:
             return partition_for_key(key, count)
         return choose_at_random(count, available, self._random())
 
 
 class HashPartitioner:
-    """Hashes keys as Kafka does; a record without a key is treated as if its key were empty.
+    """A partitioner that hashes keys as Kafka does; a missing key counts as an empty key.
 
-    Unlike with the default, the partition never depends on how records are batched.
+    Unlike with the default, the partition never depends on batching.
     """
 
     def partition(
@@ -92,7 +91,7 @@ class HashPartitioner:
         count: int,
         available: Sequence[int],
     ) -> int:
-        """Return the partition of the key."""
+        """Return the partition for the key."""
         return partition_for_key(key or b"", count)
 
 
@@ -103,14 +102,14 @@ def chooser(
 
     Raises TypeError if `partitioner` cannot choose partitions.
     """
-    # ``partitioner.class`` accepts only one class, RoundRobinPartitioner.
+    # The only class that ``partitioner.class`` accepts is RoundRobinPartitioner.
     if partitioner is None and in_turn:
         return RoundRobinPartitioner().partition
     return check_partitioner(partitioner)
 
 
 def choose_at_random(count: int, available: Sequence[int], chance: float) -> int:
-    """Return one of `available`, or of all partitions if it is empty; 0 <= `chance` < 1.
+    """Return a partition in `available` or, if that is empty, any; 0 <= `chance` < 1.
 
     >>> choose_at_random(8, (2, 3, 5), 0.5)
     3
@@ -119,14 +118,15 @@ def choose_at_random(count: int, available: Sequence[int], chance: float) -> int
 
 
 def choose_sticky(available: Sequence[int], queued: Sequence[int], chance: float) -> int:
-    """Return the next sticky partition; the fewer queued batches, the likelier the choice.
+    """Return the next sticky partition; partitions with fewer queued batches are likelier.
 
-    `queued` holds the number of queued batches of each `available` partition. Source: KIP-794.
+    `queued` contains the number of queued batches of each partition in `available`. Source:
+    KIP-794.
 
     >>> [choose_sticky((0, 1, 2), (0, 3, 1), eighth / 8) for eighth in range(8)]
     [0, 0, 0, 0, 1, 2, 2, 2]
     """
-    # Plus one, so that even the longest queue can be chosen, as in KIP-794.
+    # As in KIP-794, adding 1 makes even the partition with the longest queue possible.
     most = max(queued) + 1
     weights = list(accumulate(most - waiting for waiting in queued))
     return available[bisect_right(weights, int(chance * weights[-1]))]

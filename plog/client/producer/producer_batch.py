@@ -1,8 +1,8 @@
 """A batch of records to send, and the handles of its records.
 
-Apart from a record's bytes, all state is kept per batch: a handle is a batch and an index. Any
-thread may add records, under the lock that the batch shares with the accumulator; afterwards, only
-the engine's thread changes the batch. Its outcome is set once, for all its records.
+All state except a record's bytes is kept per batch: a handle consists of a batch and an index. Any
+thread may add records while it holds the accumulator's lock. Afterwards, only the engine's thread
+changes the batch. The outcome is set once, for all records of the batch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ log = logging.getLogger("plog.client")
 R = TypeVar("R", bound="RecordHandle")
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], Any]
-"""Called with the metadata of a record, or with the error if it failed."""
+"""Called with a record's metadata and None or, if the record failed, with None and the error."""
 
-# Estimates: exact sizes would require encoding each record when it is added.
+# Sizes are estimates: exact sizes would require encoding each record when it is added.
 RECORD_OVERHEAD = 11
-"""Approximate bytes of a record's lengths, deltas and attributes, if it is at most 8 kB long and
-follows the first record of its batch within seconds."""
+"""The approximate size in bytes of a record's lengths, deltas and attributes.
+
+The estimate is for a record of at most 8 kB that follows the first record of its batch within
+seconds.
+"""
 RECORD_OVERHEAD_MAX = 21
 """The maximum overhead of any record. Source: Kafka 4.3 DefaultRecord."""
 # One byte for the length of the name and two for the length of the value.
@@ -52,7 +55,7 @@ def size_of_record(record: RecordFields) -> int:
 
 
 class ProducerBatch(SequencedBatch):
-    """A batch of records for one partition, uncompressed, with its outcome once it is done."""
+    """A batch of uncompressed records for one partition and, once it is done, its outcome."""
 
     __slots__ = (
         "_lock",
@@ -103,7 +106,7 @@ class ProducerBatch(SequencedBatch):
         """The part of buffer.memory that the batch reserves until it is done."""
         self.is_urgent = False
         """The batch no longer lingers."""
-        # A retry with the same sequence numbers reuses it instead of compressing again.
+        # Kept so that a retry with the same sequence numbers need not compress the records again.
         self.encoded: bytes | None = None
         """The encoded batch, valid while its sequence numbers stay the same."""
         self.attempts = 0
@@ -130,7 +133,7 @@ class ProducerBatch(SequencedBatch):
 
     @property
     def is_finished(self) -> bool:
-        """Whether every record has an outcome, including those moved to other batches."""
+        """Whether every record has an outcome, including records moved to parts of this batch."""
         return self.is_done or (bool(self._parts) and all(x.is_finished for x in self._parts))
 
     @property
@@ -141,7 +144,7 @@ class ProducerBatch(SequencedBatch):
     # -- the outcome, in the engine's thread ----------------------------------------------------
 
     def succeed(self, base_offset: int, append_time: int) -> None:
-        """Complete all records as written from `base_offset` on (-1: unknown)."""
+        """Complete all records as written, starting at `base_offset` (-1: unknown)."""
         self.base_offset, self.append_time = base_offset, append_time
         self._finish()
 
@@ -152,24 +155,25 @@ class ProducerBatch(SequencedBatch):
 
     def _finish(self) -> None:
         assert not self.is_done
-        # An application that keeps handles must not keep the records in memory.
+        # A handle refers to its batch. An application that keeps handles must not thereby keep the
+        # records in memory.
         self._sizes = [
             (timestamp, _NULL if key is None else len(key), _NULL if value is None else len(value))
             for _, timestamp, key, value, _ in self.records
         ]
         self.records, self.encoded = [], None
-        # Set under the lock: `watch` must either add its callback before this point or see the
+        # The lock ensures that `watch` either adds its callback before this point or sees the
         # outcome.
         with self._lock:
             self.is_done = True
             watchers, self._watchers = self._watchers, []
-        # Callbacks run outside the lock, since they may send.
+        # A callback may send a record, which acquires the lock, so release it first.
         for index, on_delivery in watchers:
             self._notify(index, on_delivery)
 
     def abandon(self, error: Exception) -> None:
         """Fail the batch in a forked child."""
-        # The lock is not acquired, because a thread of the parent may have held it during the fork.
+        # Do not acquire the lock: a thread of the parent may have held it during the fork.
         self.error, self.is_done = error, True
 
     def _notify(self, index: int, on_delivery: OnDelivery) -> None:
@@ -177,13 +181,13 @@ class ProducerBatch(SequencedBatch):
         try:
             on_delivery(None if error else self.metadata_at(index), error)
         except BaseException:
-            # Even asyncio's CancelledError is caught, because other records must be notified.
+            # Catch even asyncio's CancelledError: the callbacks of other records must still run.
             log.exception("a callback for a record of %s failed", self.topic_partition)
 
     # -- single records -------------------------------------------------------------------------
 
     def error_at(self, index: int) -> Exception | None:
-        """Return why the record at `index` failed, or None; valid once the batch is done."""
+        """Return the error of the record at `index`, or None; valid once the batch is done."""
         return self.errors_by_index.get(index, self.error)
 
     def metadata_at(self, index: int) -> RecordMetadata:
@@ -192,8 +196,7 @@ class ProducerBatch(SequencedBatch):
         return RecordMetadata(
             self.topic_partition.topic,
             self.topic_partition.partition,
-            # With acks=0 and for a duplicate, the base offset is unknown, and so are the offsets of
-            # the records.
+            # With acks=0 and for a duplicate batch, the offsets are unknown.
             self.base_offset if self.base_offset == UNKNOWN_OFFSET else self.base_offset + index,
             timestamp if self.append_time == NO_TIMESTAMP else self.append_time,
             key_size,
@@ -203,11 +206,11 @@ class ProducerBatch(SequencedBatch):
     def watch(self, index: int, on_delivery: OnDelivery) -> None:
         """Call `on_delivery` with the outcome of the record at `index`.
 
-        The call is made in the engine's thread, or immediately in this thread if the outcome is
-        known.
+        `on_delivery` runs in the engine's thread or, if the outcome is already known, immediately
+        in this thread.
         """
         batch, place = self.locate(index)
-        # A batch that is done stays done, so the lock is needed only if it is not.
+        # A batch that is done stays done, so the lock is needed only for other batches.
         if not batch.is_done:
             with self._lock:
                 batch, place = self.locate(index)
@@ -217,13 +220,13 @@ class ProducerBatch(SequencedBatch):
         batch._notify(place, on_delivery)
 
     def watch_new(self, on_delivery: OnDelivery) -> None:
-        """Call `on_delivery` with the outcome of the newest record. The caller holds the lock."""
+        """Call `on_delivery` with the newest record's outcome. The caller must hold the lock."""
         self._watchers.append((len(self.records) - 1, on_delivery))
 
     # -- parts of a split batch -----------------------------------------------------------------
 
     def locate(self, index: int) -> tuple[ProducerBatch, int]:
-        """Return the batch that now holds the record at `index`, and the index in it."""
+        """Return the batch that now contains the record at `index`, and its index there."""
         batch = self
         while parts := batch._parts:
             starts = [part.order[1] - batch.order[1] for part in parts]
@@ -232,13 +235,13 @@ class ProducerBatch(SequencedBatch):
         return batch, index
 
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
-        """Return parts that replace this batch, each limited to `limit_bytes` and half its size.
+        """Return parts that replace this batch, each at most `limit_bytes` and half the batch long.
 
-        Only a part with a single record may be larger. Handles and callbacks follow their records.
+        Only a part with a single record can be larger. Handles and callbacks follow their records.
         The batch must have at least two records.
         """
         sizes = [size_of_record(record) for record in self.records]
-        # The sizes are estimates: without the limit of half the size, a split might return the same
+        # Sizes are estimates. Without the limit of half the size, a split might return the whole
         # batch again.
         limit_bytes = min(limit_bytes, HEADER_SIZE + (sum(sizes) + 1) // 2)
         starts = [0]
@@ -255,7 +258,7 @@ class ProducerBatch(SequencedBatch):
         with self._lock:
             watchers, self._watchers = self._watchers, []
             self._parts = parts
-            # Handles keep pointing to this batch; `locate` finds their records in the parts.
+            # Handles still refer to this batch; `locate` finds their records in the parts.
             for index, on_delivery in watchers:
                 part, place = self.locate(index)
                 part._watchers.append((place, on_delivery))
@@ -273,7 +276,7 @@ class ProducerBatch(SequencedBatch):
         )
         part.records = self.records[start:end]
         part.size_bytes = size_bytes
-        # Its records have already lingered.
+        # The records have already lingered.
         part.is_urgent = True
         return part
 
@@ -281,8 +284,7 @@ class ProducerBatch(SequencedBatch):
 class RecordHandle:
     """A handle of one sent record: a batch and an index. Any thread may use it.
 
-    This is the base class of the futures that the faces return. The functions below are not
-    methods, so that editors do not suggest them to users of the futures.
+    This is the base class of the futures that the faces return.
     """
 
     __slots__ = ("_batch", "_index")
@@ -304,42 +306,45 @@ class RecordHandle:
         return self._batch.locate(self._index)[0].is_done
 
 
+# These functions are not methods of RecordHandle, so that editors do not suggest them to users of
+# the futures.
 def error_of(handle: RecordHandle) -> Exception | None:
-    """Return why the record failed, or None; valid only once it is done."""
+    """Return the record's error, or None; valid only once the record is done."""
     batch, index = handle._batch.locate(handle._index)
     assert batch.is_done, "the record has no outcome yet"
     return batch.error_at(index)
 
 
 def metadata_of(handle: RecordHandle) -> RecordMetadata:
-    """Return the metadata of the record; valid only once it is done.
-
-    Raises the error with which it failed.
-    """
+    """Return the record's metadata, or raise its error; valid only once the record is done."""
     batch, index = handle._batch.locate(handle._index)
     assert batch.is_done, "the record has no outcome yet"
     error = batch.error_at(index)
     if error is not None:
-        # All records of the batch share the error: drop the traceback of an earlier raise.
+        # All records of the batch share one exception. Without this, each raise would lengthen its
+        # traceback.
         raise error.with_traceback(None)
     return batch.metadata_at(index)
 
 
 def call_when_done(handle: R, function: Callable[[R], Any]) -> None:
-    """Call `function` with `handle` in the engine's thread once it is done, or now if it is."""
+    """Call `function` with `handle` once the record is done, in the engine's thread.
+
+    If the record is already done, call `function` now, in this thread.
+    """
     handle._batch.watch(handle._index, lambda metadata, error: function(handle))
 
 
 def share_batch(handle: RecordHandle, other: RecordHandle) -> bool:
     """Return whether both records were added to the same batch.
 
-    They are done together, unless the batch is split.
+    If so, they are done at the same time, unless the batch is split.
     """
     return handle._batch is other._batch
 
 
 def handle_behind(handle: RecordHandle, places: int) -> RecordHandle:
-    """Return the handle of the record `places` places after this one in the same batch."""
+    """Return the handle of the record that is `places` records later in the same batch."""
     return RecordHandle(handle._batch, handle._index + places)
 
 
@@ -350,12 +355,12 @@ def is_batch_written(handle: RecordHandle) -> bool:
 
 
 class SendHandle(RecordHandle):
-    """A record handle for the engine, with the functions above as methods."""
+    """A record handle for use within the engine, with the functions above as methods."""
 
     __slots__ = ()
 
     def error(self) -> Exception | None:
-        """Return why the record failed, or None; see `error_of`."""
+        """Return the record's error, or None; see `error_of`."""
         return error_of(self)
 
     def metadata(self) -> RecordMetadata:
@@ -363,9 +368,9 @@ class SendHandle(RecordHandle):
         return metadata_of(self)
 
     def add_outcome(self, on_delivery: OnDelivery) -> None:
-        """Call `on_delivery` with the metadata or the error once the record is done."""
+        """Call `on_delivery` with the record's metadata or error once the record is done."""
         self._batch.watch(self._index, on_delivery)
 
     def add_callback(self, function: Callable[[SendHandle], Any]) -> None:
-        """Call `function` with this handle once it is done; see `call_when_done`."""
+        """Call `function` with this handle once the record is done; see `call_when_done`."""
         call_when_done(self, function)

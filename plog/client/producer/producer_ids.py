@@ -1,7 +1,7 @@
 """The producer ID of an idempotent producer, requested when it is first needed or must be replaced.
 
-Any broker can assign one (InitProducerId without a transactional ID). sequence_numbers.py describes
-how it is used and when a new one is needed.
+Any broker can assign a producer ID (InitProducerId without a transactional ID). sequence_numbers.py
+describes how the ID is used and when it must be replaced.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from plog.wire.schema import WireError
 
 log = logging.getLogger("plog.client")
 
-# Without a transactional.id the timeout has no meaning; Kafka's producer sends the same value.
+# Without a transactional.id, the timeout has no meaning. Kafka's producer sends the same value.
 _NO_TIMEOUT = 0x7FFFFFFF
 
 
 class ProducerIds:
-    """Obtains producer IDs. Calls `on_id` on success, and `on_failure` if none can be obtained."""
+    """The current producer ID, and the task that requests a new one.
+
+    A successful request calls `on_id`; a permanent error calls `on_failure`.
+    """
 
     def __init__(
         self,
@@ -48,10 +51,10 @@ class ProducerIds:
         return self._identity
 
     def fit(self, past_producer_id: int) -> bool:
-        """Return whether an ID other than `past_producer_id` is available; request one if not."""
+        """Return whether an ID other than `past_producer_id` is available; if not, request it."""
         if self._identity is not None and self._identity.producer_id != past_producer_id:
             return True
-        # Meanwhile, other partitions keep using the old ID.
+        # During the request, other partitions keep using the old ID.
         if self._task is None or self._task.done:
             self._task = self._network.spawn(self._ask(), "requesting a producer ID")
         return False
@@ -74,7 +77,7 @@ class ProducerIds:
             except ClosedError:
                 return
             except (KafkaError, WireError) as error:
-                # A malformed response, like a lost one, is worth another attempt.
+                # Retry after a malformed response, as after a lost connection.
                 if not isinstance(error, WireError) and not error.retriable:
                     self._on_failure(error)
                     return

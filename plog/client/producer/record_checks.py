@@ -1,6 +1,6 @@
-"""Checks of the parts of a record. Each error names the part and what is wrong with it.
+"""Checks of a record's parts. Each error names the part and the problem.
 
-Pure. The hot path (core.py) calls these functions only for unusual arguments.
+The hot path (core.py) calls these functions only for unusual arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LAST_TIMESTAMP = (1 << 63) - 1
 
 def as_bytes(data: object, what: str, topic: str) -> bytes:
     """Return `data` as bytes; `what` is "key" or "value". Raises SerializationFailed."""
-    # Copied, because the application may change a buffer before the batch is encoded.
+    # Copy the data, because the application may change a buffer before the batch is encoded.
     if isinstance(data, bytes | bytearray | memoryview):
         return bytes(data)
     raise SerializationFailed(
@@ -32,8 +32,8 @@ def as_bytes(data: object, what: str, topic: str) -> bytes:
 
 
 def serialized(serializer: Serializer | None, data: Any, what: str, topic: str) -> bytes | None:
-    """Return `data` serialized. Raises SerializationFailed, caused by the serializer's error."""
-    # In Kafka, null is a distinct value (a tombstone), so serializers never receive it.
+    """Return `data` after serialization. Raises SerializationFailed if the serializer fails."""
+    # In Kafka, null is a distinct value (a tombstone), so serializers never receive None.
     if serializer is None or data is None:
         return data  # type: ignore[no-any-return]  # `as_bytes` checks it later.
     try:
@@ -45,7 +45,7 @@ def serialized(serializer: Serializer | None, data: Any, what: str, topic: str) 
 
 
 def header_pairs(headers: Headers) -> tuple[Header, ...]:
-    """Return the names and values of a mapping or of pairs. Raises ValueError for anything else."""
+    """Return a mapping or an iterable of pairs as a tuple of pairs. Raises ValueError."""
     try:
         return tuple(headers.items() if isinstance(headers, Mapping) else headers)
     except TypeError:
@@ -76,7 +76,7 @@ def checked_timestamp(timestamp: object) -> int:
 def checked_partition(partition: object, topic: object) -> int:
     """Return a partition number of any integer type as an int. Raises ValueError."""
     try:
-        # Accepts the integers of NumPy and similar libraries.
+        # `operator.index` also accepts the integers of NumPy and similar libraries.
         number = operator.index(partition)  # type: ignore[arg-type]
     except TypeError:
         raise ValueError(f"partition {partition!r} of topic {topic} is not a number") from None

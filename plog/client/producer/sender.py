@@ -1,11 +1,12 @@
-"""The sender: groups batches into produce requests, sends them and awaits the responses.
+"""The sender: it groups batches into produce requests, sends them and awaits the responses.
 
-One coroutine checks the queues whenever a batch is full, has lingered or is due for a retry, when a
-response arrives while batches wait, when a connection opens, and when metadata changes. Each
-request has a coroutine that awaits its response; batch_completion.py decides what a response means.
+One coroutine checks the queues whenever a batch is full, has lingered or is due for a retry. It
+also checks them when a response arrives while batches wait, when a connection opens, and when
+metadata changes. Each request has its own coroutine, which awaits the response;
+batch_completion.py decides the outcome.
 
-A broker has at most max.in.flight.requests.per.connection requests in flight, each with at most one
-batch per partition. A problem with one partition or broker does not delay the others.
+At most max.in.flight.requests.per.connection requests to a broker are in flight, each with at most
+one batch per partition. A problem with one partition or broker does not delay the others.
 
 Source: Kafka 4.3 Sender, RecordAccumulator.drain; KIP-91, KIP-219, KIP-951.
 """
@@ -69,7 +70,7 @@ class _Node:
 
 
 class Sender:
-    """Sends the accumulator's batches to their leaders. Use only in the engine's thread."""
+    """The component that sends batches to their leaders. Use only in the engine's thread."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class Sender:
         self._nodes: dict[int, _Node] = {}
         self._ids = ProducerIds(cluster, network, self._fail_without_id, self.wake)
         self._linger_s = settings.linger_ms / 1000
-        # 0 disables the detection of slow brokers, as in Kafka.
+        # As in Kafka, 0 disables the detection of slow brokers.
         self._slow_after_s = settings.partitioner_availability_timeout_ms / 1000 or math.inf
         self._is_saturated = False
         """No broker accepts more requests: the next response triggers a check, new records do
@@ -122,9 +123,9 @@ class Sender:
             await self._signal.wait(max(0.0, next_check_s - self._network.now_s()))
 
     def stop(self) -> None:
-        """Send nothing more, and ignore later responses."""
+        """Stop sending, and ignore later responses."""
         self._is_stopped = True
-        # A request for a producer ID would otherwise continue after `close`.
+        # Otherwise, a request for a producer ID would continue after `close`.
         self._ids.stop()
         self.wake()
 
@@ -132,14 +133,14 @@ class Sender:
 
     def _check_queues(self) -> float:
         """Send every batch that is due, and return when to check again unless woken earlier."""
-        # Called first, so that records added during the check wake the sender again.
+        # Must be called first, so that records added during the check wake the sender again.
         self._accumulator.begin_check()
-        # Called before sending: an expired batch must not be sent once more.
+        # Expire batches before sending: an expired batch must not be sent again.
         next_check_s = self._deliveries.expire()
         now_s = self._network.now_s()
         ready: dict[int, list[PartitionQueue]] = {}
-        # Iterates over a copy, because sending changes the dictionary. The order is fair: a queue
-        # that was served has moved to the end.
+        # Sending changes the dictionary, so iterate over a copy. The order is fair, because a queue
+        # that was served moves to the end.
         for queue in list(self._accumulator.waiting):
             due_s = self._due_s(queue)
             if due_s > now_s:
@@ -150,7 +151,7 @@ class Sender:
                     ready.setdefault(leader, []).append(queue)
         for node_id, queues in ready.items():
             next_check_s = min(next_check_s, self._serve(node_id, queues, now_s))
-        # A broker without waiting batches is not slow, however long it has not been used.
+        # A broker without waiting batches is idle, not slow.
         for node_id in self._nodes.keys() - ready.keys():
             self._mark_unblocked(node_id)
         self._is_saturated = self._are_all_brokers_busy()
@@ -158,8 +159,8 @@ class Sender:
         return next_check_s
 
     def _are_all_brokers_busy(self) -> bool:
-        """Return whether every broker has its maximum of requests in flight."""
-        # The detection of slow brokers requires regular checks.
+        """Return whether every broker has the maximum number of requests in flight."""
+        # The detection of slow brokers needs regular checks, which a result of True would suspend.
         if self._slow_after_s < math.inf:
             return False
         most = self._settings.max_in_flight_requests_per_connection
@@ -169,32 +170,32 @@ class Sender:
         )
 
     def _due_s(self, queue: PartitionQueue) -> float:
-        """Return when the first batch of `queue` may be sent; 0 means immediately."""
+        """Return when the first batch in `queue` may be sent; 0 means immediately."""
         batch = queue.batches[0]
         if batch.attempts and not self._has_new_leader(batch):
             return batch.retry_at_s
-        # No batch lingers while records wait for memory, and a full batch never does.
+        # A full batch never lingers. While records wait for memory, no batch lingers.
         if batch.is_urgent or self._accumulator.line_length or batch is not queue.open:
             return 0.0
         return batch.created_s + self._linger_s
 
     def _has_new_leader(self, batch: ProducerBatch) -> bool:
         """Return whether the leader has changed since the last attempt."""
-        # KIP-951: the backoff gives a leader time to recover, which a new leader does not need.
+        # KIP-951: the backoff gives a leader time to recover; a new leader does not need that time.
         partition = self._cluster.metadata.partition(batch.topic_partition)
         return partition is not None and 0 <= batch.leader_epoch < partition.leader_epoch
 
     def _may_send(self, queue: PartitionQueue) -> bool:
-        """Return whether sending the first batch of `queue` preserves the order of batches."""
+        """Return whether sending the first batch in `queue` now preserves the order of batches."""
         sequences = queue.sequences
         if sequences is None:
-            # Without sequence numbers, only a single request in flight preserves the order of
-            # retries.
+            # Without sequence numbers, retries preserve the order only with a single request in
+            # flight.
             is_ordered = self._settings.max_in_flight_requests_per_connection == 1
             return not (is_ordered and queue.on_wire)
         if not sequences.may_send(queue.batches[0]):
             return False
-        # A producer ID is requested only when the first batch needs one.
+        # `fit` requests a producer ID if none is available.
         return sequences.identity is not None or self._ids.fit(sequences.past_producer_id)
 
     def _leader_of(self, queue: PartitionQueue) -> int | None:
@@ -208,12 +209,12 @@ class Sender:
         self._cluster.request_update()
 
     def _serve(self, node_id: int, queues: list[PartitionQueue], now_s: float) -> float:
-        """Send the waiting batches of `queues` to a broker, as many as it accepts now.
+        """Send as many waiting batches of `queues` to a broker as it accepts now.
 
-        Returns when to check again, or infinity if an event will trigger the check.
+        Returns when to check again, or infinity if an event will trigger the next check.
         """
         node = self._nodes.setdefault(node_id, _Node())
-        # The broker has throttled this client (KIP-219), or connecting to it has just failed.
+        # The broker has throttled this client (KIP-219), or a connection attempt has just failed.
         if node.not_before_s > now_s:
             return min(node.not_before_s, self._mark_blocked(node_id, node, now_s))
         connection = self._cluster.idle_connection(node_id)
@@ -236,13 +237,13 @@ class Sender:
                 break
             self._send(node, connection, self._take(sendable))
         due = (self._due_s(queue) for queue in queues if queue.batches)
-        # Queues that cannot be served now for another reason wait for an event, not for a time.
+        # Queues that are due but cannot be served now wait for an event, not for a time.
         return min((due_s for due_s in due if due_s > now_s), default=math.inf)
 
     def _mark_blocked(self, node_id: int, node: _Node, now_s: float) -> float:
         """Record that a broker accepts no batches now.
 
-        Returns when it becomes a slow broker, or infinity if it already is one.
+        Returns when the broker becomes a slow broker, or infinity if it already is.
         """
         node.blocked_since_s = min(node.blocked_since_s, now_s)
         slow_at_s = node.blocked_since_s + self._slow_after_s
@@ -265,7 +266,7 @@ class Sender:
         batches: list[ProducerBatch] = []
         size_bytes = 0
         for queue in queues:
-            # The first batch is taken whatever its size: the broker decides whether to accept it.
+            # Take the first batch regardless of its size: the broker decides whether to accept it.
             expected_bytes = self._encoder.expected_bytes(queue)
             if batches and size_bytes + expected_bytes > self._settings.max_request_size:
                 break
@@ -273,15 +274,14 @@ class Sender:
             queue.on_wire += 1
             batch.on_wire = True
             if queue.sequences is not None:
-                # KIP-98: a broker accepts numbers only in sequence, so they are assigned in the
-                # order of sending.
+                # KIP-98: a broker accepts numbers only in sequence, so assign them in send order.
                 queue.sequences.sent(batch, queue.sequences.identity or self._ids.identity)
             try:
                 encoded = self._encoder.encode(batch, queue)
             except Exception as error:
                 if not isinstance(error, PlogError | ValueError):  # A bug; fail only this batch.
                     log.exception("cannot encode a batch for %s", batch.topic_partition)
-                # The other batches of this request do not depend on it.
+                # The other batches of this request can still be sent.
                 self._deliveries.unsent(batch, error)
                 continue
             size_bytes += len(encoded)
@@ -296,24 +296,25 @@ class Sender:
             return
         for batch in batches:
             known = self._cluster.metadata.partition(batch.topic_partition)
-            # KIP-951: if the leader changes later, a retry need not wait for its backoff.
+            # KIP-951: with this epoch, a retry can see whether the leader has changed, and then
+            # skip its backoff.
             batch.leader_epoch = -1 if known is None else known.leader_epoch
         request = self._request(batches)
         try:
             if request.acks == 0:
                 rest = self._await_written(node, connection.send(request), batches)
             else:
-                version = None  # The highest.
-                # KIP-890: newer versions of Produce add their partitions to the transaction. In
-                # version 1 of transactions, a separate request does that.
+                version = None  # The highest that the broker supports.
+                # KIP-890: in newer versions, Produce adds its partitions to the transaction. In
+                # version 1 of transactions, a separate request adds them.
                 if self._transaction is not None:
                     highest = connection.version_of(ProduceRequest)
                     version = self._transaction.produce_version(highest)
                 answer = connection.ask(request, ProduceResponse, version=version)
                 rest = self._await_answer(node, answer, batches)
         except Exception as error:
-            # If the connection broke, a later attempt may succeed. After any other error, a retry
-            # would fail again.
+            # After a lost connection, a later attempt may succeed. After any other error, a retry
+            # would fail in the same way.
             if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersion):
                 self._fail_request(batches, error)
                 return
@@ -326,7 +327,7 @@ class Sender:
             self._network.spawn(rest, "sending a produce request")
 
     def _count(self, batches: Sequence[ProducerBatch]) -> None:
-        """Update the metrics; call this after the send, so that it does not delay the request."""
+        """Update the metrics; call this after the request was sent, to avoid delaying it."""
         now_s = self._network.now_s()
         size_bytes = 0
         for batch in batches:
@@ -382,8 +383,8 @@ class Sender:
     async def _await_written(
         self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
     ) -> None:
-        # The memory of `batches` is released only after this wait. Otherwise, a producer with
-        # acks=0 could send faster than the broker reads, and buffer.memory would not limit it.
+        # The batches release their memory only after this wait. Otherwise, a producer with acks=0
+        # could send faster than the broker reads, without the limit of buffer.memory.
         with TaskCompletion(self._finish_request, node):
             try:
                 await departure
@@ -397,7 +398,7 @@ class Sender:
     def _finish_request(self, node: _Node) -> None:
         node.in_flight -= 1
         self._metrics.requests_in_flight -= 1
-        # If no batch waits, there is nothing that the response could release.
+        # If no batch waits, the response cannot make a batch sendable.
         if self._accumulator.waiting or self._is_saturated:
             self.wake()
 
@@ -412,7 +413,7 @@ class Sender:
                     self._deliveries.answered(batch, partition)
                 if partition.error_code in STALE_METADATA:
                     self._request_metadata(topic.name)
-        # A broker that omits a partition would otherwise leave its batch without an outcome.
+        # If the response omits a partition, its batch still needs an outcome.
         if asked:
             self._fail_request(
                 list(asked.values()),
@@ -427,8 +428,8 @@ class Sender:
 
     async def _connect(self, node_id: int, node: _Node) -> None:
         if node.was_connected:
-            # With acks=0, a broker can reject a request only by closing the connection. The usual
-            # reason is that it is no longer the leader.
+            # With acks=0, a broker can reject a request only by closing the connection, usually
+            # because it is no longer the leader.
             self._cluster.request_update()
         with TaskCompletion(self._finish_connecting, node_id, node):
             try:
@@ -450,7 +451,7 @@ class Sender:
 
     def _finish_connecting(self, node_id: int, node: _Node) -> None:
         """Resume sending to a broker after a connection attempt has succeeded or failed."""
-        # The node itself backs off as well; this keeps the sender from checking it until then.
+        # The cluster's node backs off as well. This time only prevents useless checks until then.
         if self._cluster.idle_connection(node_id) is None:
             backoff_s = self._settings.retry_backoff_ms / 1000
             node.not_before_s = self._network.now_s() + backoff_s
@@ -464,7 +465,7 @@ class Sender:
             self._deliveries.fail(batch, error)
 
     def _fail_without_id(self, error: Exception) -> None:
-        """Fail all batches that need a producer ID, because none can be obtained."""
+        """Fail all batches that need a producer ID, because the ID cannot be obtained."""
         for queue in list(self._accumulator.waiting):
             if queue.sequences is not None and queue.sequences.identity is None:
                 self._fail_waiting(queue, error)

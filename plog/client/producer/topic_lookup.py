@@ -1,6 +1,6 @@
-"""Lookup of a topic before its first record: wait until its partitions are known.
+"""Topic lookup: before a topic's first record is sent, wait until its partitions are known.
 
-A lookup ends at its caller's deadline, however long metadata requests take.
+A lookup ends at its caller's deadline, even if a metadata request takes longer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("plog.client")
 
 
 class TopicLookup:
-    """Finds topics in a cluster; several callers may wait for the same topic."""
+    """The pending topic lookups of a producer; several callers may wait for the same topic."""
 
     def __init__(self, cluster: Cluster, network: Network) -> None:
         self._cluster = cluster
@@ -38,28 +38,28 @@ class TopicLookup:
     async def find(self, topic: str, partition: int | None, timeout_s: float) -> None:
         """Wait up to `timeout_s` until the topic is known and has `partition`.
 
-        Does not wait for leaders, because records can wait for them in the accumulator. Errors that
-        a retry cannot fix are raised immediately. After the timeout, raises
+        The call does not wait for leaders, because records can wait for leaders in the accumulator.
+        It raises permanent errors immediately. After the timeout, it raises
         UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut or the last error of a metadata
-        request. Raises ClosedError if the producer closes.
+        request. If the producer closes, it raises ClosedError.
         """
         check_topic_names((topic,))
         deadline_s = self._network.now_s() + timeout_s
         self._cluster.add_topic(topic)
-        # An earlier response may be out of date.
+        # The response to an earlier lookup may be out of date.
         self._answered.discard(topic)
         self._failures.pop(topic, None)
         error = self._missing(topic, partition)
         while error is not None:
             self._news.clear()
-            # One request at a time for all callers.
+            # All callers share one request at a time.
             self._ask(topic)
             if not await self._news.wait(max(0.0, deadline_s - self._network.now_s())):
                 raise self._failures.pop(topic, self._missing(topic, partition) or error)
             if self._is_closed:
                 raise ClosedError(f"the producer was closed before it found topic {topic}")
-            # A missing permission, for example: waiting until the deadline would only delay the
-            # error.
+            # Waiting until the deadline would only delay a permanent error, such as a missing
+            # permission.
             failure = self._failures.get(topic)
             if failure is not None and not getattr(failure, "retriable", False):
                 raise self._failures.pop(topic)
@@ -77,13 +77,13 @@ class TopicLookup:
         """Return the error for a topic or partition missing from the current metadata, or None."""
         known = self._cluster.metadata.topics.get(topic)
         if known is None:
-            # The reason why no broker responded is more useful than the timeout alone.
+            # Include the reason why no broker responded: the timeout alone is less useful.
             trouble = self._cluster.trouble
             why = f": {trouble}" if trouble is not None else ""
             return RequestTimedOut(f"timed out waiting for metadata of topic {topic}{why}")
         if known.error:
             return error_about(known.error, f"topic {topic}")
-        # Brokers may report a topic that was just created without partitions for a while.
+        # For a while, brokers may report a new topic without partitions.
         if not known.partitions:
             return LeaderNotAvailable(f"topic {topic} has no partitions yet")
         if partition is not None and partition >= len(known.partitions):
@@ -106,8 +106,8 @@ class TopicLookup:
         except PlogError as error:
             self._failures[topic] = error
             self._news.set()
-        # Waits after a success as well: callers whose partition is still missing must not send
-        # requests without a pause.
+        # Wait even after a successful request: callers whose partition is still missing must not
+        # send requests without a pause.
         await self._cluster.backoff().wait()
         self._asking.discard(topic)
         self._news.set()

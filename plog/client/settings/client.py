@@ -1,9 +1,9 @@
 """`ClientSettings`: the settings of all clients, created from the options that users pass.
 
-`ProducerSettings` and `ConsumerSettings` (in their own files) and `AdminSettings` (here) extend it.
-Use `from_options` or `from_file`: they return only valid and consistent values. A directly
-constructed table, as in tests, is not checked. settings_loader.py parses the values, and
-unsupported_settings.py lists the names that are not settings of plog.
+`ProducerSettings` and `ConsumerSettings` (in their own modules) and `AdminSettings` (here) extend
+it. Use `from_options` or `from_file`, which return only valid and consistent values; the
+constructor does not check its arguments. settings_loader.py parses the values, and
+unsupported_settings.py lists names that are not settings of plog.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from plog.client.settings.settings_loader import log_warnings, read_options
 from plog.settings import MINUTE_MS, ConfigError, Setting, SettingType, Value, setting, settings_of
 
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]
-"""Returns an OAUTHBEARER token; called at each authentication, so it must not block the engine."""
+"""Returns an OAUTHBEARER token. The engine calls it for each authentication; it must not block."""
 
 
 class Consequence(NamedTuple):
-    """A default that follows from other settings: its field, its value and a warning."""
+    """A default that depends on other settings: its field, its value and a warning."""
 
     attribute: str
     value: Value
@@ -45,11 +45,12 @@ class Consequence(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings(SecuritySettings, CommonSettings):
-    """The settings of one client; immutable."""
+    """The immutable settings of one client."""
 
-    # A function, which the application passes; a file cannot contain it.
+    # The application passes this function; a file cannot contain it, so it is not a table row.
     sasl_oauthbearer_token: TokenSource | None = field(default=None, repr=False)
-    # Not settings: the names that were set explicitly, even to the default, and the warnings.
+    # These fields are not settings: names that were set explicitly, even to the default value, and
+    # the warnings.
     explicit: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), compare=False, repr=False)
 
@@ -57,13 +58,14 @@ class ClientSettings(SecuritySettings, CommonSettings):
     def from_options(
         cls, options: Mapping[str, object] | None = None, /, **keywords: object
     ) -> Self:
-        """Return settings from names with dots or underscores; None stands for the default.
+        """Return settings from names with dots or underscores; None means the default.
 
-        Values are strings, as in a file, or of the setting's type: numbers, bools, lists.
+        A value is a string, as in a file, or has the setting's type: a number, a bool or a list.
         `keywords` override `options`.
 
         Raises:
-            ConfigError: a name or value is invalid, or values conflict; it lists every problem.
+            ConfigError: a name or value is invalid, or values conflict. The error lists every
+                problem.
         """
         return cls.from_file(None, options, **keywords)
 
@@ -75,16 +77,16 @@ class ClientSettings(SecuritySettings, CommonSettings):
         /,
         **keywords: object,
     ) -> Self:
-        """Return settings from a file of Java properties, which the options override.
+        """Return settings from a Java properties file; `options` and `keywords` override it.
 
-        An unknown name in the file is only a warning, because programs share such files, unless it
-        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises the errors of `from_options`.
-        Blocks while it reads the file.
+        Programs share such files, so an unknown name in a file only logs a warning, unless it
+        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises the errors of `from_options`. The
+        call blocks while it reads the file.
         """
-        # Removed before the loader sees it: the loader accepts only values that a file can contain.
+        # The loader accepts only values that a file can contain, so remove the function first.
         token = keywords.pop("sasl_oauthbearer_token", None)
         if options and "sasl_oauthbearer_token" in options:
-            # Copied, because the mapping belongs to the caller.
+            # The mapping belongs to the caller, so change a copy.
             options = dict(options)
             token = token or options.pop("sasl_oauthbearer_token")
         found = read_options(settings_of(cls), path, options or {}, keywords)
@@ -92,14 +94,14 @@ class ClientSettings(SecuritySettings, CommonSettings):
             found.problems.append("sasl_oauthbearer_token: pass a function that returns a token")
         if found.problems:
             raise ConfigError(found.problems, found.warnings)
-        # A type checker cannot know the types of values found by name.
+        # A type checker cannot know the types of values that are looked up by name.
         values: dict[str, Any] = found.values
         settings = cls(
             sasl_oauthbearer_token=token,  # type: ignore[arg-type]
             explicit=frozenset(found.given),
             **values,
         )
-        # Conflicts are checked only between values that are valid by themselves.
+        # Check for conflicts only after all values are valid by themselves.
         problems = [found.located(name, problem) for name, problem in settings.problems()]
         if problems:
             raise ConfigError(problems, found.warnings)
@@ -112,7 +114,7 @@ class ClientSettings(SecuritySettings, CommonSettings):
             *self.doubts(),
             *(each.warning for each in consequences if each.warning),
         ]
-        # Logged after all checks, so that settings that are refused log nothing.
+        # Log the warnings after all checks: if the settings are rejected, the error reports them.
         log_warnings(warnings)
         changes: dict[str, Any] = {each.attribute: each.value for each in consequences}
         return dataclasses.replace(self, warnings=tuple(warnings), **changes)
@@ -136,8 +138,8 @@ class ClientSettings(SecuritySettings, CommonSettings):
         yield from doubtful_security(self, self.explicit)
 
     def consequences(self) -> Iterator[Consequence]:
-        """Yield defaults that follow from other settings."""
-        # As in Kafka: if only the first backoff is set, the backoff is constant.
+        """Yield defaults that depend on other settings."""
+        # As in Kafka, the backoff is constant if only its initial value is set.
         if self.explicit & {"reconnect.backoff.ms", "reconnect.backoff.max.ms"} == {
             "reconnect.backoff.ms"
         }:
@@ -146,8 +148,9 @@ class ClientSettings(SecuritySettings, CommonSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class AdminSettings(ClientSettings):
-    """The settings of one admin client; immutable."""
+    """The immutable settings of one admin client."""
 
+    # As in Kafka, admin clients have a lower default than other clients.
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
         5 * MINUTE_MS,
@@ -169,7 +172,7 @@ class AdminSettings(ClientSettings):
 
     @property
     def uses_controllers(self) -> bool:
-        """Whether this client connects to the controllers of a KRaft quorum, not to brokers."""
+        """Whether this client connects to KRaft controllers instead of brokers."""
         return bool(self.bootstrap_controllers)
 
     def bootstrap_addresses(self) -> tuple[Address, ...]:

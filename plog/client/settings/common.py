@@ -1,7 +1,7 @@
-"""Settings of every client: brokers, time limits, retries and connections.
+"""The settings of every client: brokers, time limits, retries and connections.
 
-They are part of `ClientSettings` (client.py). Names, types, bounds and defaults are Kafka's unless
-the description says otherwise. Source: Kafka 4.3 CommonClientConfigs, ClientUtils.
+They are part of `ClientSettings` (client.py). Names, types, bounds and defaults are Kafka's, unless
+a description says otherwise. Source: Kafka 4.3 CommonClientConfigs, ClientUtils.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plog.settings import INT_MAX, KIB, MINUTE_MS, SECOND_MS, SettingType, setti
 
 DEFAULT_PORT = 9092
 
-# [scheme://]host[:port]; an IPv6 address must be in brackets.
+# The form is [scheme://]host[:port]; an IPv6 address must be in brackets.
 _ADDRESS = re.compile(
     r"(?:(?P<scheme>[A-Za-z_]+)://)?"
     r"(?:\[(?P<ipv6>[0-9A-Fa-f:.%A-Za-z_-]+)\]|(?P<host>[^\s:/\[\],]+))"
@@ -33,7 +33,7 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CommonSettings:
-    """The settings that all clients share, except those for TLS and SASL."""
+    """The settings that all clients share, except the TLS and SASL settings."""
 
     bootstrap_servers: tuple[str, ...] = setting(
         "bootstrap.servers",
@@ -159,6 +159,8 @@ class CommonSettings:
         at_least=1,
         unit="ms",
     )
+    # Brokers close idle connections after 10 minutes by default. A client that closes them first
+    # does not send a request on a connection that the broker is closing.
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
         9 * MINUTE_MS,
@@ -188,7 +190,7 @@ class CommonSettings:
 
     @property
     def uses_controllers(self) -> bool:
-        """Whether this client connects to the controllers of a KRaft quorum, not to brokers."""
+        """Whether this client connects to KRaft controllers instead of brokers."""
         return False
 
     def bootstrap_addresses(self) -> tuple[Address, ...]:
@@ -197,7 +199,7 @@ class CommonSettings:
 
 
 def parse_address(text: str) -> tuple[str, Address]:
-    """Return the security protocol that precedes a server's address, if any, and the address.
+    """Return the security protocol before a server's address, or an empty string, and the address.
 
     >>> parse_address("SSL://[::1]:9093")
     ('SSL', Address(host='::1', port=9093))
@@ -208,7 +210,7 @@ def parse_address(text: str) -> tuple[str, Address]:
     if match is None:
         raise ValueError(f"{text} does not have the form host:port")
     port = int(match["port"] or DEFAULT_PORT)
-    # Port 0 would let the system choose one, which only a server can use.
+    # Port 0 lets the system choose a port, which makes sense only for a server.
     if not 0 < port < 1 << 16:
         raise ValueError(f"{text}: invalid port {port}")
     return (match["scheme"] or "").upper(), Address(match["ipv6"] or match["host"], port)
@@ -216,7 +218,7 @@ def parse_address(text: str) -> tuple[str, Address]:
 
 def check_common(settings: CommonSettings, protocol: str) -> Iterator[tuple[str, str]]:
     """Yield conflicts between these settings, as (name of one of them, problem)."""
-    # Admin clients may bootstrap from controllers instead (KIP-919).
+    # Admin clients can use bootstrap.controllers instead (KIP-919).
     if not settings.bootstrap_servers and not settings.uses_controllers:
         yield "bootstrap.servers", "set one or more brokers, as host:port"
     yield from check_servers("bootstrap.servers", settings.bootstrap_servers, protocol)
@@ -230,7 +232,7 @@ def check_servers(name: str, servers: Iterable[str], protocol: str) -> Iterator[
         except ValueError as error:
             yield name, str(error)
             continue
-        # An address that is copied from a broker's listeners starts with their protocol.
+        # An address that was copied from a broker's `listeners` starts with a protocol.
         if scheme and scheme != protocol:
             yield name, f"{server} starts with {scheme}, but security.protocol is {protocol}"
 

@@ -1,4 +1,4 @@
-"""`ConsumerSettings`: the settings of consumers, in addition to those of every client.
+"""`ConsumerSettings`: the settings of consumers, in addition to the common client settings.
 
 Names, types, bounds and defaults are Kafka's. Source: Kafka 4.3 ConsumerConfig, Heartbeat,
 AutoOffsetResetStrategy.
@@ -32,7 +32,7 @@ _INSTANCE_ID = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 class OffsetReset(NamedTuple):
-    """Where to start without a committed offset; `duration_ms` ago for ``by_duration``."""
+    """Where to start without a committed offset; for ``by_duration``, `duration_ms` ago."""
 
     kind: ResetKind
     duration_ms: int = 0
@@ -40,7 +40,7 @@ class OffsetReset(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumerSettings(ClientSettings):
-    """The settings of one consumer; immutable."""
+    """The immutable settings of one consumer."""
 
     group_id: str | None = setting(
         "group.id",
@@ -202,18 +202,18 @@ class ConsumerSettings(ClientSettings):
 
     @property
     def offset_reset(self) -> OffsetReset:
-        """Return `auto_offset_reset` parsed. Raises ValueError, which `from_options` reports."""
+        """`auto_offset_reset`, parsed. Raises ValueError, which `from_options` reports."""
         return parse_offset_reset(self.auto_offset_reset)
 
     def problems(self) -> Iterator[tuple[str, str]]:
         yield from super().problems()
-        # Parsed here only for its errors; `offset_reset` parses it again.
+        # Parse the value only to find errors; `offset_reset` parses it again.
         try:
             parse_offset_reset(self.auto_offset_reset)
         except ValueError as error:
             yield "auto.offset.reset", str(error)
         yield from self._check_group()
-        # Each fetch without new records lasts for fetch.max.wait.ms.
+        # Without new records, the broker holds each fetch for fetch.max.wait.ms.
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             yield (
                 "fetch.max.wait.ms",
@@ -224,18 +224,18 @@ class ConsumerSettings(ClientSettings):
     def _check_group(self) -> Iterator[tuple[str, str]]:
         if self.group_id == "":
             yield "group.id", "is empty; omit it to use no group"
-        # The default is switched off silently without a group (see `consequences`).
+        # Without a group, the default is silently disabled (see `consequences`).
         commits = self.enable_auto_commit and "enable.auto.commit" in self.explicit
         if commits and self.group_id is None:
             yield "enable.auto.commit", "requires a group.id: offsets are committed for a group"
         name = self.group_instance_id
-        # As in Kafka, the rule for topic names applies (KIP-345).
+        # As in Kafka, the rules for topic names apply (KIP-345).
         if name is not None and (not _INSTANCE_ID.fullmatch(name) or name in (".", "..")):
             yield (
                 "group.instance.id",
                 "allowed: 1 to 249 letters, digits, dots, underscores and hyphens",
             )
-        # One missed heartbeat would end the session.
+        # Otherwise, a single late heartbeat would end the session.
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             yield (
                 "heartbeat.interval.ms",
@@ -247,6 +247,7 @@ class ConsumerSettings(ClientSettings):
 
     def doubts(self) -> Iterator[str]:
         yield from super().doubts()
+        # The broker can never return enough data to respond early.
         if self.fetch_min_bytes > self.fetch_max_bytes:
             yield (
                 f"fetch.min.bytes={self.fetch_min_bytes} is above fetch.max.bytes="
@@ -271,7 +272,7 @@ def parse_offset_reset(text: str) -> OffsetReset:
             raise ValueError("the duration is negative; use a positive duration")
         return OffsetReset("by_duration", ago_ms)
     for kind in get_args(ResetKind):
-        # ``by_duration`` without a duration is not valid.
+        # ``by_duration`` needs a duration.
         if text == kind and kind != "by_duration":
             return OffsetReset(kind)
     raise ValueError(

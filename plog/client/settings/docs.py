@@ -3,8 +3,7 @@
     python -m plog.client.settings.docs markdown > docs/client-configuration.md
     python -m plog.client.settings.docs properties > etc/client.properties
 
-Pure: it turns tables into text. Both files are in the repository, and a test compares them with the
-output.
+Both files are in the repository, and a test compares them with the output.
 """
 
 from __future__ import annotations
@@ -128,20 +127,20 @@ def properties() -> str:
 
 
 def _own_rows(kind: type[ClientSettings]) -> Iterator[Setting]:
-    """Yield the settings of a kind of client, without those of all clients."""
+    """Yield the settings of one kind of client, without the common client settings."""
     common = settings_of(ClientSettings)
     for name, row in settings_of(kind).items():
-        # Settings of all clients have a separate section.
+        # The common settings have a section of their own.
         if kind is ClientSettings or name not in common:
             yield row
 
 
 def _other_defaults(row: Setting, mark: str = "") -> str:
-    """Return the kinds of clients with a different default, or an empty string."""
+    """Return the different defaults of some kinds of clients, or an empty string."""
     found = []
     for kind_name, kind in _KINDS:
         other = settings_of(kind).get(row.name)
-        # The table of all clients lists the kinds of clients with another default.
+        # Not every kind of client has the setting.
         if other is not None and other.default != row.default:
             found.append(f"{mark}{other.format(other.default)}{mark} for {kind_name}")
     return ", ".join(found)

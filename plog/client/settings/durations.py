@@ -1,6 +1,7 @@
 """Durations in the format of Java's `Duration.parse`, such as ``P1DT2H30M``.
 
-Settings and command lines use them. Pure. Days are the longest unit, since months vary in length.
+Settings and command lines use this format. As in Java, days are the longest unit, because months
+vary in length.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def duration_ms(text: str) -> int:
     """
     match = _DURATION.fullmatch(text.strip())
     given = match.groupdict() if match else {}
-    # As in Java, at least one unit is required, and one must follow the T.
+    # As in Java, at least one unit is required, and a T must be followed by a unit.
     if not any(given.get(unit) for unit in _UNITS_MS) or (given.get("time") or "").upper() == "T":
         raise ValueError("not a duration like PT1H30M or P7D")
     total_ms = sum(int(given[unit] or 0) * size_ms for unit, size_ms in _UNITS_MS.items())

@@ -2,8 +2,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
-Pure: it turns text into a module and its options. Source: javax.security.auth.login.Configuration;
-Kafka 4.3 JaasConfig, which also allows only one module and requires the semicolon.
+Source: javax.security.auth.login.Configuration; Kafka 4.3 JaasConfig, which also allows only one
+module and requires the semicolon.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 
 
 class JaasError(PlogError):
-    """An invalid JAAS configuration; the message does not repeat its secrets."""
+    """A JAAS configuration is invalid. The message does not contain its secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class JaasEntry:
 
     @property
     def module_name(self) -> str:
-        """The class name of the module without its package."""
+        """The module's class name, without its package."""
         return self.module.rpartition(".")[2]
 
 
@@ -54,11 +54,11 @@ def parse_jaas(text: str) -> JaasEntry:
         raise JaasError("does not end with a semicolon")
     options: dict[str, str] = {}
     position = 2
-    # The tokens contain a semicolon, as checked above, so the loop ends there at the latest.
+    # The loop ends at a semicolon at the latest: the check above ensures that there is one.
     while tokens[position].is_text:
         name, *rest = tokens[position : position + 3]
         if len(rest) < 2 or rest[0] != _EQUALS or not rest[1].is_text:
-            # The option is numbered instead of quoted, because it may contain the password.
+            # Report the option's number, not its text, which may contain the password.
             raise JaasError(f"option {len(options) + 1} is not of the form name=value")
         if name.text in options:
             raise JaasError(f"contains the option {name.text} twice")
@@ -66,7 +66,7 @@ def parse_jaas(text: str) -> JaasEntry:
         position += 3
     if tokens[position] == _EQUALS:
         raise JaasError(f"option {len(options) + 1} is not of the form name=value")
-    # As in Kafka's JaasConfig, only a single module is allowed.
+    # As in Kafka's JaasConfig, only one module is allowed.
     if position + 1 < len(tokens):
         raise JaasError("continues after the semicolon; use a single login module")
     return JaasEntry(module=tokens[0].text, options=options)

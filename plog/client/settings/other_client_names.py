@@ -1,8 +1,8 @@
 """Settings of kafka-python, aiokafka and librdkafka, with their equivalents in plog.
 
-A program or file written for one of those clients may contain these names. For each, the client
-reports the equivalent, or why there is nothing to set. Names with the same meaning and unit are not
-in this table; they are `aliases` of a setting. This module contains only data.
+A program or file written for one of these clients may contain the names below. For each name, plog
+reports the equivalent, or why there is nothing to set. A name with the same meaning and unit as a
+setting is not in this table; it is one of the setting's `aliases`. This module contains only data.
 Source: kafka-python 3.0, aiokafka 0.14, librdkafka 2.12 CONFIGURATION.md.
 """
 
@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 
 
 class OtherClientName(NamedTuple):
-    """The advice for a name, and the values (in lower case) that match plog's behavior.
+    """The advice for a name, and the values, in lower case, that match plog's behavior.
 
-    Ignoring a ``refused`` name would change the records written or read, weaken security or hide a
-    failure. A ``renamed`` name is treated as a misspelled setting. Ignoring an ``idle`` name is
+    Ignoring a ``refused`` name could change the records written or read, weaken security or hide a
+    failure. A ``renamed`` name is handled like a misspelled setting. Ignoring an ``idle`` name is
     harmless.
     """
 
@@ -49,8 +49,8 @@ _NO_REVOCATION = _refused("certificate revocation lists are not supported")
 _TOKEN = _refused("pass a function that returns the token, sasl_oauthbearer_token=…")
 _TLS_SETTINGS = "ssl.truststore.location, ssl.keystore.location and the other ssl. settings"
 
-# The names contain dots even if the other client uses underscores, because settings_loader.py
-# replaces underscores before it looks up a name.
+# All names contain dots, even if the other client uses underscores: settings_loader.py replaces
+# underscores before it looks up a name.
 OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "api.version": _VERSIONS,
     "api.version.auto.timeout.ms": _VERSIONS,

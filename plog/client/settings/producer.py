@@ -1,4 +1,4 @@
-"""`ProducerSettings`: the settings of producers, in addition to those of every client.
+"""`ProducerSettings`: the settings of producers, in addition to the common client settings.
 
 Names, types, bounds and defaults are Kafka's, except for the default of ``batch.size``. Source:
 Kafka 4.3 ProducerConfig, KafkaProducer.
@@ -13,7 +13,7 @@ from plog.client.settings.client import ClientSettings, Consequence
 from plog.settings import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
 
 MAX_IN_FLIGHT_IDEMPOTENT = 5
-"""The number of batches per producer that a broker remembers to detect duplicates."""
+"""The number of a producer's batches that a broker remembers to detect duplicates."""
 
 _ACKS = {"all": -1, "0": 0, "1": 1}
 _JAVA_PARTITIONER = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
@@ -21,8 +21,10 @@ _JAVA_PARTITIONER = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerSettings(ClientSettings):
-    """The settings of one producer; immutable."""
+    """The immutable settings of one producer."""
 
+    # As in Kafka, retries are practically unlimited, because delivery.timeout.ms limits the time
+    # for them (KIP-91).
     retries: int = setting(
         "retries",
         INT_MAX,
@@ -111,7 +113,8 @@ class ProducerSettings(ClientSettings):
         group="Batches and memory",
         aliases=("queue.buffering.max.ms",),
     )
-    # Larger than in Kafka: in Python, the fixed costs of a batch dominate (decision 0013).
+    # The default is larger than Kafka's, because in Python the fixed costs of a batch dominate
+    # (decision 0013).
     batch_size: int = setting(
         "batch.size",
         128 * KIB,
@@ -146,6 +149,7 @@ class ProducerSettings(ClientSettings):
         at_least=0,
         unit="bytes",
     )
+    # The minimum is Kafka's (KIP-526).
     metadata_max_idle_ms: int = setting(
         "metadata.max.idle.ms",
         5 * MINUTE_MS,
@@ -173,6 +177,7 @@ class ProducerSettings(ClientSettings):
         at_most=9,
         also=(-1,),
     )
+    # As in Kafka, the bounds are those of lz4-java.
     compression_lz4_level: int = setting(
         "compression.lz4.level",
         9,
@@ -180,6 +185,7 @@ class ProducerSettings(ClientSettings):
         at_least=1,
         at_most=17,
     )
+    # The bounds are zstd's own: ZSTD_minCLevel() and ZSTD_maxCLevel().
     compression_zstd_level: int = setting(
         "compression.zstd.level",
         3,
@@ -224,7 +230,7 @@ class ProducerSettings(ClientSettings):
 
     @property
     def required_acks(self) -> int:
-        """`acks` as in the protocol: -1 for all."""
+        """The value of `acks` in the protocol: -1 means all."""
         return _ACKS[self.acks]
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -236,7 +242,7 @@ class ProducerSettings(ClientSettings):
         if self.transactional_id == "":
             yield "transactional.id", "is empty; set a name or omit it"
         shortest_ms = self._shortest_delivery_ms()
-        # A default that is too short is raised instead (see `consequences`), as in Kafka.
+        # As in Kafka, a default that is too short is raised instead (see `consequences`).
         if "delivery.timeout.ms" in self.explicit and self.delivery_timeout_ms < shortest_ms:
             yield (
                 "delivery.timeout.ms",
@@ -245,10 +251,11 @@ class ProducerSettings(ClientSettings):
             )
 
     def _wants_idempotence(self) -> bool:
-        """Whether idempotence is enabled: explicitly, or by default if no setting conflicts."""
-        # As in Kafka (KIP-679), other values disable idempotence silently unless it is explicit.
+        """Return whether idempotence is enabled, explicitly or because no setting conflicts."""
+        # As in Kafka (KIP-679), other values silently disable idempotence, unless it is set
+        # explicitly.
         is_possible = self.acks == "all" and self.retries > 0
-        # Transactions require it, so conflicting values are then reported instead.
+        # Transactions require idempotence, so conflicting values must be reported as problems.
         is_possible = is_possible or self.transactional_id is not None
         return self.enable_idempotence and (is_possible or "enable.idempotence" in self.explicit)
 
@@ -265,7 +272,7 @@ class ProducerSettings(ClientSettings):
             )
 
     def _shortest_delivery_ms(self) -> int:
-        # linger.ms is a 64-bit setting, but delivery.timeout.ms is a 32-bit one.
+        # linger.ms is a 64-bit setting, but delivery.timeout.ms has only 32 bits.
         return min(min(self.linger_ms, INT_MAX) + self.request_timeout_ms, INT_MAX)
 
     def consequences(self) -> Iterator[Consequence]:

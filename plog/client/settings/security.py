@@ -1,7 +1,7 @@
-"""Settings for TLS and SASL: encryption and the authentication of brokers and clients.
+"""The settings for TLS and SASL: encryption, and authentication of brokers and clients.
 
-They are part of `ClientSettings` (client.py). Keys and certificates must be in PEM format, which is
-the default here but not in Kafka. network/tls_context.py reads the files, and jaas.py parses
+They are part of `ClientSettings` (client.py). Keys and certificates must be in PEM format; unlike
+in Kafka, this is the default. network/tls_context.py reads the files, and jaas.py parses
 ``sasl.jaas.config``. Source: Kafka 4.3 SslConfigs, SaslConfigs; KIP-651.
 """
 
@@ -21,7 +21,7 @@ _PASSWORD_MECHANISMS = SUPPORTED_MECHANISMS[:3]
 
 @dataclass(frozen=True, kw_only=True)
 class SecuritySettings:
-    """The settings for TLS and SASL that all clients share."""
+    """The TLS and SASL settings that all clients share."""
 
     security_protocol: str = setting(
         "security.protocol",
@@ -164,7 +164,10 @@ class SecuritySettings:
 
 
 def check_tls(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
-    """Yield problems with the TLS settings, as (name of one of them, problem). Reads no file."""
+    """Yield problems with the TLS settings, as (name of one of them, problem).
+
+    The function does not read the files.
+    """
     yield from check_truststore(settings)
     yield from check_keystore(settings, convert=CONVERT_KEYSTORE)
     if not settings.ssl_enabled_protocols:
@@ -180,13 +183,13 @@ def check_sasl(settings: SecuritySettings, *, has_token: bool) -> Iterator[tuple
     elif mechanism in _PASSWORD_MECHANISMS:
         yield from _check_password(settings)
     elif not has_token:
-        # A function of the application provides the token without further settings.
+        # If the application passes a function, it needs no other settings.
         yield from _check_token_file(settings)
 
 
 def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     line, mechanism = settings.sasl_jaas_config, settings.sasl_mechanism
-    # The user and password come from either place, never from both.
+    # User and password must be in either sasl.jaas.config or sasl.username and sasl.password.
     if line is None:
         if not settings.sasl_username or settings.sasl_password is None:
             missing = "sasl.password" if settings.sasl_username else "sasl.username"
@@ -203,7 +206,7 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     if entry.module_name != module:
         yield "sasl.jaas.config", f"{mechanism} requires {module}, not {entry.module_name}"
     elif not entry.options.get("username") or "password" not in entry.options:
-        # An empty password is possible; an empty user name is not.
+        # A password can be empty, but a user name cannot.
         yield "sasl.jaas.config", 'needs username="…" and password="…"'
 
 
@@ -216,8 +219,8 @@ def _check_token_file(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
             " sasl.oauthbearer.token.endpoint.url with the file: URL of a token",
         )
     elif not url.startswith("file:"):
-        # KIP-768 also allows http URLs. These need an OAuth client, which an application can
-        # provide as a function.
+        # KIP-768 also allows http URLs. They need an OAuth client, which an application can provide
+        # as a function.
         yield (
             "sasl.oauthbearer.token.endpoint.url",
             "only file: URLs are supported; to get the token from a server, pass a function as"

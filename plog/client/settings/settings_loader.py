@@ -1,7 +1,8 @@
-"""Read a client's settings from a file, a mapping and keywords, in increasing precedence.
+"""Read a client's settings from a file, a mapping and keyword arguments.
 
-All problems are collected, each with the name as written and the line of the file. Callers pass the
-rows of a settings table, which itself checks that the values are consistent.
+Keyword arguments override the mapping, which overrides the file. All problems are collected, each
+with the name as written and the line in the file. Callers pass the rows of a settings table; the
+table itself checks whether the values are consistent.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import Setting, Value, nearest_name
 
 Servers = str | Sequence[str] | None
-"""Bootstrap servers as an application passes them: ``host:port,…`` or a list."""
+"""Bootstrap servers as an application passes them: a list, or text such as ``host:port,…``."""
 
 # Unknown names with these prefixes are errors: a typo must not disable security.
 _SECURITY = ("ssl.", "sasl.", "security.")
@@ -30,7 +31,7 @@ _SECURITY = ("ssl.", "sasl.", "security.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A value as the user wrote it; `origin` is the file and line, empty for a program's value."""
+    """A value as written by the user; `origin` is its file and line, or empty in a program."""
 
     written: str
     value: object
@@ -39,7 +40,7 @@ class Given:
     @property
     def name(self) -> str:
         """The name with dots."""
-        # The names of Python's arguments cannot contain dots, so programs write underscores.
+        # Python argument names cannot contain dots, so programs use underscores.
         return self.written.strip().replace("_", ".")
 
     @property
@@ -55,7 +56,7 @@ class Given:
 
 @dataclass(slots=True)
 class Reading:
-    """The result of reading: values by attribute, their origins by name, and the problems."""
+    """The result of `read_options`: values by attribute, their origins by name, and problems."""
 
     rows: Mapping[str, Setting]
     values: dict[str, Value] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Reading:
     warnings: list[str] = field(default_factory=list)
 
     def located(self, name: str, problem: str) -> str:
-        """Return `problem` of the setting `name`, prefixed with the setting's value and origin."""
+        """Return `problem` with the name, value and origin of the setting as a prefix."""
         row = self.rows[name]
         given = self.given.get(name)
         if given is not None:
@@ -81,13 +82,13 @@ def read_options(
     options: Mapping[str, object],
     keywords: Mapping[str, object],
 ) -> Reading:
-    """Read the values for `rows`; errors are collected in `Reading.problems`, not raised."""
+    """Read the values for `rows`; collect errors in `Reading.problems` instead of raising them."""
     reading = Reading(rows)
-    # Aliases are names in other clients with the same meaning and unit.
+    # Aliases are names in other clients that have the same meaning and unit.
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
     layers: list[Iterable[Given]] = [_of_mapping(options), _of_mapping(keywords)]
     if path is not None:
-        # The file comes first, because later layers override earlier ones.
+        # Later layers override earlier layers, so the file must be first.
         layers.insert(0, _of_file(path, reading.problems))
     for layer in layers:
         in_layer: dict[str, Given] = {}
@@ -97,7 +98,8 @@ def read_options(
                 _check_unknown_name(given, reading)
                 continue
             earlier = in_layer.get(name)
-            # In a file, the last line wins, as in Java; in a program, two names are a mistake.
+            # In a file, the last line applies, as in Java. In a program, two names for one setting
+            # are a mistake.
             if earlier is not None and not given.origin and earlier.value != given.value:
                 reading.problems.append(
                     f"{earlier.written} and {given.written} are the same setting; use one of them"
@@ -114,7 +116,7 @@ def read_options(
 
 def _of_mapping(options: Mapping[str, object]) -> Iterator[Given]:
     for name, value in options.items():
-        # None stands for the default, so that callers can pass on their own parameters.
+        # None means the default, so that callers can pass on their own optional parameters.
         if value is not None:
             yield Given(written=name, value=value)
 
@@ -135,32 +137,32 @@ def _of_file(path: str | os.PathLike[str], problems: list[str]) -> Iterator[Give
 
 
 def _check_unknown_name(given: Given, reading: Reading) -> None:
-    """Refuse a name that is not a setting of this client, or warn that it has no effect."""
+    """Record a problem or a warning for a name that is not a setting of this client."""
     name, where = given.name, f"{given.origin}{given.written}"
     if name in OTHER_CLIENTS:
         _check_other_client_name(given, where, reading)
         return
     if name in REFUSED:
-        # A refused setting that is disabled does no harm.
+        # An empty value or false disables the setting, which does no harm.
         if not given.is_empty:
             reading.problems.append(f"{where}: {REFUSED[name]}")
         return
     reason = why_without_effect(name)
     if reason is not None:
-        # A value that matches what this client does anyway needs no warning.
+        # If the value matches this client's behavior, no warning is needed.
         if given.is_blank or str(given.value).strip().lower() == MATCHING_VALUES.get(name):
             return
         reading.warnings.append(f"{where} has no effect: {reason}")
         return
-    # Programs share files, so names that are clearly meant for other programs are ignored.
+    # Programs share files, so ignore names that are clearly meant for other programs.
     if given.origin and name.startswith(FOREIGN_PREFIXES):
         return
     aliases = [alias for row in reading.rows.values() for alias in row.aliases]
     nearest = nearest_name(name, [*reading.rows, *aliases])
-    # If a misspelled security setting were ignored, connections that the user believes to be secure
-    # would not be.
+    # Ignoring a misspelled security setting could leave connections insecure without the user
+    # noticing.
     is_about_security = name.startswith(_SECURITY) or (nearest or "").startswith(_SECURITY)
-    # The suggestion uses the user's spelling.
+    # Write the suggestion with underscores if the user does.
     if nearest is not None and "_" in given.written:
         nearest = nearest.replace(".", "_")
     hint = f"; did you mean {nearest}?" if nearest else ""
@@ -170,7 +172,7 @@ def _check_unknown_name(given: Given, reading: Reading) -> None:
 
 def _check_other_client_name(given: Given, where: str, reading: Reading) -> None:
     advice, kind, matching_values = OTHER_CLIENTS[given.name]
-    # The advice uses the user's spelling.
+    # Write the advice with underscores if the user does.
     if kind == "renamed" and "_" in given.written:
         advice = advice.replace(".", "_")
     if given.is_blank or str(given.value).strip().lower() in matching_values:
@@ -180,12 +182,12 @@ def _check_other_client_name(given: Given, where: str, reading: Reading) -> None
     elif kind == "refused" or not given.origin:
         reading.problems.append(f"{where}: {advice}")
     else:
-        # Only a warning, as for any unknown name in a file that programs share.
+        # Programs share files, so an unknown name in a file is only a warning.
         reading.warnings.append(f"{where} is not a setting of this client: {advice}")
 
 
 def _shown(row: Setting, value: object) -> str:
-    # Errors end up in logs, which must not contain passwords.
+    # Error messages end up in logs, which must not contain passwords.
     if row.sensitive:
         return "(hidden)"
     return value if isinstance(value, str) else repr(value)
@@ -194,7 +196,7 @@ def _shown(row: Setting, value: object) -> str:
 def log_warnings(warnings: list[str]) -> None:
     """Log the warnings; by default, logging prints them to standard error."""
     if warnings:
-        # Imported here because most programs have no warnings, and it takes 10 ms.
+        # Most programs have no warnings, and the import takes 10 ms.
         import logging
 
         logger = logging.getLogger("plog.client")

@@ -1,7 +1,7 @@
-"""Settings of other clients that plog does not support but that users may have in their files.
+"""Settings of Kafka's clients that plog does not support but that users' files may contain.
 
-`why_without_effect` returns the reason for each name. All settings of Kafka's clients are listed,
-so that a typo can be distinguished from a setting of the Java client. Source: Kafka 4.3
+`why_without_effect` returns the reason for each name. The tables list all of these settings, so
+that a typo can be distinguished from a setting of the Java clients. Source: Kafka 4.3
 ProducerConfig, ConsumerConfig, AdminClientConfig.
 """
 
@@ -15,7 +15,7 @@ from plog.pem_settings import CONVERT_TRUSTSTORE
 _JAVA = "it names a Java class"
 _JAVA_STORE = "it is for a Java keystore, and only PEM is supported"
 
-# Ignoring these would change the records written or read, or weaken security.
+# Ignoring one of these settings could change the records written or read, or weaken security.
 REFUSED: Mapping[str, str] = {
     "config.providers": "Java classes cannot look up values; write the values themselves",
     "group.remote.assignor": "it is for group.protocol=consumer, which is not supported",
@@ -59,7 +59,7 @@ _REASONS: Mapping[str, str] = {
     "value.serializer": f"{_JAVA}; {_CALL} value_serializer=…",
 }
 
-# Names for the other kinds of clients: one settings file may serve all of them.
+# A settings file may serve several kinds of clients, so it may contain settings of the others.
 _ONLY_PRODUCERS = """
 acks
 batch.size
@@ -110,7 +110,7 @@ _ONLY_ADMINS = """
 bootstrap.controllers
 """
 
-# Settings of Kafka's clients that have no effect here and need no individual reason.
+# Settings of Kafka's clients that have no effect in plog and do not need an individual reason.
 _UNUSED = """
 client.metadata
 sasl.kerberos.kinit.cmd
@@ -169,17 +169,18 @@ MATCHING_VALUES: Mapping[str, str] = {
     "ssl.protocol": "tlsv1.3",
 }
 
-# Names in files that are meant for other programs, such as serializers, and need no warning.
+# Names with these prefixes are meant for other programs, such as serializers; in files, they do not
+# need a warning.
 FOREIGN_PREFIXES = ("config.providers.", "metrics.context.", "schema.registry.", "basic.auth.")
 
 
 def why_without_effect(name: str) -> str | None:
-    """Return why a name that is not in a client's table has no effect; None if it is unknown.
+    """Return why a name that a client's table lacks has no effect, or None for an unknown name.
 
     >>> why_without_effect("key.serializer")
     'it names a Java class; pass a Python function, key_serializer=…'
     """
-    # The reasons are more specific than the kind of client, so they come first.
+    # An individual reason is more specific than the kind of client, so check it first.
     if name in _REASONS:
         return _REASONS[name]
     if name in ONLY_PRODUCERS:

@@ -1,9 +1,9 @@
 """Context managers for transactions: commit at the end of the block, abort if it raises.
 
-An exception from the block or the commit propagates. After TransactionAbortable, the block may be
-retried, because the transaction was aborted. An exception leaves the block within seconds, even if
-no broker can be reached: the abort continues in the background, and the next transaction waits for
-it before it begins.
+An exception in the block or the commit propagates. After TransactionAbortable, the application can
+retry the block, because the transaction was aborted. An exception leaves the block within seconds,
+even if no broker can be reached: the abort continues in the background, and the next transaction
+waits for it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from plog.errors import PlogError, TransactionAbortable
 
 EXIT_TIMEOUT_S = 2.0
-"""How long a block that raises an exception waits for the abort, in seconds."""
+"""The time in seconds for which a block that raises an exception waits for the abort."""
 
 log = logging.getLogger("plog.client")
 
@@ -51,14 +51,14 @@ class Transaction(Generic[P]):
         self, kind: Any, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            # With a short timeout, because an exception must leave the block promptly even if no
-            # broker can be reached.
+            # Wait only briefly: even if no broker can be reached, an exception such as Ctrl-C must
+            # leave the block promptly.
             self._abort(EXIT_TIMEOUT_S)
             return
         try:
             self._producer.commit_transaction()
         except TransactionAbortable:
-            # An abort is required only after this error; after any other, the outcome is unknown or
+            # Only this error requires an abort; after any other error, the outcome is unknown or
             # final.
             self._abort()
             raise
@@ -67,12 +67,13 @@ class Transaction(Generic[P]):
         try:
             self._producer.abort_transaction(timeout_s)
         except PlogError as error:
-            # Not raised: it would replace the exception of the block, which is more useful.
+            # Log this error: raising it would hide the exception that ended the block.
             log.warning("cannot abort a transaction: %s", error)
 
 
+# The same rules as in `Transaction`, for awaitables.
 class AsyncTransaction(Generic[W]):
-    """A transaction for coroutines: ``async with producer.transaction():``."""
+    """A transaction of an asyncio or Twisted producer: ``async with producer.transaction():``."""
 
     def __init__(self, producer: W) -> None:
         self._producer = producer
@@ -97,5 +98,5 @@ class AsyncTransaction(Generic[W]):
         try:
             await self._producer.abort_transaction(timeout_s)
         except PlogError as error:
-            # Not raised: it would replace the exception of the block, which is more useful.
+            # Log this error: raising it would hide the exception that ended the block.
             log.warning("cannot abort a transaction: %s", error)

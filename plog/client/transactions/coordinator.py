@@ -1,8 +1,8 @@
-"""Requests to the coordinators of a transaction and a group, retried until they have an outcome.
+"""A transaction's requests to its coordinator and to group coordinators, with unlimited retries.
 
-All of these requests are idempotent: it does no harm to repeat a request that the coordinator has
-already carried out. Therefore, the same request is retried without a time limit when a response is
-lost, when the coordinator has moved, and while it is still completing the previous transaction
+All of these requests are idempotent: repeating a request that the coordinator has already processed
+does no harm. Therefore, a request is retried without a time limit if its response is lost, if the
+coordinator has moved, and while the coordinator is still completing the previous transaction
 (CONCURRENT_TRANSACTIONS).
 
 Source: Kafka 4.3 TransactionManager's handlers; KIP-98, KIP-360, KIP-447, KIP-890.
@@ -54,18 +54,19 @@ _FEATURE = "transaction.version"
 _LAST_VERSION_1 = 4
 """The last version of EndTxn and TxnOffsetCommit for transactions of version 1."""
 _LAST_ADD_PARTITIONS = 3
-"""The last version of AddPartitionsToTxn for clients; later ones are for brokers only."""
+"""The last version of AddPartitionsToTxn for clients; later versions are only for brokers."""
 _FIRST_WITH_GROUP = 3
-"""First version of TxnOffsetCommit that identifies the group member."""
+"""The first version of TxnOffsetCommit that identifies the group member."""
 _FIRST_WITH_EPOCH = 3
-"""First version of InitProducerId in which a producer can request its next epoch."""
-# As Kafka's ADD_PARTITIONS_RETRY_BACKOFF_MS.
+"""The first version of InitProducerId in which a producer can request its next epoch."""
+# The same value as Kafka's ADD_PARTITIONS_RETRY_BACKOFF_MS. It is short because the previous
+# transaction usually completes within moments.
 _FIRST_BACKOFF_S = 0.02
-"""The first backoff is short, because the previous transaction usually completes within moments."""
+"""The first backoff, in seconds."""
 
 
 class TransactionCoordinator:
-    """Sends a producer's transaction requests. Raises errors that a retry cannot fix."""
+    """A producer's transaction requests. Its methods raise permanent errors."""
 
     def __init__(
         self,
@@ -87,18 +88,18 @@ class TransactionCoordinator:
     @property
     def is_v2(self) -> bool:
         """Whether the cluster uses transactions of version 2, according to the coordinator."""
-        # The features may change while the producer runs: a cluster can be upgraded (KIP-584).
+        # Read the features again each time: the cluster may have been upgraded (KIP-584).
         connection = self._cluster.idle_connection(self._node_id)
         if connection is not None:
             self._is_v2 = _has_version_2(connection)
         return self._is_v2
 
     async def init(self, identity: ProducerIdentity | None = None) -> ProducerIdentity:
-        """Return a producer ID, fencing every other producer with the transactional.id.
+        """Return a producer ID, and fence all other producers with the transactional.id.
 
-        With `identity`, the producer's current ID and epoch, returns the next epoch of that ID.
+        With `identity`, the producer's current ID and epoch, return the next epoch of that ID.
         """
-        # A producer that has an identity has already sent this request successfully.
+        # If the producer has an identity, its cluster supports transactions.
         if identity is None:
             await self._check_served()
         request = init_request(self._id, self._settings.transaction_timeout_ms, identity)
@@ -119,7 +120,7 @@ class TransactionCoordinator:
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     async def add_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        """Add partitions to the transaction, before anything is written to them."""
+        """Add partitions to the transaction, before the first records are written to them."""
         request = add_partitions_request(self._id, self._identity, partitions)
 
         def error_of(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
@@ -130,7 +131,7 @@ class TransactionCoordinator:
         )
 
     async def add_offsets(self, group_id: str) -> None:
-        """Add a group's offsets to the transaction, before any are committed."""
+        """Add a group's offsets to the transaction, before offsets are committed."""
         request = add_offsets_request(self._id, self._identity, group_id)
 
         def error_of(answer: AddOffsetsToTxnResponse) -> KafkaError | None:
@@ -150,7 +151,8 @@ class TransactionCoordinator:
 
         def version_of(connection: Connection) -> int:
             version = connection.version_of(TxnOffsetCommitRequest)
-            # Without the member's generation, a fenced consumer could commit (KIP-447).
+            # Old versions do not contain the member's generation, so a fenced consumer could commit
+            # (KIP-447).
             if version < _FIRST_WITH_GROUP and group != GroupMetadata(group.group_id):
                 raise UnsupportedVersion(
                     f"cannot check the group member: the broker at {connection.address} is older"
@@ -182,7 +184,7 @@ class TransactionCoordinator:
             error_of,
             last_version=None if self._state.is_v2 else _LAST_VERSION_1,
         )
-        # Only version 2 returns the next identity.
+        # The response contains the next identity only in version 2.
         if answer.producer_id < 0:
             return identity
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
@@ -199,7 +201,7 @@ class TransactionCoordinator:
 
     async def _check_served(self) -> None:
         """Raise UnsupportedVersion if the brokers do not support transactions."""
-        # Some brokers support FindCoordinator for transactions, but none of the later requests.
+        # Some brokers support FindCoordinator for transactions, but not the later requests.
         connection = await self._cluster.any_connection()
         if not connection.speaks(EndTxnRequest):
             raise UnsupportedVersion(
@@ -219,21 +221,21 @@ class TransactionCoordinator:
         group_id: str | None = None,
         while_open: bool = False,
     ) -> R:
-        """Return a response without an error, retrying without a time limit.
+        """Return the first response without an error; retry without a time limit.
 
-        The request goes to the coordinator of `group_id` if that is given, otherwise to that of the
-        transaction. Raises the first error that a retry cannot fix. With `while_open`, raises any
-        error once nothing more can be added to the transaction.
+        The request is sent to the coordinator of `group_id`, by default to the transaction's
+        coordinator. The first permanent error is raised. With `while_open`, any error is raised
+        once the transaction accepts no more additions.
         """
         kind = CoordinatorKind.TRANSACTION if group_id is None else CoordinatorKind.GROUP
         key = self._id if group_id is None else group_id
-        # No deadline: the caller's timeout ends its wait, not this request
+        # There is no deadline: the caller's timeout ends only its wait, not this request
         # (transaction_manager.py).
         backoff = self._backoff()
         while True:
             try:
                 node_id = await self._cluster.coordinator(key, kind)
-                # `is_v2` reads the features of the last coordinator.
+                # `is_v2` reads the features of the transaction's last coordinator.
                 if group_id is None:
                     self._node_id = node_id
                 connection = await self._cluster.connection(node_id)
@@ -247,12 +249,12 @@ class TransactionCoordinator:
             except (KafkaError, WireError) as failure:
                 error = failure
             verdict = verdict_of(error)
-            # If the connection was lost, the coordinator may have moved.
+            # After a lost connection, the coordinator may have moved as well.
             if verdict is Verdict.FIND_COORDINATOR or _is_connection_error(error):
                 self._cluster.forget_coordinator(key, kind)
             elif verdict is not Verdict.RETRY:
                 raise error
-            # An abort waits for this request: retrying it would only delay the abort.
+            # An abort waits for this request, so a retry would only delay the abort.
             if while_open and not self._state.may_retry:
                 raise error
             log.debug("retrying a transaction request: %s", error)
@@ -268,7 +270,7 @@ class TransactionCoordinator:
 
 
 def _is_connection_error(error: Exception) -> bool:
-    """Return whether the coordinator was not reached, or did not respond."""
+    """Return whether the coordinator was unreachable or did not respond."""
     return isinstance(error, KafkaError) and error.code in (
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.REQUEST_TIMED_OUT,
@@ -288,7 +290,7 @@ def _has_version_2(connection: Connection) -> bool:
     )
     return (
         level >= 2
-        # Either all three requests follow the rules of version 2, or none of them.
+        # All three requests must follow the rules of version 2, or none of them.
         and connection.version_of(ProduceRequest) > LAST_PRODUCE_VERSION_1
         and connection.version_of(EndTxnRequest) > _LAST_VERSION_1
         and connection.version_of(TxnOffsetCommitRequest) > _LAST_VERSION_1

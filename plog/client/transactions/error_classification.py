@@ -1,4 +1,4 @@
-"""Classification of errors for transactions: retry, abort and begin again, or close the producer.
+"""Classification of transaction errors: retry, abort and begin again, or close the producer.
 
 Source: Kafka 4.3 TransactionManager; KIP-360, KIP-588, KIP-654, KIP-1050.
 """
@@ -14,7 +14,7 @@ from plog.wire.schema import WireError
 
 
 class Verdict(Enum):
-    """The consequence of an error for a transaction."""
+    """What a transaction must do after an error."""
 
     RETRY = "the same request may succeed later"
     FIND_COORDINATOR = "the coordinator has moved, or is not available now"
@@ -23,7 +23,7 @@ class Verdict(Enum):
     FATAL = "the producer must be closed"
 
 
-# After these, the next FindCoordinator may return another broker.
+# After these errors, FindCoordinator may return another broker.
 _COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 _ABORT = frozenset(
@@ -46,7 +46,7 @@ _ABORT = frozenset(
 )
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Coordinators older than KIP-588 return the second error."""
+"""The errors for a fenced producer; coordinators before KIP-588 return the second one."""
 
 _FATAL_FOR_A_BATCH = frozenset(
     {
@@ -59,9 +59,9 @@ _FATAL_FOR_A_BATCH = frozenset(
 
 
 def verdict_of(error: Exception) -> Verdict:
-    """Classify an error returned by a coordinator, or raised by a request to one."""
-    # A malformed response has closed the connection. Its broker may not be the coordinator, so the
-    # coordinator is looked up again.
+    """Classify an error that a coordinator returned, or that a request to it raised."""
+    # A malformed response closes the connection. The broker may not be the coordinator, so look up
+    # the coordinator again.
     if isinstance(error, WireError):
         return Verdict.FIND_COORDINATOR
     if not isinstance(error, KafkaError):
@@ -72,14 +72,14 @@ def verdict_of(error: Exception) -> Verdict:
     if code in _ABORT:
         return Verdict.ABORT
     if code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-        # The coordinator has expired the producer ID after transactional.id.expiration.ms.
+        # After transactional.id.expiration.ms, the coordinator has removed the producer ID.
         return Verdict.FORGOTTEN
     return Verdict.RETRY if code in RETRIABLE else Verdict.FATAL
 
 
 def verdict_of_batch(error: Exception) -> Verdict:
-    """Classify an error with which records of a transaction failed."""
-    # A record that expired is an ordinary loss, whatever the last broker error was.
+    """Classify the error of a failed batch of a transaction."""
+    # An expired record only requires an abort, regardless of the last error from a broker.
     if isinstance(error, KafkaError) and not isinstance(error, DeliveryTimedOut):
         if error.code in _FATAL_FOR_A_BATCH:
             return Verdict.FATAL
@@ -89,7 +89,7 @@ def verdict_of_batch(error: Exception) -> Verdict:
 
 
 def explained(error: Exception, transactional_id: str, timeout_ms: int) -> Exception:
-    """Return a fatal `error` with an explanation for the application."""
+    """Return the error to raise for a fatal `error`, with an explanation if it needs one."""
     if isinstance(error, KafkaError) and error.code in _FENCED:
         return ProducerFenced(
             f"transactional.id={transactional_id}: a newer producer uses this ID, or a transaction"
@@ -100,8 +100,8 @@ def explained(error: Exception, transactional_id: str, timeout_ms: int) -> Excep
 
 
 def abortable(error: Exception, transactional_id: str) -> TransactionAbortable:
-    """Return the error to raise in the application whose transaction failed with `error`."""
-    # Broker texts end with a period, but the sentence continues here.
+    """Return the error to raise in the application after its transaction failed with `error`."""
+    # Messages from brokers end with a period, but this sentence continues.
     why = (error.message if isinstance(error, KafkaError) else str(error)).rstrip(".")
     abortable = TransactionAbortable(
         f"transactional.id={transactional_id}: cannot commit the transaction:"

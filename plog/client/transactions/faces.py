@@ -10,7 +10,7 @@ from plog.client.transactions.context_manager import AsyncTransaction, Transacti
 
 
 class BlockingTransactions:
-    """Transaction methods that block."""
+    """The transaction methods of the blocking producer."""
 
     init_transactions = blocking(TransactionCalls.init_transactions)
     begin_transaction = blocking(TransactionCalls.begin_transaction)
@@ -19,12 +19,16 @@ class BlockingTransactions:
     abort_transaction = blocking(TransactionCalls.abort_transaction)
 
     def transaction(self) -> Transaction[Self]:
-        """Return a context manager that commits a transaction, or aborts it if the block raises."""
+        """Return a context manager for one transaction.
+
+        It begins a transaction and commits it at the end of the block. If the block raises an
+        exception, it aborts the transaction.
+        """
         return Transaction(self)
 
 
 class AsyncioTransactions:
-    """Transaction methods for an asyncio event loop."""
+    """The transaction methods of the asyncio producer."""
 
     init_transactions = awaitable(TransactionCalls.init_transactions)
     begin_transaction = awaitable(TransactionCalls.begin_transaction)
@@ -33,12 +37,16 @@ class AsyncioTransactions:
     abort_transaction = awaitable(TransactionCalls.abort_transaction)
 
     def transaction(self) -> AsyncTransaction[Self]:
-        """Return an async context manager that commits, or aborts if the block raises."""
+        """Return an async context manager for one transaction.
+
+        It begins a transaction and commits it at the end of the block. If the block raises an
+        exception, it aborts the transaction.
+        """
         return AsyncTransaction(self)
 
 
 class TwistedTransactions:
-    """Transaction methods that return Deferreds."""
+    """The transaction methods of the Twisted producer."""
 
     init_transactions = deferred(TransactionCalls.init_transactions)
     begin_transaction = deferred(TransactionCalls.begin_transaction)
@@ -47,5 +55,9 @@ class TwistedTransactions:
     abort_transaction = deferred(TransactionCalls.abort_transaction)
 
     def transaction(self) -> AsyncTransaction[Self]:
-        """Return an async context manager that commits, or aborts if the block raises."""
+        """Return an async context manager for one transaction.
+
+        It begins a transaction and commits it at the end of the block. If the block raises an
+        exception, it aborts the transaction.
+        """
         return AsyncTransaction(self)

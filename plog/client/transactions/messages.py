@@ -1,4 +1,4 @@
-"""Transaction requests built from plain values, and the errors in their responses."""
+"""Build transaction requests from plain values, and find the errors in their responses."""
 
 from __future__ import annotations
 
@@ -49,12 +49,13 @@ def add_partitions_request(
 ) -> AddPartitionsToTxnRequest:
     """Build a request that adds partitions to the transaction."""
     return AddPartitionsToTxnRequest(
-        # KIP-890: versions after 3 contain several transactions and are only for brokers.
+        # KIP-890: later versions, which contain several transactions, are only for brokers.
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
         v3_and_below_producer_epoch=identity.epoch,
         v3_and_below_topics=[
             AddPartitionsToTxnTopic(name=topic, partitions=[one.partition for one in group])
+            # `groupby` needs sorted input; partitions sort by topic first.
             for topic, group in groupby(sorted(partitions), _BY_TOPIC)
         ],
     )
@@ -85,7 +86,7 @@ def commit_offsets_request(
         producer_id=identity.producer_id,
         producer_epoch=identity.epoch,
         generation_id=group.generation_id,
-        # KIP-447: the group's coordinator checks the member before it accepts its offsets.
+        # KIP-447: the group's coordinator checks the member before it accepts the offsets.
         member_id=group.member_id,
         group_instance_id=group.group_instance_id,
         topics=[
@@ -126,8 +127,7 @@ def error_of_partitions(
 ) -> KafkaError | None:
     """Return the most significant error in a response about many partitions, or None.
 
-    An error that a retry cannot fix outranks one that a retry can; OPERATION_NOT_ATTEMPTED ranks
-    last.
+    Permanent errors rank before retriable errors; OPERATION_NOT_ATTEMPTED ranks last.
     """
     found = [
         error_about(code, f"{about} {partition}") for partition, code in _codes(answer) if code
@@ -144,7 +144,7 @@ def _codes(
     answer: AddPartitionsToTxnResponse | TxnOffsetCommitResponse,
 ) -> Iterator[tuple[TopicPartition, int]]:
     if isinstance(answer, AddPartitionsToTxnResponse):
-        # The client sends at most version 3, so only these fields are set.
+        # The client sends at most version 3 of this request, so only these fields are set.
         for result in answer.results_by_topic_v3_and_below:
             for one in result.results_by_partition:
                 yield TopicPartition(result.name, one.partition_index), one.partition_error_code

@@ -1,11 +1,11 @@
-"""The transaction manager: carries out an application's transaction calls in the required order.
+"""The transaction manager: it implements an application's transaction calls.
 
-A call may time out or be cancelled before it completes. Its work continues: repeating the call
-waits for the same outcome, and any other call is refused until the outcome is known.
+If a call times out or is cancelled, its work continues. Repeating the call waits for the same
+outcome; until the outcome is known, any other call raises IllegalState.
 
-    commit   wait until all records, including those that wait for their topic, have an outcome;
+    commit   wait until all records, including records that wait for their topic, have an outcome;
              if all were written, send EndTxn
-    abort    stop sending and wait for the requests in flight, then send EndTxn
+    abort    stop sending, wait for the requests in flight, then send EndTxn
     then     in version 1, if sequence numbers may be missing: get the next epoch (KIP-360)
 
 Source: Kafka 4.3 TransactionManager, Sender.
@@ -45,13 +45,13 @@ _ABORT = "abort_transaction()"
 
 
 class Outbox(Protocol):
-    """The operations on the producer's records that the transaction manager needs."""
+    """The operations on a producer's records that the transaction manager needs."""
 
     async def wait_for_blocked(self) -> None:
-        """Wait until sends that wait for their topic or for memory have added their records."""
+        """Wait until all blocked sends have added their records or failed."""
 
     async def finish(self) -> None:
-        """Send batches without lingering, and wait until every record has its outcome."""
+        """Send all buffered records, and wait until every record has its outcome."""
 
     def drop(self, error: Exception) -> None:
         """Fail all records that are not in flight with `error`."""
@@ -81,14 +81,14 @@ class _Call:
         except Cancelled:
             self._error = ClosedError(f"{self.name} failed: the producer was closed")
         except Exception as error:
-            # A bug; the waiting calls receive this exception, too.
+            # Log a bug in plog; the waiting calls raise the exception as well.
             if not isinstance(error, PlogError | WireError):
                 log.exception("%s failed", self.name)
             self._error = error
         self._ended.set()
 
     async def wait(self, timeout_s: float | None) -> bool:
-        """Return whether the call completed in time. Raises the error with which it failed."""
+        """Return whether the call completed in time. Raises the call's error."""
         if not await self._ended.wait(timeout_s):
             return False
         if self._error is not None:
@@ -137,9 +137,9 @@ class TransactionManager:
         await self._run_call("init_transactions()", self.state.begin_init, self._init, timeout_s)
 
     async def begin(self) -> None:
-        """Implement `TransactionCalls.begin_transaction`, after any abort in progress."""
-        # The abort of a `with` block may still be in progress: context_manager.py waits only
-        # briefly.
+        """Implement `TransactionCalls.begin_transaction`."""
+        # The abort of a `with` block may still be in progress, because context_manager.py waits for
+        # it only briefly.
         if self._call is not None and self._call.name == _ABORT:
             await self.abort()
         await self._run_call("begin_transaction()", self.state.check_may_begin, self._begin, None)
@@ -156,13 +156,13 @@ class TransactionManager:
         deadline_s = self._network.now_s() + limit_s
         try:
             while (call := self._call) is not None and call.name == name:
-                # Another call is adding offsets: wait for it.
+                # Wait for another call that is adding offsets.
                 if not await call.ended(max(0.0, deadline_s - self._network.now_s())):
                     raise self._timed_out(name, limit_s)
                 self._forget(call)
             if self._call is None:
                 self.state.check_may_add_offsets()
-                # As in Kafka's producer, an empty mapping does not even add the group.
+                # As in Kafka's producer, a call with an empty mapping does not add the group.
                 if not offsets:
                     return
             await self._run_call(
@@ -172,12 +172,13 @@ class TransactionManager:
                 max(0.0, deadline_s - self._network.now_s()),
             )
         except (RequestTimedOut, Cancelled) as error:
-            # It is unknown whether the offsets were added, so a commit could lose them or
-            # unexpectedly include them.
+            # It is unknown whether the offsets were added. A commit could lose them, or include
+            # them unexpectedly.
             self._fail_transaction(error)
             call = self._call
             if call is not None and call.name == name:
-                # Its request may be in flight, and must not affect the next transaction.
+                # The call's request may be in flight. An abort must wait for it, so that it does
+                # not affect the next transaction.
                 self._call = None
                 self._late.append(call)
             if not isinstance(error, Cancelled):
@@ -201,7 +202,7 @@ class TransactionManager:
         )
 
     async def settled(self, timeout_s: float | None) -> None:
-        """Wait for the call in progress, ignoring its errors."""
+        """Wait for the call in progress; log its errors."""
         if self._call is not None:
             call = self._call
             try:
@@ -229,8 +230,7 @@ class TransactionManager:
     ) -> None:
         """Start the call `name`, or join it if it is in progress, and wait for its outcome."""
         call = self._call
-        # `begin` checks the state before anything is started, so that a refused call changes
-        # nothing.
+        # `begin` checks the state first, so that a call that is not allowed changes nothing.
         if call is None:
             begin()
             call = self._call = _Call(self._network, name, work())
@@ -246,11 +246,11 @@ class TransactionManager:
         except Cancelled:
             raise  # Only this wait is cancelled; the call continues.
         except Exception:
-            # The call has ended, so the next one of any name is allowed.
+            # The call has ended, so other calls are allowed again.
             self._forget(call)
             raise
         if not in_time:
-            # The call is kept, because its work continues and a repeated call joins it.
+            # Keep the call: its work continues, and a repeated call joins it.
             raise self._timed_out(name, limit_s)
         self._forget(call)
 
@@ -277,7 +277,7 @@ class TransactionManager:
     async def _begin(self) -> None:
         is_v2 = self._coordinator.is_v2
         if is_v2 and not self.state.is_v2 and self.state.number:
-            # The cluster was upgraded: a new epoch fences late requests of version 1.
+            # The cluster was upgraded to version 2. A new epoch fences late requests of version 1.
             await self._renew()
         self.state.begin(is_v2=is_v2)
 
@@ -287,15 +287,16 @@ class TransactionManager:
         try:
             self.state.begin_adding()
             if not self.state.is_v2:
-                # Only version 1 adds the group at the transaction's coordinator first; the group's
-                # coordinator does that in version 2 (KIP-890).
+                # In version 1, the producer adds the group at the transaction's coordinator. In
+                # version 2, the group's coordinator does that (KIP-890).
                 await self._coordinator.add_offsets(group.group_id)
                 self.state.added()
                 self.state.raise_error()
             await self._coordinator.commit_offsets(group, offsets)
             self.state.added()
         except (KafkaError, WireError) as error:
-            if not self.state.may_retry:  # Too late: the transaction is already ending.
+            # If the transaction is already ending, the late request needs to be fenced.
+            if not self.state.may_retry:
                 self.state.needs_new_epoch = True
                 self.state.raise_error()
                 raise
@@ -303,15 +304,16 @@ class TransactionManager:
             self.state.raise_error()
 
     def _check_commit(self) -> None:
-        # The gate excludes threads inside `send`: a record is part of the transaction, or refused.
+        # No thread may be inside `send` during this check: each record must either be part of the
+        # transaction or be rejected.
         self._outbox.close_gate(self.state.check_may_commit)
 
     async def _commit(self) -> None:
-        # A commit includes sends that started before it, even those that wait for their topic.
+        # A commit includes all sends that started before it, even sends that wait for their topic.
         await self._outbox.wait_for_blocked()
         self._outbox.close_gate(self.state.begin_commit)
         await self._outbox.finish()
-        # If a record has failed meanwhile, the transaction can only be aborted.
+        # If a record has failed in the meantime, the transaction can only be aborted.
         self.state.raise_error()
         await self._end(committed=True)
 
@@ -319,7 +321,7 @@ class TransactionManager:
         self._outbox.close_gate(self.state.begin_abort)
 
     async def _abort(self) -> None:
-        # An AddPartitionsToTxn that arrives after EndTxn would begin another transaction.
+        # An AddPartitionsToTxn request that arrives after EndTxn would begin another transaction.
         if self._adder is not None:
             self._adder.cancel()
             self._is_adding = False
@@ -329,8 +331,8 @@ class TransactionManager:
                 " before the record was sent"
             )
         )
-        # A request that is still in flight must not reach the coordinator after EndTxn, where it
-        # would affect the next transaction.
+        # A request that reaches the coordinator after EndTxn would affect the next transaction, so
+        # wait for all requests in flight.
         while self._late:
             await self._late[0].ended()
             del self._late[0]
@@ -340,8 +342,8 @@ class TransactionManager:
         state = self.state
         assert state.identity is not None
         identity = state.identity
-        # If nothing was added, the coordinator does not know the transaction, and EndTxn would
-        # fail.
+        # If nothing was added to the transaction, the coordinator does not know it, and EndTxn
+        # would fail.
         if state.begun and not state.is_forgotten:
             try:
                 identity = await self._coordinator.end(committed=committed)
@@ -353,7 +355,7 @@ class TransactionManager:
                     state.raise_error()
         # In version 2, EndTxn has returned the next epoch (KIP-890).
         has_new_epoch = identity != state.identity
-        # KIP-360: a new epoch lets sequence numbers restart, and fences requests that arrive late.
+        # KIP-360: a new epoch restarts the sequence numbers and fences late requests.
         if state.is_forgotten or (state.needs_new_epoch and not has_new_epoch):
             await self._renew()
             assert state.identity is not None
@@ -361,15 +363,16 @@ class TransactionManager:
         state.ended(identity)
 
     def _was_never_begun(self, error: Exception) -> bool:
-        """Return whether there is nothing to abort because the first request was lost."""
-        # INVALID_TXN_STATE: the coordinator has no transaction to end.
+        """Return whether the coordinator has no transaction to abort, as its requests were lost."""
+        # INVALID_TXN_STATE means that the coordinator has no transaction to end.
         is_unknown = isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE
         if is_unknown and self.state.is_v2:
-            self.state.needs_new_epoch = True  # EndTxn has not returned an epoch.
+            # The failed EndTxn has not returned the next epoch.
+            self.state.needs_new_epoch = True
         return is_unknown and (self.state.is_v2 or self.state.begun is Begun.PERHAPS)
 
     def _explain_invalid_state(self, error: Exception) -> Exception:
-        """Return the reason if `error` says that there is no transaction to commit."""
+        """Return the probable cause if `error` means that there is no transaction to commit."""
         if isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE:
             return TransactionAbortable(
                 "the broker has aborted it because it was open for longer than"
@@ -382,7 +385,7 @@ class TransactionManager:
         try:
             self.state.identity = await self._coordinator.init(self.state.identity)
         except (KafkaError, WireError) as error:
-            # Without a new epoch, the producer cannot continue.
+            # The producer cannot continue without a new epoch.
             self._fail_producer(error)
             self.state.raise_error()
 
@@ -394,7 +397,8 @@ class TransactionManager:
             self._adder = self._network.spawn(self._add(), "adding partitions to a transaction")
 
     async def _add(self) -> None:
-        # This check of the queues may find more new partitions: add them in the same request.
+        # The sender's current check of the queues may find more new partitions. Wait for it, and
+        # add all of them in one request.
         await self._network.sleep(0)
         try:
             while self.state.may_retry and (partitions := self.state.new_partitions):
@@ -412,9 +416,9 @@ class TransactionManager:
     def batch_failed(self, error: Exception, *, had_numbers: bool) -> None:
         """Fail the transaction because records were not written, or may not have been."""
         state = self.state
-        # The batch was assigned sequence numbers that the log may now lack.
+        # If the batch had sequence numbers, they may now be missing from the log.
         state.needs_new_epoch |= had_numbers
-        # An abort fails batches on purpose.
+        # An abort fails batches on purpose, so these failures are not errors.
         if state.phase is Phase.ABORTING or not state.may_retry:
             return
         verdict = verdict_of_batch(error)
@@ -425,12 +429,12 @@ class TransactionManager:
             self._fail_transaction(error)
 
     def _fail(self, error: Exception) -> None:
-        """Handle a coordinator's error that a retry cannot fix."""
+        """Handle a permanent error of a coordinator."""
         verdict = verdict_of(error)
         self.state.is_forgotten |= verdict is Verdict.FORGOTTEN
-        # The request may still be carried out late: the next epoch fences it.
+        # The coordinator may still process the request later; a new epoch fences it.
         self.state.needs_new_epoch = True
-        # If even the abort fails, only a new producer can continue.
+        # If even an abort fails, only a new producer can continue.
         if verdict is Verdict.FATAL or self.state.phase is Phase.ABORTING:
             self._fail_producer(error)
         else:
@@ -455,12 +459,12 @@ class TransactionManager:
             f" {cause}"
         )
         error.__cause__ = cause
-        # Not now, because the caller may be iterating over the batches.
+        # Do not fail the records now: the caller may be iterating over the batches.
         dropping = self._drop_soon(error, self.state.number)
         self._network.spawn(dropping, "dropping the records of a transaction")
 
     async def _drop_soon(self, error: Exception, number: int) -> None:
         await self._network.sleep(0)
-        # The transaction may have ended in between; records of the next one must stay.
+        # The transaction may have ended in the meantime. Keep the records of the next transaction.
         if self.state.number == number and not self.state.may_retry:
             self._outbox.drop(error)

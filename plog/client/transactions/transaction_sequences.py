@@ -1,9 +1,9 @@
-"""Sequence numbers of a partition within transactions.
+"""A partition's sequence numbers within transactions.
 
-An idempotent producer recovers from missing sequence numbers by raising the epoch itself
-(sequence_numbers.py). In transactions, the coordinator assigns epochs: a batch that cannot be
-retried with its numbers fails, and so does the transaction (decision 0014). Numbers restart at 0 in
-the next epoch.
+After missing sequence numbers, an idempotent producer increments the epoch itself
+(sequence_numbers.py). In transactions, only the coordinator assigns epochs. A batch that cannot be
+retried with its numbers therefore fails, and the transaction fails with it (decision 0014). The
+numbers restart at 0 in the next epoch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ B = TypeVar("B", bound=SequencedBatch)
 
 
 class TransactionSequences(PartitionSequences[B]):
-    """The sequence numbers of one partition; also adds the partition to the transaction."""
+    """One partition's sequence numbers. The first batch adds the partition to the transaction."""
 
     def __init__(
         self,
@@ -42,17 +42,17 @@ class TransactionSequences(PartitionSequences[B]):
         self._state = state
 
     def may_send(self, batch: B) -> bool:
-        # The identity changes if the coordinator has returned a new epoch since the last batch.
+        # The coordinator may have returned a new epoch since the last batch.
         if self.identity != self._state.identity:
             self._restart(self._state.identity)
-        # A broken partition stays broken until the next epoch: only the coordinator assigns epochs.
+        # Only the coordinator assigns epochs, so a gap in the numbers remains until the next epoch.
         if self.is_broken or not super().may_send(batch):
             return False
         return self._state.admits(self._partition)
 
     def _restart(self, identity: ProducerIdentity | None) -> None:
-        """Restart in a new epoch."""
-        # All batches of a finished transaction are settled, so none is renumbered.
+        """Restart the numbers in a new epoch."""
+        # All batches of a finished transaction are settled, so no batch must be renumbered.
         self.identity = identity
         self.is_broken = False
         self._next_sequence = 0
@@ -62,7 +62,7 @@ class TransactionSequences(PartitionSequences[B]):
     def out_of_order(self, batch: B) -> bool:
         """Return whether to retry `batch`: only if earlier batches may still fill the gap."""
         waits = super().out_of_order(batch)
-        # No batch in flight can fill the gap, so `batch` could only fail again.
+        # If no earlier batch can fill the gap, `batch` would only fail again.
         if self.is_broken:
             batch.is_deferred, waits = True, False
         return waits
@@ -74,8 +74,8 @@ class TransactionSequences(PartitionSequences[B]):
         return False
 
     def recover(self) -> tuple[list[B], list[B]]:
-        """Return deferred batches, which fail; nothing is sent before the next epoch."""
-        # Batches in doubt keep their numbers: they may be retried within the transaction.
+        """Return the deferred batches, which fail; no batch is sent before the next epoch."""
+        # Batches in doubt keep their numbers, because they may be retried within the transaction.
         lost = [batch for batch in self._unsettled() if self.is_broken and batch.is_deferred]
         for batch in lost:
             batch.is_settled = True

@@ -1,19 +1,20 @@
-"""The state of a producer's transactions. Pure: no clock and no network.
+"""The state of a producer's transactions.
 
-    UNINITIALIZED     no producer ID yet; `init_transactions` obtains one
+    UNINITIALIZED     no producer ID yet; `init_transactions` requests one
     INITIALIZING      waiting for the producer ID
     READY             a transaction may begin
     IN_TRANSACTION    records may be sent
-    COMMITTING        no further records; once all are written, the coordinator commits
+    COMMITTING        no more records; once all are written, the coordinator commits
     ABORTING          nothing is sent; once no request is in flight, the coordinator aborts
     ABORTABLE_ERROR   a record was not written: the transaction can only be aborted
     FATAL_ERROR       fenced by another producer, or not authorized: the producer must be closed
 
-It also tracks the partitions of the transaction. In transactions of version 1, the producer adds a
-partition at the coordinator before it sends the first batch (`admits` returns False until then). In
-version 2 (KIP-890), the partition's leader adds it, and each transaction has its own epoch, which
-the coordinator returns when the previous one ends. In version 1, the epoch stays the same, unless
-sequence numbers may be missing or a late request could do harm: then `needs_new_epoch` is set.
+The state includes the partitions of the transaction. In version 1 of transactions, the producer
+adds a partition at the coordinator before it sends the first batch; until then, `admits` returns
+False. In version 2 (KIP-890), the partition's leader adds the partition. Each transaction of
+version 2 has its own epoch, which the coordinator returns at the end of the previous transaction.
+In version 1, the epoch changes only if sequence numbers may be missing or a late request could do
+harm; `needs_new_epoch` records that.
 
 Source: Kafka 4.3 TransactionManager.
 """
@@ -33,7 +34,7 @@ LAST_PRODUCE_VERSION_1 = 11
 
 
 class Phase(Enum):
-    """The phase of a producer's transactions; the values complete the messages of IllegalState."""
+    """The phase of a producer's transactions; the values are part of IllegalState's messages."""
 
     UNINITIALIZED = "init_transactions() has not been called"
     INITIALIZING = "init_transactions() is in progress"
@@ -46,7 +47,7 @@ class Phase(Enum):
 
 
 class Begun(IntEnum):
-    """Whether the coordinator knows the transaction, so that EndTxn must be sent."""
+    """Whether the coordinator knows the transaction, in which case EndTxn must be sent."""
 
     NO = 0
     PERHAPS = 1
@@ -83,15 +84,12 @@ class TransactionState:
     # -- records --------------------------------------------------------------------------------
 
     def check_may_send(self) -> None:
-        """Raise an error if records may not be sent now. Any thread."""
+        """Raise an error if records may not be sent now. Any thread may call this."""
         if self.phase is not Phase.IN_TRANSACTION:
             self._expect(Phase.IN_TRANSACTION, "send()")
 
     def send_failed(self, error: Exception) -> None:
-        """Record that `send` raised `error`, so that the transaction lacks a record.
-
-        Any thread.
-        """
+        """Record that `send` raised `error`: the transaction lacks a record. Thread-safe."""
         self._send_error = error
 
     @property
@@ -100,7 +98,7 @@ class TransactionState:
         return self.phase in (Phase.IN_TRANSACTION, Phase.COMMITTING)
 
     def admits(self, partition: TopicPartition) -> bool:
-        """Return whether a batch of `partition` may be sent; if not, have the partition added."""
+        """Return whether a batch of `partition` may be sent; if not, request its addition."""
         if not self.may_retry:
             return False
         if partition in self._partitions:
@@ -116,22 +114,22 @@ class TransactionState:
         return False
 
     def produce_version(self, highest: int) -> int:
-        """Return the version of Produce to use if both sides support up to `highest`."""
+        """Return the version of Produce to use if both sides support versions up to `highest`."""
         return highest if self.is_v2 else min(highest, LAST_PRODUCE_VERSION_1)
 
     # -- the contents of the transaction --------------------------------------------------------
 
     @property
     def new_partitions(self) -> list[TopicPartition]:
-        """Partitions with waiting batches that are not yet in the transaction."""
+        """Partitions that have waiting batches but are not yet part of the transaction."""
         return list(self._new)
 
     def begin_adding(self) -> None:
-        """Record that an addition is requested, so that the transaction may have begun."""
+        """Record that a request adds to the transaction, which may therefore have begun."""
         self.begun = max(self.begun, Begun.PERHAPS)
 
     def added(self, partitions: Collection[TopicPartition] = ()) -> None:
-        """Record that the coordinator has added what was requested."""
+        """Record that the coordinator has added `partitions`, or a group's offsets."""
         self.begun = Begun.YES
         self._partitions.update(partitions)
         for partition in partitions:
@@ -140,7 +138,7 @@ class TransactionState:
     # -- phases ---------------------------------------------------------------------------------
 
     def begin_init(self) -> None:
-        """Record that a producer ID is requested. Raises IllegalState if the producer has one."""
+        """Record the request for a producer ID. Raises IllegalState if the producer has an ID."""
         self._expect(Phase.UNINITIALIZED, "init_transactions()")
         self.phase = Phase.INITIALIZING
 
@@ -158,7 +156,7 @@ class TransactionState:
         self._expect(Phase.READY, "begin_transaction()")
 
     def begin(self, *, is_v2: bool) -> None:
-        """Begin a transaction; the first addition informs the coordinator of it."""
+        """Begin a transaction; the coordinator learns of it with the first addition."""
         self.check_may_begin()
         self.phase = Phase.IN_TRANSACTION
         self.is_v2 = is_v2
@@ -175,13 +173,13 @@ class TransactionState:
 
         Raises TransactionAbortable if it must be aborted.
         """
-        # A record that `send` refused is missing from the transaction, so it must not commit.
+        # A record that `send` rejected is missing from the transaction, which must not commit then.
         if self.phase is Phase.IN_TRANSACTION and self._send_error is not None:
             self.fail_transaction(self._send_error)
         self._expect(Phase.IN_TRANSACTION, "commit_transaction()")
 
     def begin_commit(self) -> None:
-        """Accept no further records. Raises the errors of `check_may_commit`."""
+        """Accept no more records. Raises the errors of `check_may_commit`."""
         self.check_may_commit()
         self.phase = Phase.COMMITTING
 
@@ -190,11 +188,11 @@ class TransactionState:
         if self.phase is not Phase.ABORTABLE_ERROR:
             self._expect(Phase.IN_TRANSACTION, "abort_transaction()")
         self.phase = Phase.ABORTING
-        # The request may still arrive at the coordinator after the abort (KIP-360).
+        # A request without a response may still reach the coordinator after the abort (KIP-360).
         self.needs_new_epoch |= self.begun is Begun.PERHAPS
 
     def ended(self, identity: ProducerIdentity) -> None:
-        """End the transaction; `identity` is for the next one."""
+        """End the transaction; `identity` is for the next transaction."""
         self.phase = Phase.READY
         self.identity = identity
         self.begun = Begun.NO
@@ -207,7 +205,7 @@ class TransactionState:
 
     def fail_transaction(self, error: Exception) -> None:
         """Record that the transaction can only be aborted, because of `error`."""
-        # A fatal error or an abort in progress outranks this error.
+        # A fatal error or an abort in progress takes precedence.
         if self.may_retry:
             self.phase = Phase.ABORTABLE_ERROR
             self._error = abortable(error, self.transactional_id)
@@ -220,14 +218,14 @@ class TransactionState:
 
     def raise_error(self) -> None:
         """Raise the recorded error, if there is one."""
-        # Raises a new instance each time, because a single one would accumulate tracebacks.
+        # Raise a new instance each time: a single instance would accumulate tracebacks.
         if self._error is not None:
             raise type(self._error)(*self._error.args) from self._error.__cause__
 
     def _expect(self, phase: Phase, call: str) -> None:
         if self.phase is phase:
             return
-        # The recorded error explains more than the phase.
+        # A recorded error explains more than the phase.
         self.raise_error()
         raise IllegalState(
             f"cannot call {call} for transactional.id={self.transactional_id}: {self.phase.value}"

@@ -1,7 +1,7 @@
-"""The producer with a ``transactional.id``, which sends records only within transactions.
+"""The producer with a ``transactional.id``: it sends records only within transactions.
 
-calls.py contains the calls that begin, commit and abort a transaction; transaction_manager.py keeps
-the state of the transaction.
+calls.py contains the calls that begin, commit and abort a transaction; transaction_manager.py
+implements them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger("plog.client")
 H = TypeVar("H", bound=RecordHandle)
 
 _POLL_S = 0.005
-"""The interval between checks for requests in flight, once all records have an outcome."""
+"""The interval between checks for requests in flight, when all records have an outcome."""
 
 
 class TransactionalCore(ProducerCore[H]):
@@ -41,7 +41,8 @@ class TransactionalCore(ProducerCore[H]):
     ) -> None:
         assert settings.transactional_id is not None
         self._state = TransactionState(settings.transactional_id)
-        # Reentrant: `append` may run the engine in this thread, and its callbacks may commit.
+        # The lock is reentrant: `append` may run the engine in this thread, and a callback may
+        # commit.
         self._gate = RLock()
         super().__init__(cluster, network, settings, transaction=self._state, **options)
         self._append = self._append_in_transaction
@@ -71,27 +72,28 @@ class TransactionalCore(ProducerCore[H]):
     ) -> H | None:
         """Accept a record as `ProducerCore.send` does, within a transaction.
 
-        Also raises IllegalState outside a transaction, TransactionAbortable in one that has failed,
-        and the error with which the producer has failed. A refused record makes the transaction
-        fail.
+        In addition, raises IllegalState outside a transaction, TransactionAbortable in a failed
+        transaction, and the producer's error if the producer has failed. A rejected record makes
+        the transaction fail.
         """
-        # Checked before any work on the record; `_append_in_transaction` checks again.
+        # Check the state before doing work for the record; `_append_in_transaction` checks again.
         self._state.check_may_send()
         try:
             return super().send(
                 topic, value, key, partition, timestamp, headers, on_delivery, claim
             )
         except (IllegalState, ClosedError):
-            # The state does not allow the call at all, so the transaction lacks no record.
+            # The state does not allow the call at all, so no record is missing.
             raise
         except Exception as error:
-            # The application may ignore the exception, but the record is then missing from the
-            # transaction.
+            # Even if the application ignores the exception, the transaction must not be committed
+            # without this record.
             self._state.send_failed(error)
             raise
 
     def _append_in_transaction(self, *record: Any) -> H | None:
-        with self._gate:  # The transaction cannot end between the check and the append.
+        # The lock ensures that the transaction does not end between the check and the append.
+        with self._gate:
             self._state.check_may_send()
             return self._accumulator.append(*record)
 
@@ -111,7 +113,7 @@ class TransactionalCore(ProducerCore[H]):
 
         A commit waits for the record; an abort does not.
         """
-        # A transaction that ends during the wait must not pass its records on to the next one.
+        # If the transaction ends during the wait, the record must not become part of the next one.
         number = self._state.number
         deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
@@ -141,13 +143,14 @@ class TransactionalCore(ProducerCore[H]):
         """Close as `ProducerCore.close` does, after aborting an open transaction."""
         if self._is_closed:
             return
-        # Without a limit of the application, max.block.ms limits the abort, as it does other
+        # Without a timeout from the application, max.block.ms limits the abort, as it limits other
         # transaction calls.
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
         deadline_s = self._network.now_s() + limit_s
         try:
             await self._end_transaction(deadline_s)
-        except Cancelled:  # Every record needs an outcome even if close is cancelled.
+        except Cancelled:
+            # Even if the close is cancelled, every record needs an outcome.
             self._stop_transactions()
             self._refuse_records()
             self._close_rest()
@@ -158,7 +161,7 @@ class TransactionalCore(ProducerCore[H]):
 
     async def _end_transaction(self, deadline_s: float) -> None:
         assert self.transactions is not None
-        # A commit in progress decides the outcome, so no abort is sent until it has ended.
+        # A commit in progress decides the outcome, so wait for it before sending an abort.
         await self.transactions.settled(max(0.0, deadline_s - self._network.now_s()))
         if self.transactions.is_open:
             try:
@@ -166,7 +169,8 @@ class TransactionalCore(ProducerCore[H]):
             except Cancelled:
                 raise
             except PlogError as error:
-                # The coordinator aborts the transaction itself after transaction.timeout.ms.
+                # If this abort fails, the coordinator aborts the transaction after
+                # transaction.timeout.ms.
                 log.warning("cannot abort a transaction while closing the producer: %s", error)
 
     def _stop_transactions(self) -> None:
@@ -184,15 +188,15 @@ class TransactionalCore(ProducerCore[H]):
     async def _discard(self, error: Exception) -> None:
         self._drop(error)
         await self._until_finished(list(self._accumulator.incomplete))
-        # An expired batch has its outcome, but its request may still be in flight and write records
-        # after EndTxn.
+        # An expired batch has its outcome, but its request may still be in flight. It must not
+        # write records after EndTxn.
         while self._metrics.requests_in_flight:
             await self._network.sleep(_POLL_S)
 
     def _drop(self, error: Exception) -> None:
         for batch in list(self._accumulator.incomplete):
-            # A batch in flight may be written, so only its response may settle it. Failing a batch
-            # may settle others.
+            # A batch in flight may be written, so its response must decide the outcome. Failing one
+            # batch may complete others.
             if not batch.on_wire and not batch.is_done:
                 self._accumulator.remove(batch)
                 self._deliveries.fail(batch, error)
@@ -203,7 +207,7 @@ class TransactionalCore(ProducerCore[H]):
 
 
 class _Outbox:
-    """The Outbox of a transactional producer."""
+    """The `Outbox` of a transactional producer."""
 
     def __init__(self, core: TransactionalCore[Any]) -> None:
         self.wait_for_blocked = core._wait_for_blocked
@@ -217,6 +221,6 @@ class _Outbox:
 def producer_core(
     cluster: Cluster, network: Network, settings: ProducerSettings, **options: Any
 ) -> ProducerCore[Any]:
-    """Return a producer as configured: transactional or not."""
+    """Return a transactional producer if transactional.id is set, otherwise a plain producer."""
     kind = ProducerCore[Any] if settings.transactional_id is None else TransactionalCore[Any]
     return kind(cluster, network, settings, **options)

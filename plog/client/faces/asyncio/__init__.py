@@ -1,9 +1,9 @@
 """The asyncio face: `Producer`, `Consumer` and `Admin` with coroutine methods, on any event loop.
 
-The engine runs in the loop's own thread, on a reactor built on the loop. A client belongs to the
-loop in which it is first used or entered with ``async with``. The engine defines the behavior; a
-docstring here says only how a method differs from the other faces. Start with base.py; the reactor
-is in network/loop_reactor.py.
+The engine runs in the loop's own thread, on a reactor that wraps the loop. A client belongs to the
+loop in which it is first used or entered with ``async with``. The engine defines the behavior;
+docstrings here describe only differences from the other faces. Start with base.py; the reactor is
+in network/loop_reactor.py.
 """
 
 from plog.client.faces.asyncio.admin import Admin

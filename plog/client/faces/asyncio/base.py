@@ -1,4 +1,4 @@
-"""The base class of the asyncio clients: the engine on the running loop, and closing."""
+"""The base class of the asyncio clients: it runs the engine on the running event loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Core = TypeVar("Core")
 
 
 class Client(NoCopy, Generic[Core]):
-    """An asyncio client. It creates its engine on first use, in the loop that is then running."""
+    """An asyncio client. It creates its engine on first use, in the loop that is running then."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class Client(NoCopy, Generic[Core]):
         *,
         auto_create_topics: bool = False,
     ) -> None:
-        # The engine is created on first use: the constructor may run before the loop does.
+        # The constructor may run before the loop does, so `_make` creates the engine on first use.
         self._settings = settings
         self._make_core = make_core
         self._auto_create_topics = auto_create_topics
@@ -62,7 +62,7 @@ class Client(NoCopy, Generic[Core]):
 
     def _check_loop(self) -> None:
         """Raise IllegalState unless the engine runs in the current loop."""
-        # The engine could not wake a task of another loop.
+        # asyncio is not thread-safe: the engine could not wake a task that runs in another loop.
         if self._loop is not None and asyncio.get_running_loop() is not self._loop:
             raise IllegalState(
                 f"{self!r} belongs to another event loop, the one in which it was first used;"
@@ -78,7 +78,7 @@ class Client(NoCopy, Generic[Core]):
         return Deferred.fromCoroutine(method(core, *arguments, **options)).asFuture(self._loop)
 
     async def __aenter__(self) -> Self:
-        # Creates the engine, so that errors are raised here and the client belongs to this loop.
+        # Create the engine now, so that errors are raised here and the client belongs to this loop.
         _ = self._core
         return self
 
@@ -91,14 +91,14 @@ class Client(NoCopy, Generic[Core]):
         try:
             await self.close(EXIT_TIMEOUT_S)
         except Exception as failure:
-            # The exception that left the block matters more.
+            # Log this error: raising it would hide the exception that ended the block.
             log.warning("failed to close %r after an error: %s", self, failure)
 
     def __repr__(self) -> str:
         return client_repr("plog.aio", self, self._settings, "closed" if self._is_closed else "")
 
     def __del__(self) -> None:
-        # `__init__` may have failed before the attribute was set.
+        # If `__init__` failed early, the attribute does not exist.
         if getattr(self, "_made", None) is not None and not self._is_closed:
             warnings.warn(
                 f"{self!r} was not closed; await close() or use `async with`",
@@ -112,18 +112,19 @@ class Client(NoCopy, Generic[Core]):
         if self._is_closed:
             return
         self._check_loop()
-        # Set before the wait, so that a concurrent call has no effect.
+        # Set the flag before waiting, so that a concurrent call of `close` has no effect.
         self._is_closed = True
-        # Never used, so there is nothing to close.
+        # A client that was never used has no engine to close.
         if self._made is None:
             return
         assert self._cluster is not None and self._loop_reactor is not None
         try:
             await self._close_core(timeout_s)
         finally:
-            # Also after an error: the reactor is shared and counts its clients.
+            # Even after an error, release the reactor: the loop's clients share it, and it counts
+            # them to find out when to stop.
             await self._cluster.close()
             await self._loop_reactor.release()
 
     async def _close_core(self, timeout_s: float | None) -> None:
-        """Close the engine's object, if it needs closing."""
+        """Close the engine's client object, if it needs to be closed."""

@@ -33,24 +33,25 @@ T = TypeVar("T")
 
 
 async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of a listener, which may be a coroutine function."""
+    """Call a function of the application, which may be a coroutine function."""
     result = function(*arguments)
-    # A listener may have plain methods or coroutine functions.
     if inspect.isawaitable(result):
+        # The engine's coroutines can await only Deferreds.
         result = await Deferred.fromFuture(asyncio.ensure_future(result))
     return result
 
 
 class Consumer(Client[PollingConsumer], ReactorConsumerFace):
-    """A client that reads records from topics. Use it from one task at a time.
+    """A client that reads records from topics. Use it in one task at a time.
 
         async with Consumer("page-views", bootstrap_servers="localhost:9092") as consumer:
             async for record in consumer:
                 print(record.offset, record.value)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts at the position
-    that ``auto.offset.reset`` selects. The methods of `listener` may be coroutine functions.
+    committed offsets. Without a group, this consumer reads all partitions and starts at the
+    position that ``auto.offset.reset`` selects. The methods of `listener` may be coroutine
+    functions.
 
     Raises ConfigError for invalid settings.
     """
@@ -86,7 +87,8 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
                 assignors=assignors,
                 call_user=_call_user,
             )
-            # Here, because subscribing needs the engine, which exists only in a running loop.
+            # Not in the constructor: subscribing needs the engine, which exists only in a running
+            # loop.
             if topics or pattern is not None:
                 core.subscribe(topics or None, pattern=pattern, listener=listener)
             return core
@@ -96,16 +98,17 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     # -- records ------------------------------------------------------------------------------
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Yield records indefinitely, waiting for new ones."""
+        """Yield records indefinitely; wait for new records."""
         unread = self._core.unread
         while True:
+            # Taking records one by one would cost more time for each record.
             if not unread:
                 unread.put(await self.consume())
             for record in unread.records():
                 yield record
 
     async def __anext__(self) -> ConsumerRecord:
-        """Return the next record, waiting until one arrives."""
+        """Return the next record; wait until a record arrives."""
         unread = self._core.unread
         if not unread:
             unread.put(await self.consume())
@@ -121,22 +124,23 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     ) -> list[ConsumerRecord]:
         """Return up to `max_records` (default ``max.poll.records``) as soon as any are available.
 
-        Without `timeout_s` the call waits indefinitely; with it, the list is empty after that time.
+        Without `timeout_s`, the call waits indefinitely. Otherwise, it returns an empty list if no
+        records arrive within that time.
 
         Raises:
             OffsetOutOfRange, CorruptRecords, SerializationFailed: a record cannot be read.
             UnknownTopicOrPartition: a topic does not exist and may not be created.
             WokenUp: `wakeup` was called.
-            Exception: the group coordinator returned an error or a rebalance listener raised one.
+            Exception: the group coordinator returned an error, or a rebalance listener failed.
         """
         core = self._core
         self._check_loop()
         count = core.max_records if max_records is None else max_records
-        # Records that an iterator left over come first.
+        # Records that an iterator has left unread come first, to keep offset order.
         if core.unread:
             return core.unread.take(count)
         core.polled()
-        # The usual case, without creating a future.
+        # Usually, records are already available: return them without creating a future.
         if not core.needs_prepare and (records := core.take(count)):
             return records
         return await self._await_taken(lambda: core.take(count), timeout_s)
@@ -155,22 +159,23 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         return await self._await_taken(lambda: core.take_arrow(count), timeout_s)
 
     async def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
-        """Call `take` until it returns something or `timeout_s` is over; return its last result."""
+        """Call `take` until it returns records or `timeout_s` has passed; return its result."""
         self._check_loop()
         loop = asyncio.get_running_loop()
         if timeout_s is not None and timeout_s <= 0:
-            # Let the engine run, which shares this loop.
+            # The engine shares this loop. A task that polls with a timeout of 0 would never let it
+            # fetch records.
             await asyncio.sleep(0)
 
-        # Deferreds are awaitable only in coroutines that run as Deferreds.
+        # An asyncio task cannot await a Deferred.
         def as_future(awaitable: Any) -> asyncio.Future[Any]:
             if not isinstance(awaitable, Deferred):
                 awaitable = Deferred.fromCoroutine(awaitable)
             future: asyncio.Future[Any] = awaitable.asFuture(loop)
             return future
 
-        # `take` runs in this task: if the engine called it, a task that is cancelled while its
-        # records arrive would lose them.
+        # `take` runs in this task. If the engine called it, a task that is cancelled while records
+        # arrive would lose them.
         return await self._core.until_taken(take, timeout_s, adapt=as_future)
 
     # -- subscription, positions and commits --------------------------------------------------

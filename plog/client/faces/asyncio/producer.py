@@ -31,11 +31,12 @@ from plog.client.values import RecordMetadata
 
 
 class RecordAwaitable(RecordHandle):
-    """The outcome of a sent record. Awaiting it, any number of times, returns its metadata."""
+    """The outcome of a sent record. Await it, any number of times, to get the record's metadata."""
 
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        # The future is created only here, because many records are never awaited.
         if not self.done():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             call_when_done(self, lambda _: _wake(future))
@@ -48,7 +49,7 @@ class RecordAwaitable(RecordHandle):
 
 
 def _wake(future: asyncio.Future[None]) -> None:
-    # The task that waits may have been cancelled.
+    # The future is already done if the waiting task was cancelled.
     if not future.done():
         future.set_result(None)
 
@@ -60,7 +61,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
             sent = await producer.send("page-views", b"/index.html", key=b"alice")
             print((await sent).offset)
 
-    Settings have Kafka's names: with underscores as keywords, with dots in `config`.
+    Settings have Kafka's names, with underscores as keyword arguments and with dots in `config`.
 
     Raises ConfigError for invalid settings.
     """
@@ -108,7 +109,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         headers: Headers = (),
         on_delivery: OnDelivery | None = None,
     ) -> RecordAwaitable:
-        """Send a record; the call waits only for the metadata of a new topic and for memory.
+        """Send a record; the call waits only for a new topic's metadata and for buffer memory.
 
         Args:
             value, key: bytes, or objects that the serializers accept.
@@ -124,10 +125,10 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         """
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
         core = self._core
-        # Usually false, and cheaper than a call.
+        # Comparing the loops here saves a method call for each record.
         if asyncio.get_running_loop() is not self._loop:
             self._check_loop()
-        # Records that wait for memory must not be overtaken.
+        # A new record must not overtake records that wait for memory.
         sent = None if core.has_waiters else core.send(*record)
         if sent is not None:
             return sent

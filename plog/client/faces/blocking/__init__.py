@@ -1,8 +1,8 @@
 """The blocking face: `Producer`, `Consumer` and `Admin` for synchronous code, in any thread.
 
-The engine runs on a private reactor in a daemon thread, and each call waits for its result.
-The engine defines the behavior; a docstring here says only how a method differs from
-the other faces. Start with base.py; process_exit.py flushes open clients when the process exits.
+The engine runs on a private reactor in a daemon thread, and each call waits for its result. The
+engine defines the behavior; docstrings here describe only differences from the other faces. Start
+with base.py. When the process exits, process_exit.py flushes and closes open clients.
 """
 
 from plog.client.faces.blocking import process_exit as process_exit

@@ -78,6 +78,7 @@ class Admin(Client):
 
     def close(self, timeout_s: float | None = None) -> None:
         """Close the client immediately; closing it again has no effect."""
+        # In the child of a fork, the connections belong to the parent.
         if not self._is_closed and not self._is_forked:
             self._run(self._cluster.close)
             self._is_closed = True

@@ -1,4 +1,4 @@
-"""The base class of the blocking clients: a network on the private reactor, and closing."""
+"""The base class of the blocking clients: it runs the engine on the private reactor."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ T = TypeVar("T")
 
 
 class Client(NoCopy):
-    """A blocking client: its cluster and its network, on the private reactor of the process."""
+    """A blocking client: its cluster and network, which run on the process's private reactor."""
 
     def __init__(self, settings: ClientSettings, *, auto_create_topics: bool = False) -> None:
         self._settings = settings
-        # All blocking clients of a process share one thread.
+        # All blocking clients of a process share one reactor and its thread.
         self._private = PrivateReactor.current()
         self._network = TwistedNetwork.of(self._private.reactor, settings)
         self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
         self._is_closed = self._is_forked = False
-        # The reactor marks its clients in the child of a fork.
+        # In the child of a fork, the private reactor calls `_forked` of each registered client.
         self._private.add(self)
 
     def _run(
@@ -60,7 +60,7 @@ class Client(NoCopy):
         try:
             self.close(EXIT_TIMEOUT_S)
         except Exception as failure:
-            # The exception that left the block matters more.
+            # Log this error: raising it would hide the exception that ended the block.
             log.warning("failed to close %r after an error: %s", self, failure)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The blocking face's `Consumer`.
 
-It decodes records in the caller's thread, and runs listeners and callbacks there while the caller
-waits. Everything else is a coroutine of the engine.
+It decodes records in the caller's thread. Listeners and callbacks also run in that thread, while
+the caller waits. All other work runs in the engine's thread.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# At exit, for the request that leaves the group.
+# At process exit, an unreachable coordinator must not delay the process for long.
 _LEAVE_TIMEOUT_S = 2.0
 
 
 class Consumer(Client, ConsumerFace):
-    """A client that reads records from topics. Use it from one thread at a time.
+    """A client that reads records from topics. Use it in one thread at a time.
 
         for record in Consumer("page-views", bootstrap_servers="localhost:9092"):
             print(record.offset, record.value)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts at the position
-    that ``auto.offset.reset`` selects. The methods of `listener` run in the consuming thread while
-    it waits in a method of the consumer.
+    committed offsets. Without a group, this consumer reads all partitions and starts at the
+    position that ``auto.offset.reset`` selects. The methods of `listener` run in the consuming
+    thread, while that thread waits in a method of the consumer.
 
     Raises ConfigError for invalid settings.
     """
@@ -95,10 +95,10 @@ class Consumer(Client, ConsumerFace):
                 call_user=self._call_user,
             )
 
-        # In the engine's thread, which owns all state of the engine.
+        # The engine's thread owns all of the engine's state, so it must also create this object.
         self._core = self._private.run(make)
         _consumers.add(self)
-        # The collector calls this in the consuming thread.
+        # The fetch collector calls `on_room` in the consuming thread.
         self._core.on_room = lambda: self._private.soon(self._core.fetch_more)
         self._unread = self._core.unread
         if topics or pattern is not None:
@@ -107,15 +107,15 @@ class Consumer(Client, ConsumerFace):
     # -- records ------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Yield records indefinitely, waiting for new ones."""
+        """Yield records indefinitely; wait for new records."""
         while True:
-            # Taken in batches, yielded singly: crossing threads for each record would be slow.
+            # Taking records one by one would switch threads for each record, which is slow.
             if not self._unread:
                 self._unread.put(self.consume())
             yield from self._unread.records()
 
     def __next__(self) -> ConsumerRecord:
-        """Return the next record, waiting until one arrives."""
+        """Return the next record; wait until a record arrives."""
         if not self._unread:
             self._unread.put(self.consume())
         return next(self._unread.records())
@@ -130,16 +130,18 @@ class Consumer(Client, ConsumerFace):
     ) -> list[ConsumerRecord]:
         """Return up to `max_records` (default ``max.poll.records``) as soon as any are available.
 
-        Without `timeout_s` the call waits indefinitely; with it, the list is empty after that time.
+        Without `timeout_s`, the call waits indefinitely. Otherwise, it returns an empty list if no
+        records arrive within that time.
 
         Raises:
             OffsetOutOfRange, CorruptRecords, SerializationFailed: a record cannot be read.
             UnknownTopicOrPartition: a topic does not exist and may not be created.
             WokenUp: `wakeup` was called.
-            Exception: the group coordinator returned an error or a rebalance listener raised one.
+            Exception: the group coordinator returned an error, or a rebalance listener failed.
         """
         count = self._core.max_records if max_records is None else max_records
         with self._use():
+            # Records that an iterator has left unread come first, to keep offset order.
             if self._unread:
                 return self._unread.take(count)
             return self._await_taken(lambda: self._core.take(count), timeout_s)
@@ -158,20 +160,22 @@ class Consumer(Client, ConsumerFace):
             return self._await_taken(lambda: self._core.take_arrow(count), timeout_s)
 
     def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
-        """Call `take` until it returns something or `timeout_s` is over; return its last result."""
+        """Call `take` until it returns records or `timeout_s` has passed; return its result."""
         core = self._core
-        # Before the records are taken, since a poll means that earlier records were processed.
+        # A poll means that all earlier records were processed. Records that are taken now were not,
+        # so the poll must be recorded first.
         core.polled()
-        # The usual case needs no switch of threads.
+        # Usually, records are already available: no thread switch is needed.
         if not core.needs_prepare and (taken := take()):
             return taken
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left_s = None if deadline_s is None else deadline_s - time.monotonic()
             came = self._run(core.wait_for_data, left_s)
-            # The engine only announces the records; they are decoded in this thread.
+            # `take` decodes the records in this thread, which keeps the engine's thread free.
             taken = take()
-            # A listener, for example, may have taken them in the meantime.
+            # The result can be empty although data had arrived: a listener, for example, may have
+            # taken the records. Then wait again.
             if taken or not came:
                 return taken
 
@@ -206,29 +210,30 @@ class Consumer(Client, ConsumerFace):
     ) -> None:
         """Commit `offsets` without waiting, by default the positions after all returned records.
 
-        A later call of any method of this consumer passes `callback` the offsets and the error,
-        which is None if the commit succeeded.
+        `callback` receives the offsets and the error, or None if the commit succeeded. It runs in
+        the consuming thread, during a later call that waits for the engine.
         """
         check_callback("callback", callback)
         with self._use():
-            # In the engine's thread; the offsets are determined now, in this thread.
+            # `to_commit` runs now, in this thread: by the time the engine runs the commit, the
+            # positions may have advanced.
             self._private.soon(self._core.commit_async, self._core.to_commit(offsets), callback)
 
     # -- wakeup and close ---------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """Make the call that waits in another thread raise WokenUp. Any thread may call this.
+        """Interrupt a call that waits in another thread; it raises WokenUp. Thread-safe.
 
-        If no call waits, the next call that reads records raises it. `close` and `unsubscribe` are
-        not interrupted.
+        If no call is waiting, the next call that reads records raises WokenUp. `close` and
+        `unsubscribe` are not interrupted.
         """
-        # Safe in any thread, because it only schedules a call.
+        # `soon` is safe in any thread: it only schedules a call in the engine's thread.
         self._private.soon(self._wake)
 
     def _wake(self) -> None:
         self._wakeups += 1
         self._core.wake_up()
-        # The consuming thread may be waiting for the engine's answer instead of for records.
+        # The consuming thread may be waiting in `_run` for a coroutine's outcome, not for records.
         self._news.set()
 
     def close(self, timeout_s: float | None = None) -> None:
@@ -238,16 +243,16 @@ class Consumer(Client, ConsumerFace):
         try:
             self._run(self._core.close, timeout_s)
         finally:
-            # Also after an error, such as one of a listener.
+            # The consumer is closed even if a listener or the commit has failed.
             self._is_closed = True
             self._private.run(self._cluster.close)
 
     def _abandon(self) -> None:
-        """Leave the group when the process exits without a call of `close`."""
+        """Leave the group at process exit if the application did not call `close`."""
         if self._is_closed or self._is_forked:
             return
         warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
-        # The process exits: no caller could handle it.
+        # The process is exiting, so no caller could handle an error.
         with suppress(Exception):
             self._private.wait_for(self._private.begin(self._core.abandon), _LEAVE_TIMEOUT_S)
 
@@ -260,19 +265,19 @@ class Consumer(Client, ConsumerFace):
         """Run `function` in the consuming thread and await its result in the engine's thread."""
         call = ApplicationCallback(function, arguments)
         self._calls.append(call)
-        # The consuming thread waits in `_run`.
+        # Wake the consuming thread, which waits in `_run`.
         self._news.set()
         try:
             return await call.outcome
         finally:
-            # The wait was interrupted before the call was run.
+            # An interrupted wait can leave the call in the queue. It must not run later.
             if call in self._calls:
                 self._calls.remove(call)
 
     def _run(
         self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
     ) -> T:
-        """Wait for a coroutine of the engine, and run its callbacks in this thread meanwhile."""
+        """Run a coroutine in the engine's thread, and its callbacks in this thread; then return."""
         self._check()
         with self._use():
             running = self._private.begin(function, *arguments, **options)
@@ -280,21 +285,20 @@ class Consumer(Client, ConsumerFace):
             outcome.add_done_callback(lambda _: self._news.set())
             wakeups = self._wakeups
             try:
-                # Callbacks run here until the coroutine has finished.
                 while not outcome.done():
                     self._news.wait()
-                    # Cleared before the calls are made, so that a call that arrives meanwhile is
-                    # not missed.
+                    # Clear the event before making the calls: a call that arrives in the meantime
+                    # must end the next wait.
                     self._news.clear()
                     self._make_calls()
-                    # Only methods that do not check for a wakeup by themselves.
+                    # The methods that read records check for a wakeup themselves.
                     if self._wakeups != wakeups and function in _WOKEN and not outcome.done():
                         self._core.raise_if_woken()
             except BaseException:
-                # Interrupted, for example by Ctrl-C: the coroutine must not continue unobserved.
+                # After an interruption, such as Ctrl-C, the coroutine must not continue unobserved.
                 self._private.soon(running.cancel)
                 raise
-            # Calls that arrived together with the outcome.
+            # Some calls may have arrived together with the outcome.
             self._make_calls()
             return outcome.result()
 
@@ -315,11 +319,11 @@ _WOKEN = frozenset(
         PollingConsumer.topics,
     }
 )
-"""The methods that `wakeup` interrupts here; those that read records check for it themselves."""
+"""The methods that `_run` interrupts after a `wakeup`; methods that read records check for it."""
 
 
 class _Use:
-    """A guard that admits one thread at a time."""
+    """A context manager that raises WrongThread if another thread is using the consumer."""
 
     __slots__ = ("_consumer",)
 
@@ -328,13 +332,13 @@ class _Use:
 
     def __enter__(self) -> None:
         consumer, thread = self._consumer, threading.get_ident()
-        # Atomic, without a lock.
+        # `dict.setdefault` is atomic in CPython, so no lock is needed.
         if consumer._user.setdefault("thread", thread) != thread:
             raise WrongThread(
                 "the consumer is in use in another thread; use it in one thread at a time or"
                 " create one for each thread (only wakeup() may be called from any thread)"
             )
-        # Reentrant, because a listener calls the consumer within another call.
+        # Calls can be nested: a listener calls the consumer during another call.
         consumer._depth += 1
 
     def __exit__(self, *_: object) -> None:
@@ -347,5 +351,5 @@ _consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
 
 
 def known_consumers() -> list[Consumer]:
-    """Return all consumers that still exist, including closed ones."""
+    """Return all consumers in memory, including closed consumers."""
     return list(_consumers)

@@ -1,7 +1,7 @@
 """The blocking face's `Producer`.
 
-`send` adds a record to the accumulator in the caller's thread and returns a future. Everything
-else is a coroutine of the engine that the caller waits for.
+`send` adds a record to the accumulator in the caller's thread and returns a future. The other
+methods run coroutines in the engine's thread and wait for their results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Producer(Client, BlockingTransactions):
             future = producer.send("page-views", b"/index.html", key=b"alice")
             print(future.result().offset)
 
-    Settings have Kafka's names: with underscores as keywords, with dots in `config`.
+    Settings have Kafka's names, with underscores as keyword arguments and with dots in `config`.
 
     Raises ConfigError for invalid settings.
     """
@@ -66,11 +66,11 @@ class Producer(Client, BlockingTransactions):
             value_serializer=value_serializer,
             partitioner=partitioner,
             interceptors=interceptors,
-            # A lambda, since `_core` does not exist yet.
+            # A lambda is needed because `_core` does not exist yet.
             wake=lambda: private.soon(self._core.woken),
             make_handle=RecordFuture,
         )
-        # Saves an attribute lookup for each record, and a fork replaces it.
+        # The attribute saves a lookup for each record. After a fork, it raises ForkedError.
         self._send: Callable[..., RecordFuture | None] = self._core.send
         _open_producers.add(self)
 
@@ -85,7 +85,7 @@ class Producer(Client, BlockingTransactions):
         headers: Headers = (),
         on_delivery: OnDelivery | None = None,
     ) -> RecordFuture:
-        """Send a record; the call waits only for the metadata of a new topic and for memory.
+        """Send a record; the call waits only for a new topic's metadata and for buffer memory.
 
         Args:
             value, key: bytes, or objects that the serializers accept.
@@ -99,7 +99,7 @@ class Producer(Client, BlockingTransactions):
             UnknownTopicOrPartition, RequestTimedOut: no metadata for the topic within max.block.ms.
             BufferExhausted: memory was still full after max.block.ms.
         """
-        # In the caller's thread, without waiting for the engine.
+        # Usually, the record can be added in the caller's thread, without waiting for the engine.
         future = self._send(topic, value, key, partition, timestamp, headers, on_delivery)
         if future is not None:
             return future
@@ -128,15 +128,18 @@ class Producer(Client, BlockingTransactions):
     metrics = direct(ProducerCore.metrics)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send the buffered records and close; fail those not acknowledged within `timeout_s`."""
+        """Send the buffered records and close.
+
+        Records that are not acknowledged within `timeout_s` fail.
+        """
         if self._is_closed or self._is_forked:
             return
-        # In a callback, the close would wait for itself.
+        # A callback runs in the engine's thread: a close there would wait for itself.
         PrivateReactor.check_caller()
         try:
             self._private.run(self._core.close, timeout_s)
         finally:
-            # Also after an error: the connections must not stay open.
+            # Close the connections even after an error.
             self._is_closed = True
             _open_producers.discard(self)
             self._private.run(self._cluster.close)
@@ -146,7 +149,7 @@ class Producer(Client, BlockingTransactions):
         # The parent closes its own copy at exit; the child has nothing to send.
         _open_producers.discard(self)
         self._send = _raise_forked
-        # Futures of the parent would otherwise wait forever in the child.
+        # Otherwise, the child's copies of the parent's futures would never be done.
         self._core.forked(
             ForkedError(
                 "the outcome of the record is unknown: it was sent before a fork,"
@@ -160,9 +163,13 @@ def _raise_forked(*_: Any) -> Any:
 
 
 _open_producers: set[Producer] = set()
-"""Strong references: a producer that the application has dropped may still hold records to send."""
+"""The producers that were not closed.
+
+The references are strong because a producer that the application has dropped may still hold
+records.
+"""
 
 
 def open_producers() -> list[Producer]:
-    """Return the producers of this process that were not closed."""
+    """Return the producers in this process that were not closed."""
     return list(_open_producers)

@@ -1,9 +1,8 @@
 """The future that the blocking producer's `send` returns.
 
-A `RecordFuture` behaves as a `concurrent.futures.Future`: `concurrent.futures.wait`, `as_completed`
-and `asyncio.wrap_future` accept it, and `isinstance` returns True. At run time it does not
-inherit from that class, because each instance would carry a dict, which makes `send` 5 % slower.
-The condition and the waiters that those functions need are created on first access.
+A `RecordFuture` behaves like a `concurrent.futures.Future`: `concurrent.futures.wait`,
+`as_completed` and `asyncio.wrap_future` accept it, and `isinstance` returns True. The condition and
+the waiters that these functions need are created on first access.
 """
 
 from __future__ import annotations
@@ -23,12 +22,13 @@ if TYPE_CHECKING:
         """The base class that type checkers see."""
 
 else:
+    # A base class without slots would give each instance a dict, which makes `send` 5 % slower.
     _Base = RecordHandle
 
 _STATE = frozenset({"_condition", "_state", "_waiters"})
-"""The attributes of a future that `concurrent.futures` uses."""
+"""The private attributes of a future that `concurrent.futures` uses."""
 _FINISHED = "FINISHED"
-# One lock for all futures, because it is needed only once for each.
+# All futures share one lock, because each future needs it at most once.
 _making_state = threading.Lock()
 
 
@@ -48,10 +48,10 @@ class RecordFuture(_Base):
     ) -> RecordMetadata:
         """Wait for the record to be acknowledged and return its metadata.
 
-        `timeout_s` is an alias of `timeout`, named as in this library's other methods. Raises the
-        error of the delivery, or TimeoutError if the outcome is not known in time: the record may
-        still be written. Raises IllegalState in a callback of this client, which would wait for
-        itself.
+        `timeout_s` is an alias for `timeout`, named as in this library's other methods. Raises the
+        delivery's error, or TimeoutError if the outcome is not known in time; the record may still
+        be written. Raises IllegalState in one of this client's callbacks, where the call would wait
+        for itself.
         """
         self._wait(timeout_s if timeout is None else timeout)
         return metadata_of(self)
@@ -59,7 +59,7 @@ class RecordFuture(_Base):
     def exception(
         self, timeout: float | None = None, *, timeout_s: float | None = None
     ) -> Exception | None:
-        """Return the error of the delivery, or None. Raises TimeoutError as `result` does."""
+        """Return the delivery's error, or None. Raises TimeoutError as `result` does."""
         self._wait(timeout_s if timeout is None else timeout)
         return error_of(self)
 
@@ -92,7 +92,7 @@ class RecordFuture(_Base):
     def _wait(self, timeout_s: float | None) -> None:
         if self.done():
             return
-        # The client's thread would wait for itself.
+        # In a callback, the client's thread would wait for itself.
         PrivateReactor.check_caller()
         done = threading.Event()
         call_when_done(self, lambda _: done.set())
@@ -107,18 +107,19 @@ class RecordFuture(_Base):
 
         @property
         def __class__(self) -> type:
-            # `isinstance` uses this as well; `type` and `super` do not.
+            # `concurrent.futures` and `asyncio` check futures with `isinstance`, which uses
+            # `__class__`. `type` and `super` do not use it, so they still see the real class.
             return Future
 
         def __getattr__(self, name: str) -> Any:
             if name not in _STATE:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            # Two threads may access the state of a future for the first time.
+            # Two threads may access the state for the first time at the same moment.
             with _making_state:
                 is_first = not _has_state(self)
                 if is_first:
                     self._future = Future()
-            # Outside the lock, since the record may be done already and `_settle` would run now.
+            # Release the lock first: if the record is already done, `_settle` runs in this call.
             if is_first:
                 call_when_done(self, _settle)
             return getattr(self._future, name)
@@ -135,7 +136,7 @@ def _has_state(future: RecordFuture) -> bool:
 def _settle(future: RecordFuture) -> None:
     """Wake the functions that wait for the record, as a Future does when its result is set."""
     state: Any = future._future
-    # The waiters of `wait` and `as_completed` are added under this condition.
+    # `wait` and `as_completed` add their waiters while they hold this condition.
     with state._condition:
         state._state = _FINISHED
         for waiter in state._waiters:

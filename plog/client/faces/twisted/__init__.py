@@ -1,8 +1,8 @@
 """The Twisted face: `Producer`, `Consumer` and `Admin` whose methods return Deferreds.
 
-The clients run on the reactor passed to them, by default the installed one. The engine defines the
-behavior; a docstring here says only how a method differs from the other faces. Start with base.py;
-streams.py has protocols, factories and a service with flow control.
+The clients run on the reactor that the caller passes, by default the installed reactor. The engine
+defines the behavior; docstrings here describe only differences from the other faces. Start with
+base.py. Protocols, factories and a service with flow control are in streams.py.
 """
 
 from plog.client.faces.twisted.admin import Admin

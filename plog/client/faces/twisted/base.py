@@ -1,4 +1,4 @@
-"""The base class of the Twisted clients: their reactor, their cluster, and closing."""
+"""The base class of the Twisted clients: it runs the engine on the caller's reactor."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ log = logging.getLogger("plog.client")
 
 
 class Client(NoCopy):
-    """A client for Twisted: its cluster and its network, on the caller's reactor.
+    """A Twisted client: its cluster and network, which run on the caller's reactor.
 
-    Coroutines that run as Deferreds can close it with ``async with``.
+    Coroutines that run as Deferreds can use ``async with`` to close the client.
     """
 
     def __init__(
         self, settings: ClientSettings, reactor: Any, *, auto_create_topics: bool = False
     ) -> None:
         if reactor is None:
-            # Importing it installs a reactor.
+            # A top-level import would install the default reactor before the application can
+            # install another.
             from twisted.internet import reactor
         self._settings = settings
         self._network = TwistedNetwork.of(reactor, settings)
@@ -51,7 +52,7 @@ class Client(NoCopy):
         try:
             await self.close(EXIT_TIMEOUT_S)
         except Exception as failure:
-            # The exception that left the block matters more.
+            # Log this error: raising it would hide the exception that ended the block.
             log.warning("failed to close %r after an error: %s", self, failure)
 
     def close(self, timeout_s: float | None = None) -> Deferred[None]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _call_user(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
-    """Call a function of a listener, which may return a Deferred."""
+    """Call a function of the application, which may return a Deferred."""
     return maybeDeferred(function, *arguments)
 
 
@@ -39,9 +39,9 @@ class Consumer(Client, ReactorConsumerFace):
         consumer.consume().addCallback(print)
 
     With a `group_id`, the members of the group share the partitions, and the group stores the
-    committed offsets. Without one, this consumer reads all partitions and starts at the position
-    that ``auto.offset.reset`` selects. The methods of `listener` may return Deferreds. Only one
-    `consume` may be in progress. `ConsumerFactory` calls a protocol with records instead.
+    committed offsets. Without a group, this consumer reads all partitions and starts at the
+    position that ``auto.offset.reset`` selects. The methods of `listener` may return Deferreds.
+    Only one `consume` may be in progress. To receive records in a protocol, use `ConsumerFactory`.
 
     Raises ConfigError for invalid settings.
     """
@@ -101,6 +101,6 @@ class Consumer(Client, ReactorConsumerFace):
     topics = deferred(PollingConsumer.topics)
 
     async def _close(self, timeout_s: float | None) -> None:
-        # The consumer first: it leaves the group through the cluster.
+        # The consumer needs the cluster's connections to leave its group, so it closes first.
         await self._core.close(timeout_s)
         await self._cluster.close()

@@ -42,7 +42,7 @@ class Producer(Client, TwistedTransactions):
         producer = Producer(bootstrap_servers="localhost:9092")
         producer.send("page-views", b"/index.html", key=b"alice").addCallback(print)
 
-    Settings have Kafka's names: with underscores as keywords, with dots in `config`.
+    Settings have Kafka's names, with underscores as keyword arguments and with dots in `config`.
 
     Raises ConfigError for invalid settings.
     """
@@ -92,17 +92,17 @@ class Producer(Client, TwistedTransactions):
     ) -> Deferred[RecordMetadata]:
         """Send a record; the Deferred fires with its metadata once the record is acknowledged.
 
-        It fails with SerializationFailed, RecordTooLarge, UnknownTopicOrPartition or
-        BufferExhausted (after max.block.ms) if the record is not accepted, otherwise with the error
-        of the delivery. A record sent while memory is full waits; `ProducerFactory` adds flow
-        control.
+        If the record is not accepted, the Deferred fails with SerializationFailed, RecordTooLarge,
+        UnknownTopicOrPartition or BufferExhausted (after max.block.ms); otherwise, it can fail with
+        the delivery's error. A record that is sent while memory is full waits; `ProducerFactory`
+        adds flow control.
         """
         record = (topic, value, key, partition, timestamp, headers)
         try:
-            # Records that wait for memory must not be overtaken.
+            # A new record must not overtake records that wait for memory.
             handle = None if self._core.has_waiters else self._core.send(*record)
         except Exception:
-            # Errors of `send` fail the Deferred, as Twisted's users expect, instead of raising.
+            # Twisted users expect a function that returns a Deferred to report errors only there.
             return Deferred.fromCoroutine(_raise(Failure()))
         if handle is not None:
             return _outcome_of(handle)
@@ -111,9 +111,9 @@ class Producer(Client, TwistedTransactions):
     async def _send_soon(self, *record: Any) -> SendHandle:
         self._begun += 1
         number = self._begun
-        # `flush` must know which records wait, and the core counts them only by topic.
+        # `flush` must know which records wait; the core only counts them per topic.
         self._waiting[number] = None
-        # Also if the caller cancels the Deferred.
+        # The wait must also end if the caller cancels the Deferred.
         with TaskCompletion(self._end_wait, number):
             return await self._core.send_soon(*record)
 
@@ -121,30 +121,31 @@ class Producer(Client, TwistedTransactions):
         del self._waiting[number]
         self._wait_ended.set()
 
-    # In the other faces `send` returns before the record is acknowledged.
+    # For the same API as in the other faces, where `send` returns before the acknowledgment.
     send_and_wait = send
 
     def flush(self, timeout_s: float | None = None) -> Deferred[None]:
         """Send all buffered records and wait for the outcome of every record sent so far.
 
-        This includes records that wait for their topic or for memory. Fails with RequestTimedOut
-        after `timeout_s`; the records are still sent.
+        Records that wait for topic metadata or memory are included. Fails with RequestTimedOut
+        after `timeout_s`; the producer still sends the records.
         """
         return Deferred.fromCoroutine(self._flush(timeout_s))
 
     async def _flush(self, timeout_s: float | None = None) -> None:
-        # A record that still waits is in no batch yet, so `flush` would miss it.
+        # The core's `flush` covers batches; a record that still waits is not in a batch yet.
         await self._core.flush(await self._until_accepted(timeout_s))
 
     async def _until_accepted(self, timeout_s: float | None) -> float | None:
-        """Wait until the records that wait are accepted; return the time left in seconds.
+        """Wait until the producer has accepted all waiting records, or failed them.
 
-        Returns None if `timeout_s` is None.
+        Returns the seconds left, or None if `timeout_s` is None.
         """
         deadline = Deadline(self._network, math.inf if timeout_s is None else timeout_s)
         pending = list(self._waiting)
         while pending:
-            # From the end: records are accepted in order, so the last is usually the last to end.
+            # Records are usually accepted in order. Checking the last record first therefore saves
+            # checking all others after each wait.
             if pending[-1] not in self._waiting:
                 pending.pop()
                 continue
@@ -157,7 +158,7 @@ class Producer(Client, TwistedTransactions):
 
     @property
     def is_full(self) -> bool:
-        """Whether memory is full, so that the next record has to wait."""
+        """Whether buffer memory is full, so that the next record has to wait."""
         return self._core.is_full
 
     partitions_for = deferred(ProducerCore.partitions_for)
@@ -165,10 +166,10 @@ class Producer(Client, TwistedTransactions):
 
     async def _close(self, timeout_s: float | None) -> None:
         left_s: float | None = 0.0
-        # The records that still wait then fail in the close.
+        # After a timeout, closing the core fails the records that still wait.
         with suppress(RequestTimedOut):
             left_s = await self._until_accepted(timeout_s)
-        # The cluster closes last: the close still sends records.
+        # The core still sends records while it closes, so the cluster closes last.
         await self._core.close(left_s)
         await self._cluster.close()
 
@@ -181,7 +182,7 @@ def _outcome_of(handle: SendHandle) -> Deferred[RecordMetadata]:
     outcome: Deferred[RecordMetadata] = Deferred()
 
     def done(metadata: RecordMetadata | None, error: Exception | None) -> None:
-        # The caller has cancelled it.
+        # If the caller has cancelled the Deferred, it has already fired.
         if outcome.called:
             return
         if error is None and metadata is not None:

@@ -8,9 +8,10 @@
     factory.protocol = Printer
     application.addService(StreamService(factory))
 
-A consumer's `transport` is an `IPushProducer`: pausing it stops the calls and, shortly afterwards,
-the fetch requests. A producer's `transport` is an `IConsumer`: it pauses the registered producer
-while ``buffer.memory`` is full, so that a file, a socket or a consumer can be connected to it.
+The `transport` of a `ConsumerProtocol` is an `IPushProducer`: a pause stops delivery and, shortly
+afterwards, the fetch requests. The `transport` of a `ProducerProtocol` is an `IConsumer`, so a
+file, a socket or a consumer can write to it: it pauses its registered producer while
+``buffer.memory`` is full.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ log = logging.getLogger("plog.client")
 
 @implementer(IAddress)
 class StreamAddress:
-    """The address passed to `buildProtocol`: the topics that a stream reads or writes."""
+    """The address passed to `buildProtocol`: the topics that a stream reads from or writes to."""
 
     def __init__(self, topics: tuple[str, ...]) -> None:
         self.topics = topics
 
 
 class StreamFactory(Factory):
-    """The base class of both factories: one protocol, from `start` to `stop`."""
+    """The base class of both factories. A factory runs one protocol, from `start` to `stop`."""
 
     noisy = False
 
@@ -55,7 +56,7 @@ class StreamFactory(Factory):
         raise NotImplementedError
 
     def stop(self) -> Deferred[None]:
-        """Stop once the operation in progress has finished; stopping again has no effect."""
+        """Stop the stream after the operation in progress; stopping again has no effect."""
         raise NotImplementedError
 
     def _connect(self, transport: Any, topics: tuple[str, ...]) -> Any:
@@ -66,7 +67,7 @@ class StreamFactory(Factory):
         return self.stream
 
     def _disconnect(self, reason: Failure) -> None:
-        # Detached first: `connectionLost` may stop the factory again.
+        # Detach the protocol first: its `connectionLost` may stop the factory again.
         stream, self.stream = self.stream, None
         if stream is not None:
             stream.connectionLost(reason)
@@ -93,21 +94,21 @@ class ConsumerProtocol:
     def recordsReceived(self, records: list[ConsumerRecord]) -> Any:
         """Handle records, which are in offset order within each partition.
 
-        May return a Deferred: no more records are delivered until it has fired. If it fails or this
-        method raises, the stream ends with that error. Unless overridden, `recordReceived` is
-        called for each record.
+        The method may return a Deferred: the next records are delivered after it has fired. If the
+        Deferred fails or the method raises, the stream ends with that error. Unless this method is
+        overridden, `recordReceived` is called for each record.
         """
 
     def recordReceived(self, record: ConsumerRecord) -> Any:
         """Handle one record. May return a Deferred, as `recordsReceived` may."""
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Handle the end of the stream; `reason` is the error unless the stream was stopped."""
+        """Handle the end of the stream; `reason` is the error, unless the stream was stopped."""
 
 
 @implementer(IPushProducer)
 class ConsumerTransport:
-    """The transport of a `ConsumerProtocol`: delivers records until stopped, and can be paused."""
+    """The transport of a `ConsumerProtocol`: it delivers records until it is paused or stopped."""
 
     def __init__(self, consumer: Consumer, factory: ConsumerFactory) -> None:
         self.consumer = consumer
@@ -117,7 +118,7 @@ class ConsumerTransport:
         self._is_stopping = False
 
     def pauseProducing(self) -> None:
-        """Deliver no more records after the call in progress."""
+        """Pause delivery after the call in progress."""
         self._resumed.clear()
 
     def resumeProducing(self) -> None:
@@ -133,18 +134,18 @@ class ConsumerTransport:
         self.consumer._network.spawn(self._deliver_all(), "delivering records")
 
     def stop(self) -> Deferred[None]:
-        """Stop when the call in progress has returned, and close the consumer."""
+        """Stop delivery after the call in progress, and close the consumer."""
         self._is_stopping = True
-        # A paused stream must notice that it is stopped.
+        # A paused stream waits for this signal. Without it, the stream would never end.
         self.resumeProducing()
-        # Ends a wait for records.
+        # A stream that waits for records ends with WokenUp.
         self.consumer.wakeup()
         return self.consumer.close()
 
     async def _deliver(self, stream: Any, records: list[ConsumerRecord]) -> None:
-        """Pass records to the protocol: as a list if it overrides `recordsReceived`, or singly."""
+        """Pass records to the protocol, as a list only if it overrides `recordsReceived`."""
         if self._must_stop():
-            # Records that were not delivered do not count as consumed.
+            # Records that were not delivered must not count as consumed, or a commit skips them.
             self.consumer._unread.put(records)
             return
         if type(stream).recordsReceived is not ConsumerProtocol.recordsReceived:
@@ -160,13 +161,14 @@ class ConsumerTransport:
             # The protocol may pause within `recordReceived`.
             if not self._resumed.is_set:
                 await self._resumed.wait()
-            # The rest of the records stays unread.
+            # The remaining records stay unread, so that they are not committed.
             if self._must_stop():
                 return
 
     def _must_stop(self) -> bool:
         """Return whether `stop` was called."""
-        # A method, because mypy would narrow the attribute.
+        # mypy would narrow the attribute after the first check, although `stop` may set it during
+        # an await. It does not narrow a method's result.
         return self._is_stopping
 
     async def _deliver_all(self) -> None:
@@ -175,11 +177,11 @@ class ConsumerTransport:
             while not self._is_stopping:
                 await self._resumed.wait()
                 records = await self.consumer.consume()
-                # The protocol may have paused it meanwhile.
+                # The protocol may have paused delivery during the wait.
                 await self._resumed.wait()
                 await self._deliver(stream, records)
         except (ClosedError, WokenUp):
-            # `stop` ends the wait in this way.
+            # `stop` wakes and closes the consumer, so these errors mean a regular end.
             pass
         except Exception as error:
             log.error("record stream failed: %s", error, exc_info=error)
@@ -189,7 +191,7 @@ class ConsumerTransport:
 
 
 class ConsumerFactory(StreamFactory):
-    """A factory whose `protocol` receives the records of topics; takes `Consumer`'s arguments."""
+    """A factory whose `protocol` receives records from topics; takes `Consumer`'s arguments."""
 
     protocol = ConsumerProtocol  # type: ignore[assignment]  # Not an IProtocol: no bytes.
 
@@ -208,15 +210,16 @@ class ConsumerFactory(StreamFactory):
         return stream
 
     def stop(self) -> Deferred[None]:
-        """Stop once the call in progress has returned, and close the consumer."""
-        # Detached first, so that stopping again has no effect.
+        """Stop delivery after the call in progress, and close the consumer."""
+        # Detach the transport first, so that stopping again has no effect.
         transport, self._transport = self._transport, None
         return succeed(None) if transport is None else transport.stop()
 
     def ended(self, reason: Failure) -> None:
         """Notify the protocol that the stream has ended, and close the consumer."""
         self._disconnect(reason)
-        # The stream has ended by itself: no caller of `stop` would close the consumer.
+        # The stream has ended on an error: the application need not call `stop`, so close the
+        # consumer here.
         if self._transport is not None:
             self.stop().addErrback(
                 lambda failure: log.error("failed to close the consumer: %s", failure.value)
@@ -230,19 +233,19 @@ class ProducerProtocol:
     transport: ProducerTransport
 
     def connectionMade(self) -> None:
-        """Handle the start of the stream: records may be sent from now on."""
+        """Handle the start of the stream: records can be sent from now on."""
 
     def deliveryFailed(self, error: Exception) -> None:
         """Handle the failure of a record that was passed to ``transport.write``."""
         log.error("record was not delivered: %s", error)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Handle the end of the stream: all records were sent, and no more can be."""
+        """Handle the end of the stream: no more records can be sent."""
 
 
 @implementer(IConsumer)
 class ProducerTransport:
-    """The transport of a `ProducerProtocol`: pauses the registered producer if memory is full."""
+    """The transport of a `ProducerProtocol`. It pauses its producer while memory is full."""
 
     def __init__(self, producer: Producer, factory: ProducerFactory) -> None:
         self.producer = producer
@@ -257,7 +260,7 @@ class ProducerTransport:
         """Send a record as `Producer.send` does, with flow control for the registered producer."""
         record = (topic, value, key)
         outcome = self.producer.send(*record, **options)
-        # The record waits for memory, so the sender must pause.
+        # The record waits for memory: pause the sender, or its records would pile up in memory.
         if not outcome.called and self.producer.is_full:
             self._pause(outcome)
         return outcome
@@ -274,7 +277,7 @@ class ProducerTransport:
 
     async def _pull(self) -> None:
         """Resume a pull producer."""
-        # Not within its own call of `write`, which could recurse without end.
+        # Resuming the producer within its own call of `write` could recurse endlessly.
         await self.producer._network.sleep(0)
         if self._registered is not None and not self._waiting:
             self._registered.resumeProducing()
@@ -282,13 +285,13 @@ class ProducerTransport:
     def _pause(self, outcome: Deferred[Any]) -> None:
         """Pause the registered producer until `outcome`, which waits for memory, has fired."""
         self._waiting += 1
-        # Only a push producer can be paused; a pull producer is just not resumed.
+        # Only a push producer can be paused; a pull producer waits until it is resumed.
         if self._waiting == 1 and self._registered is not None and self._is_streaming:
             self._registered.pauseProducing()
 
         def resume(result: Any) -> Any:
             self._waiting -= 1
-            # Only after all waiting records have received memory.
+            # Resume only after all waiting records have received memory.
             if not self._waiting and self._registered is not None:
                 self._registered.resumeProducing()
             return result
@@ -296,11 +299,11 @@ class ProducerTransport:
         outcome.addBoth(resume)
 
     def registerProducer(self, producer: IProducer, streaming: bool) -> None:
-        """Register a push producer to pause while memory is full, or a pull producer to resume."""
+        """Register a push producer, paused while memory is full, or a pull producer."""
         if self._registered is not None:
             raise RuntimeError("a producer is already registered; unregister it first")
         self._registered, self._is_streaming = producer, streaming
-        # A pull producer waits for the first call.
+        # A pull producer writes only when it is resumed.
         if not streaming:
             self._registered.resumeProducing()
 
@@ -330,7 +333,7 @@ class ProducerFactory(StreamFactory):
 
     def stop(self) -> Deferred[None]:
         """Send the buffered records and close the producer."""
-        # Detached first, so that stopping again has no effect.
+        # Detach the transport first, so that stopping again has no effect.
         transport, self._transport = self._transport, None
         if transport is None:
             return succeed(None)
@@ -344,17 +347,17 @@ class ProducerFactory(StreamFactory):
 
 
 class StreamService(Service):
-    """A service of a twistd application that runs a stream factory of either kind."""
+    """A Twisted service that runs a `ConsumerFactory` or `ProducerFactory`."""
 
     def __init__(self, factory: StreamFactory) -> None:
         self.factory = factory
 
     def startService(self) -> None:
-        """Start the stream with its parent service."""
+        """Start the stream."""
         super().startService()  # type: ignore[no-untyped-call]
         self.factory.start()
 
     def stopService(self) -> Deferred[None]:
-        """Stop the stream after its operation in progress has finished."""
+        """Stop the stream after the operation in progress."""
         super().stopService()  # type: ignore[no-untyped-call]
         return self.factory.stop()
