@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from plog.spark.data_loss import LogBounds, data_loss_error, within_log
 from plog.spark.log_lookup import LogLookup, no_offset, resolve
 from plog.spark.offset_range import OffsetRange
+from plog.spark.range_filters import RangeFilters
 from plog.spark.source_options import SourceOptions
 from plog.spark.task_planning import TaskLimits, plan_tasks
 from plog.types import TopicPartition
@@ -18,14 +19,18 @@ from plog.types import TopicPartition
 log = logging.getLogger("plog.spark")
 
 
-def plan_batch(lookup: LogLookup, options: SourceOptions) -> list[OffsetRange]:
-    """Return the range of each task of a batch query.
+def plan_batch(
+    lookup: LogLookup, options: SourceOptions, filters: RangeFilters | None = None
+) -> list[OffsetRange]:
+    """Return the range of each task of a batch query, without records that `filters` exclude.
 
     Raises DataLossError, NoOffsetForTime, ConfigError, and the errors of the lookups.
     """
     partitions = lookup.partitions(options.topics)
     bounds = lookup.bounds(partitions)
     ranges = _find_ranges(lookup, options, bounds)
+    if filters is not None:
+        ranges = filters.narrow(ranges, lookup)
     record_bytes: dict[TopicPartition, float] = {}
     if options.max_bytes_per_partition is not None:
         for partition, size in lookup.size_bytes(partitions).items():

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 
 from plog.spark.batch_ranges import plan_batch
 from plog.spark.cluster_lookup import ClusterLookup
 from plog.spark.offset_range import OffsetRange
+from plog.spark.range_filters import Condition, RangeFilters
 from plog.spark.range_reading import ReadingOptions, read_range
 from plog.spark.source_options import SourceOptions
 
@@ -34,15 +46,47 @@ class BatchReader(DataSourceReader):
             fail_on_data_loss=options.fail_on_data_loss,
         )
 
+        self._filters: RangeFilters | None = None
+
     def partitions(self) -> list[InputPartition]:
         """Return the range of each task."""
         for warning in self._options.warnings:
             log.warning("%s", warning)
         with ClusterLookup(self._options.client) as lookup:
-            return [InputPartition(one) for one in plan_batch(lookup, self._options)]
+            tasks = plan_batch(lookup, self._options, self._filters)
+        return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the records of one task."""
         wanted: OffsetRange | None = partition.value
         # Spark runs one task with None if there is no partition.
         return iter(()) if wanted is None else read_range(wanted, self._reading)
+
+
+class FilteringBatchReader(BatchReader):
+    """A reader to which Spark pushes the filters of the query (``pushFilters``).
+
+    It is a class of its own, because Spark rejects every reader that defines `pushFilters` unless
+    its setting ``spark.sql.python.filterPushdown.enabled`` is true.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Keep the filters for `partitions`, and return all of them, so that Spark applies them."""
+        conditions = [
+            Condition(one.attribute[0], operator, one.value)
+            for one in filters
+            if (operator := _OPERATORS.get(type(one))) and len(one.attribute) == 1
+        ]
+        self._filters = RangeFilters.of(conditions)
+        return filters
+
+
+_OPERATORS: dict[type[Filter], str] = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    In: "in",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}

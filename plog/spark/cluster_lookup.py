@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, Self, TypeVar
 
+from plog.client.admin.configs import ConfigAdmin
 from plog.client.admin.group_offsets import GroupOffsetAdmin
 from plog.client.admin.log_dirs import LogDirAdmin
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
+from plog.client.admin.values import ConfigResource
 from plog.client.consumer.offset_lookup import OffsetLookup
 from plog.client.network.cluster import Cluster
 from plog.client.network.socket_network import SocketNetwork, run_blocking
@@ -104,6 +106,19 @@ class ClusterLookup:
             return {}
         found = self._run(self._offsets.at_times(times, timeout_s=self._timeout_s))
         return {partition: None if at is None else at.offset for partition, at in found.items()}
+
+    def topics_with_append_time(self, topics: Collection[str]) -> set[str]:
+        """Return those of `topics` with ``message.timestamp.type=LogAppendTime``."""
+        if not topics:
+            return set()
+        admin = ConfigAdmin(self._cluster)
+        resources = [ConfigResource.topic(topic) for topic in topics]
+        described = self._run(admin.describe_configs(resources)).raise_first()
+        return {
+            resource.name
+            for resource, configs in described.items()
+            if configs["message.timestamp.type"].value == "LogAppendTime"
+        }
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit `offsets` for a `group` without members.

@@ -39,6 +39,10 @@ class LogLookup(Protocol):
         """Return the offset of the first record at or after each time in ms, or None."""
         ...
 
+    def topics_with_append_time(self, topics: Collection[str]) -> set[str]:
+        """Return those of `topics` whose records have the time at which they were appended."""
+        ...
+
     def size_bytes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the size of each log on disk."""
         ...

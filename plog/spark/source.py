@@ -47,12 +47,12 @@ class PlogSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query. Raises ConfigError for wrong options."""
-        from plog.spark.batch_reader import BatchReader
+        from plog.spark.batch_reader import BatchReader, FilteringBatchReader
         from plog.spark.source_options import read_source_options
 
         options = read_source_options(self.options, is_stream=False)
         _check_schema(schema, with_headers=options.include_headers)
-        return BatchReader(options)
+        return FilteringBatchReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a streaming query. Raises ConfigError for wrong options."""

@@ -1,7 +1,8 @@
 """`SourceOptions`: the options of a query that reads with ``format("plog")``.
 
 Names, defaults, precedence and rejected options are those of Spark's Kafka connector;
-``commitGroup``, ``maxBytesPerPartition`` and ``maxBytesPerTrigger`` exist only here. Options that
+``commitGroup``, ``maxBytesPerPartition``, ``maxBytesPerTrigger`` and ``pushFilters`` exist only
+here. Options that
 start with ``kafka.`` are settings of plog's client (option_names.py). The values are parsed in
 option_values.py and topic_choice.py. Pure.
 
@@ -35,6 +36,7 @@ _ONLY_BATCH = (
     "endingOffsetsByTimestamp",
     "endingTimestamp",
     "maxBytesPerPartition",
+    "pushFilters",
 )
 _ONLY_STREAM = (
     "commitGroup",
@@ -90,6 +92,8 @@ class SourceOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     max_bytes_per_partition: int | None = None
+    push_filters: bool = False
+    """Whether Spark offers the query's filters, which narrow the ranges of its partitions."""
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
@@ -122,6 +126,7 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
         min_partitions=reader.integer("minPartitions"),
         max_records_per_partition=reader.integer("maxRecordsPerPartition"),
         max_bytes_per_partition=reader.integer("maxBytesPerPartition"),
+        push_filters=reader.boolean("pushFilters", False),
         max_offsets_per_trigger=reader.integer("maxOffsetsPerTrigger"),
         max_bytes_per_trigger=reader.integer("maxBytesPerTrigger"),
         min_offsets_per_trigger=reader.integer("minOffsetsPerTrigger"),

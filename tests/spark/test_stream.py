@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,10 @@ from plog.types import TopicPartition
 from tests.spark.test_batch_read import SOURCES, Cluster, cluster
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
+
+    from plogd.testing.broker_process import BrokerProcess
 
 __all__ = ["cluster"]
 
@@ -245,3 +250,51 @@ def test_options_of_batch_queries_are_rejected(stream: Stream) -> None:
 
     with pytest.raises(PySparkException, match="endingOffsets is set: a stream has no end"):
         stream.run(endingOffsets="latest")
+
+
+# -- faults ---------------------------------------------------------------------------------------
+
+
+def test_stream_survives_a_restart_of_the_broker(
+    spark: SparkSession, start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    broker = start_broker()
+    stream = Stream(Cluster(spark, broker.bootstrap_servers, broker), "clicks", tmp_path)
+    stream.cluster.create("clicks", 2)
+    stream.produce("a0")
+    query = stream.start()
+    try:
+        stream.wait_until(query, 1)
+        broker.kill()
+        broker.start()
+        stream.produce("a1")
+        stream.wait_until(query, 2)
+    finally:
+        query.stop()
+    assert stream.values() == ["a0", "a1"]
+
+
+def test_query_continues_after_a_worker_was_killed(stream: Stream, tmp_path: Path) -> None:
+    """The repeated batch reads the same records. (On a cluster, Spark repeats only the task.)"""
+    from pyspark.errors import StreamingQueryException
+    from pyspark.sql.functions import col, udf
+
+    marker = tmp_path / "killed"
+
+    def kill_once(value: bytes) -> bytes:
+        if value == b"50" and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return value
+
+    stream.produce(*(str(number) for number in range(100)))
+    reader = stream.cluster.spark.readStream.format("plog")
+    reader = reader.option("kafka.bootstrap.servers", stream.cluster.bootstrap_servers)
+    rows = reader.options(subscribe=stream.topic, startingOffsets="earliest").load()
+    rows = rows.select("partition", "offset", udf(kill_once, "binary")(col("value")).alias("value"))
+    writer = rows.writeStream.format("parquet").option("path", str(tmp_path / "rows"))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(StreamingQueryException, match="crashed"):
+        writer.trigger(availableNow=True).start().awaitTermination()
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert stream.values() == [str(number) for number in range(100)]

@@ -23,6 +23,7 @@ class ScriptedLookup:
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     topic_id: Uuid | None = None
     topic_exists: bool = True
+    append_time: bool = False
     lookups: int = 0
     size_lookups: int = 0
 
@@ -45,6 +46,9 @@ class ScriptedLookup:
             offset = max(log.start_offset, -(-time_ms // 1000))
             found[partition] = offset if offset < log.end_offset else None
         return found
+
+    def topics_with_append_time(self, topics: Collection[str]) -> set[str]:
+        return set(topics) if self.append_time else set()
 
     def size_bytes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         self.size_lookups += 1

@@ -61,6 +61,7 @@ def test_every_option_is_accepted_in_lower_case() -> None:
         "endingoffsetsbytimestamp": '{"t":{"0":7}}',
         "endingtimestamp": "8",
         "maxbytesperpartition": "5",
+        "pushfilters": "true",
     }
     only_stream = {
         "commitgroup": "lag",
@@ -75,6 +76,7 @@ def test_every_option_is_accepted_in_lower_case() -> None:
     assert (one.fail_on_data_loss, one.include_headers) == (False, True)
     assert (one.max_records_per_partition, one.min_partitions) == (3, 4)
     assert one.max_bytes_per_partition == 5
+    assert one.push_filters
     assert one.timestamp_strategy == "latest"
     assert one.client["default.api.timeout.ms"] == "70000"
     other = stream(**values, **only_stream)
