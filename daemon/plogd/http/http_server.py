@@ -62,7 +62,7 @@ class _Request(NamedTuple):
 
 
 class HttpFactory(Factory):
-    """The connections of one HTTP port.
+    """The connections to one HTTP port.
 
     Args:
         pages: the pages by path.

@@ -2,8 +2,9 @@
 
 The pages do not depend on the broker: service.py passes three functions. /health returns 503 if the
 operator must repair something, such as an offline log directory; /ready returns 503 while the
-broker is starting or stopping. Both return details in JSON. The pages need no authentication,
-because the port listens on loopback by default. http_server.py limits the resources of clients.
+broker is starting or stopping. Both return details in JSON. The pages do not require
+authentication, because the port listens on loopback by default. http_server.py limits the resources
+of clients.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def listen(reactor: Any, config: BrokerConfig, site: HttpFactory) -> IListeningP
     try:
         return cast(IListeningPort, reactor.listenTCP(port, site, backlog, host))
     except CannotListenError as error:
-        # With the defaults, several brokers can run on one host, although only the first gets the
-        # port.
+        # With the defaults, several brokers can run on one host, even though only the first one
+        # gets the port.
         if {"plog.http.port", "plog.http.host"} & config.explicit:
             raise
         log.warn(

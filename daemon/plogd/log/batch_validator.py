@@ -239,7 +239,7 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
     available = len(data)
     if available < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
         raise _not_a_batch(data)
-    # Faster than `_make`, which also counts the fields; every produced batch passes here.
+    # Faster than `_make`, which also counts the fields; this code runs for every produced batch.
     header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
     size_bytes = header.batch_length + LOG_OVERHEAD
     if not HEADER_SIZE <= size_bytes <= available:
@@ -256,7 +256,7 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
 
 
 def _not_a_batch(data: memoryview) -> KafkaError:
-    """Return the error for data that does not begin with a batch header of magic 2."""
+    """Return the error for data that does not begin with a batch header (magic 2)."""
     if not len(data):
         return InvalidRecord("no record batch was sent")
     if len(data) <= MAGIC_POSITION:
@@ -386,8 +386,8 @@ def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int 
         oldest = now_ms - config.message_timestamp_before_max_ms
         newest = now_ms + config.message_timestamp_after_max_ms
     keyless, max_timestamp = 0, NO_TIMESTAMP
-    # Headers are limited like records, because an empty header takes only two bytes (decision
-    # 0005).
+    # The limit for records also applies to headers, because an empty header takes only two bytes
+    # (decision 0005).
     for _, timestamp, has_key in walk_records(payload, header, max_headers=MAX_WALKED_RECORDS):
         keyless += not has_key
         max_timestamp = max(max_timestamp, timestamp)
@@ -424,7 +424,8 @@ def _rebuild(
     }
 
     def on_step(nbytes: int) -> None:
-        # The rest of a result that is already too large could take seconds (decision 0015).
+        # Once the result is too large, compressing the remaining records could still take seconds
+        # (decision 0015).
         if HEADER_SIZE + nbytes > config.max_message_bytes:
             raise _too_large(HEADER_SIZE + nbytes, config)
         reading.on_step()

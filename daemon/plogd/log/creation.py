@@ -37,7 +37,7 @@ _MADE_FILES = frozenset(
         file_names.segment_file_name(0, file_names.INDEX_SUFFIX),
         file_names.segment_file_name(0, file_names.TIME_INDEX_SUFFIX),
         file_names.PARTITION_METADATA,
-        f"{file_names.PARTITION_METADATA}.tmp",  # From a crash before the rename.
+        f"{file_names.PARTITION_METADATA}.tmp",  # Left by a crash before the rename.
     }
 )
 
@@ -123,7 +123,7 @@ def rename_as_stray(
     digits.
     """
     directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
-    # After a crash during the creation of a topic, there is nothing to keep for the operator.
+    # Left by a crash during topic creation: it contains nothing that the operator could need.
     if _was_never_used(files, directory):
         remove_tree(files, directory)
         return None

@@ -35,8 +35,8 @@ _LEFT = "the next start removes it or moves it to a -stray directory"
 class Deletions:
     """Deletes segments and directories of all logs of a broker. Called on the reactor's thread.
 
-    `write_log_starts(log_dir)` writes the log start offsets of a directory and returns whether that
-    succeeded; `storage_failed(log_dir, error)` takes a log directory offline.
+    `write_log_starts(log_dir)` writes the log start offsets for a directory and returns whether
+    that succeeded; `storage_failed(log_dir, error)` takes a log directory offline.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Deletions:
         """Rename, and later unlink, segments that were removed from `log`."""
         if log.log_dir not in self._retired:
             self._retired[log.log_dir] = []
-            # Later, because retention may remove segments from thousands of logs in one pass, and
-            # they share one write of the log start offsets.
+            # Deferred, because retention may remove segments from thousands of logs in one pass,
+            # and one write of the log start offsets then covers them all.
             self._timers.call_later(0, lambda: self._rename_retired(log.log_dir))
         self._retired[log.log_dir].append((log, segments))
 
@@ -109,7 +109,7 @@ class Deletions:
     async def _rename_now(
         self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool
     ) -> None:
-        if log.offline:  # A failed directory is not written again (rule R15).
+        if log.offline:  # A failed directory is never written to again (rule R15).
             _close(segments)
             return
 
@@ -135,7 +135,7 @@ class Deletions:
         def unlink() -> list[tuple[LogSegment, Exception]]:
             left: list[tuple[LogSegment, Exception]] = []
             for number, segment in enumerate(segments):
-                # These files are deleted with their directory, or by the next startup.
+                # These files are deleted with their directory, or at the next startup.
                 if log.closed or log.offline:
                     segment.close()
                     continue

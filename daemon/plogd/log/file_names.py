@@ -22,7 +22,7 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
-"""The suffixes of a segment's files; the file of the records comes first."""
+"""The suffixes of a segment's files; the ``.log`` file comes first."""
 
 DELETED_SUFFIX = ".deleted"
 """Second suffix of a file that was removed from the log and will be unlinked later."""
@@ -50,7 +50,7 @@ LOCK_FILE = ".lock"
 
 _METADATA_DIR = "__cluster_metadata-0"
 _MAX_DIR_NAME = 255  # NAME_MAX of Linux file systems.
-# Without re.ASCII, \d would match digits of other scripts, and int() accepts these, too.
+# Without re.ASCII, \d would match digits from other scripts, and int() accepts those as well.
 _SEGMENT_FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?",
     re.ASCII,
@@ -162,7 +162,7 @@ def stray_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
 
 
 def _marked_dir_name(topic_partition: TopicPartition, unique_id: str, suffix: str) -> str:
-    # As in Kafka's LocalLog.logDeleteDirName: a topic may have 249 characters.
+    # As in Kafka's LocalLog.logDeleteDirName: a topic name can have 249 characters.
     tail = f"-{topic_partition.partition}.{unique_id}{suffix}"
     return topic_partition.topic[: _MAX_DIR_NAME - len(tail)] + tail
 

@@ -80,7 +80,7 @@ class Housekeeping:
 
     def log_failed(self, task: str, log: Log, error: Exception) -> None:
         """Count and report an `error` of `task` in `log`."""
-        # A missing file is damage to one log. Any other OSError concerns the whole disk, which has
+        # A missing file is damage to one log. Any other OSError affects the whole disk, which has
         # failed or is full.
         if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
             self._operation_failed(log.log_dir, error)

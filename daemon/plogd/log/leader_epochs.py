@@ -57,7 +57,8 @@ class LeaderEpochs:
         self.latest_epoch = UNDEFINED_EPOCH
         """The newest epoch that has records; -1 if no epoch has records."""
         self.highest = highest
-        """The newest epoch that any leader has had; None if it is unknown, and after loading."""
+        """The newest epoch that any leader has had; None if it is unknown, or once the log is
+        loaded."""
         # A batch's checksum does not cover its epoch, so a damaged epoch may have any value.
         self.too_high: list[EpochEntry] = []
         """Entries that were rejected because their epochs are above `highest`."""

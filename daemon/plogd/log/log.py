@@ -71,7 +71,7 @@ class Log:
         self._files = files
         self._rounds = rounds
         self._writes = writes
-        self._lane: SlowDiskWrites | None = None  # Appends that a slow disk has not written yet.
+        self._lane: SlowDiskWrites | None = None  # Appends not yet written to a slow disk.
         self._hooks = hooks
         self.on_bug = hooks.on_bug
         self._unsealed = [self._segments.active]
@@ -153,7 +153,7 @@ class Log:
             batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
         # While jobs are still writing earlier batches, a synchronous append would overtake them.
         by_job = self._lane is not None or self._writes.is_slow
-        # SlowDiskWrites makes its own check, which includes batches that are not written yet.
+        # SlowDiskWrites has its own check, which includes batches that are not written yet.
         if not by_job and batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)
             if duplicate is not None:
@@ -226,8 +226,8 @@ class Log:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if header.producer_id >= 0:
             self.producer_state.update(header, first_offset=first_offset)
-        # Set last: if a step above raises, the batch is not part of the log. The sync request and
-        # the epoch without records that may remain are harmless.
+        # Set last: if a step above raises, the batch is not part of the log. A sync request or an
+        # epoch without records may remain, but is harmless.
         self.log_end_offset = end_offset
         if wants_sync:
             self._requested_end_offset, self._unflushed_since_ms = end_offset, None
@@ -461,8 +461,8 @@ class Log:
 
     def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
         active = self._segments.active
-        # Retention keeps segments that have records above the high watermark, so a roll would free
-        # nothing now. If the log has a lane, a job may be writing to the active segment.
+        # Retention keeps segments that have records above the high watermark, so a roll would not
+        # free any space now. If the log has a lane, a job may be writing to the active segment.
         in_doubt = self.high_watermark < self.log_end_offset or self._lane is not None
         if self.closed or self.offline or in_doubt or not active.size_bytes:
             return
@@ -526,7 +526,8 @@ class Log:
         self.close()
 
     def _is_all_on_disk(self) -> bool:
-        """Return whether the log is unchanged since its creation or a load after a clean stop."""
+        """Return whether the log is unchanged since it was created, or loaded after a clean
+        stop."""
         end, snapshot_path = self.log_end_offset, self.producer_state.snapshot_path
         if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
             return False

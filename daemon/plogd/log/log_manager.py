@@ -1,4 +1,4 @@
-"""All logs of a broker: create, load, maintain, delete and close them.
+"""Create, load, maintain, delete and close all logs of a broker.
 
 `LogManager` owns the map from partition to `Log`. disk/log_dirs.py manages log directories,
 recovery/log_loader.py finds and loads logs, and log.py implements a single log. The metadata store,
@@ -42,9 +42,9 @@ from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
 
-# A full disk rejects every append, and each would otherwise be reported.
+# On a full disk, every append is rejected, and each rejection would otherwise be reported.
 _REFUSAL_INTERVAL_MS = 60_000.0
-"""Minimum interval between two reports of the same refusal."""
+"""Minimum interval between two reports of writes rejected for the same reason."""
 
 
 class LogManager:
@@ -287,7 +287,8 @@ class LogManager:
         expiration_ms = self._config.producer_id_expiration_ms
 
         def create() -> list[LogState]:
-            # First, because after a crash, offsets of a deleted topic would apply to the new logs.
+            # Before the logs exist: after a crash, offsets of a deleted topic would apply to the
+            # new logs.
             log_dir.forget([new.topic_partition for new in new_logs])
             return create_logs(
                 self._files, log_dir.path, new_logs, producer_id_expiration_ms=expiration_ms
@@ -344,7 +345,7 @@ class LogManager:
         return self._each("retention", lambda log: log.apply_retention(now_ms))
 
     def flush_overdue(self, now_ms: float) -> Later[None]:
-        """Request a sync of each log whose oldest unflushed append has waited for ``flush.ms``."""
+        """Request a sync for each log whose oldest unflushed append has waited for ``flush.ms``."""
         return self._each("flush", lambda log: log.flush_if_overdue(now_ms))
 
     def expire_producers(self, now_ms: float) -> Later[None]:
@@ -420,7 +421,7 @@ class LogManager:
         if log_dir.offline:
             return
         log_dir.offline = True
-        # `storage_error` has wrapped an exception that is a bug, and needs a traceback.
+        # The cause that `storage_error` has wrapped is a bug, so its traceback is logged.
         if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, OSError):
             self._on_bug(f"log directory {path}", error.__cause__)
         logs = self._logs_in(path)

@@ -19,7 +19,7 @@ class Writing:
     def __init__(self) -> None:
         self.is_written = False
         self.error: KafkaError | None = None
-        """The reason for a failed write, after which other records get the batch's offsets."""
+        """The reason why the write failed; if set, other records will get the batch's offsets."""
 
 
 class AppendInfo(NamedTuple):
@@ -36,7 +36,7 @@ class AppendInfo(NamedTuple):
 
 
 class FetchData(NamedTuple):
-    """The bytes that a read returns: whole batches, but `max_bytes` may cut the last one."""
+    """The bytes that a read returns: whole batches, but `max_bytes` may truncate the last one."""
 
     region: FileRegion | None
 

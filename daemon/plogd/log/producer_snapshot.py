@@ -8,7 +8,7 @@ The file's name contains this offset, which is exclusive. Version 1, big-endian:
     entries             46 bytes each, `_ENTRY` below
 
 As in Kafka, a snapshot contains only the newest batch of each producer, so the broker detects fewer
-duplicates directly after a restart.
+duplicates immediately after a restart.
 
 Source: Kafka 3.9 ProducerSnapshot.json, ProducerStateManager.readSnapshot and writeSnapshot.
 """

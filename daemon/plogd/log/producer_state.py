@@ -106,8 +106,8 @@ class ProducerState:
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         """The largest timestamp in the newest batch, for DescribeProducers and snapshots."""
-        # Kafka measures inactivity by record timestamps. A producer of backfilled data would then
-        # expire early, and a retried batch would be appended twice.
+        # Not based on record timestamps, as in Kafka: a producer of backfilled data would expire
+        # early, and a retried batch would be appended twice.
         self.silent_since_ms: float | None = None
         """A monotonic time at or after the producer's last append, from which its inactivity is
         measured; None until the next expiration check."""
@@ -193,7 +193,7 @@ class ProducerStateManager:
     def __init__(self, files: Files, directory: str, *, expiration_ms: int) -> None:
         self._files = files
         self.directory = directory
-        """The directory of the snapshots; updated when it is renamed."""
+        """The directory that contains the snapshots; updated when it is renamed."""
         self.expiration_ms = expiration_ms
         self._generation = 0
         """Number of snapshots begun. They may still be using `ProducerState` objects of an older
@@ -256,7 +256,7 @@ class ProducerStateManager:
 
     def note_refused(self, header: BatchHeader) -> None:
         """Record a batch rejected for lack of disk space, which its producer must send first."""
-        # The next sequence number of a known producer is checked in any case.
+        # For a known producer, the next sequence number is always checked.
         if header.producer_id < 0 or header.producer_id in self.producers:
             return
         # Of the rejected batches in an epoch, only the first can begin the sequence.
@@ -287,7 +287,7 @@ class ProducerStateManager:
     def update(
         self, header: BatchHeader, *, first_offset: int, max_timestamp: int | None = None
     ) -> None:
-        """Record a batch appended at `first_offset`, which `header` may not contain yet.
+        """Record a batch appended at `first_offset`; `header` may not contain this offset yet.
 
         `max_timestamp` replaces the timestamp in `header` if the broker set the timestamps. If this
         raises, nothing has changed.
@@ -319,7 +319,7 @@ class ProducerStateManager:
         state.current_txn_first_offset = None
 
     def _to_change(self, producer_id: int) -> ProducerState:
-        """Return the producer's state for a change; create it, or copy it if a snapshot uses it."""
+        """Return a producer's state that may be changed; create or copy it if necessary."""
         state = self.producers.get(producer_id)
         if state is not None and state.generation == self._generation:
             state.silent_since_ms = None
@@ -365,7 +365,7 @@ class ProducerStateManager:
         return now_ms - state.silent_since_ms >= self.expiration_ms
 
     def date_silence(self, appended_ms: Callable[[BatchMetadata], float]) -> None:
-        """Set the times from which inactivity is measured, after the state has been loaded.
+        """Set the times from which inactivity is measured; called after the state has been loaded.
 
         `appended_ms` returns a monotonic time at or after the append of a batch.
         """
@@ -382,8 +382,8 @@ class ProducerStateManager:
 
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
         """Return a job that writes the current state; see `write_snapshot`."""
-        # Copying the states of all producers would block the reactor. Instead, `_to_change` copies
-        # a state of an older generation before it changes.
+        # Copying the state of every producer would block the reactor. Instead, `_to_change` copies
+        # a state from an older generation before the state is changed.
         self._generation += 1
         states = list(self.producers.values())
         files, path = self._files, self.snapshot_path(end_offset)
@@ -409,7 +409,8 @@ class ProducerStateManager:
     def load(self, log_start_offset: int, log_end_offset: int) -> int | None:
         """Load the newest usable snapshot; return the offset from which to replay batches.
 
-        Deletes snapshots that are damaged or outside the log. Returns None if none is usable.
+        Deletes snapshots that are damaged or outside the log. Returns None if no snapshot is
+        usable.
         """
         self.producers.clear()
         for offset in reversed(self.snapshot_offsets()):
@@ -427,7 +428,7 @@ class ProducerStateManager:
         return None
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete snapshots that belong to no segment, except one above all base offsets."""
+        """Delete snapshots that belong to no segment, except a snapshot above all base offsets."""
         offsets = self.snapshot_offsets()
         # A clean stop writes a snapshot at the log end, where no segment begins.
         latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []
@@ -436,7 +437,7 @@ class ProducerStateManager:
                 self.delete_snapshot(offset)
 
     def delete_snapshots_before(self, offset: int) -> None:
-        """Delete all snapshots at or below `offset` except the newest of them."""
+        """Delete all snapshots at or below `offset`, except the newest one."""
         # Recovery needs that snapshot until there is one at `offset`.
         for snapshot_offset in [one for one in self.snapshot_offsets() if one <= offset][:-1]:
             self.delete_snapshot(snapshot_offset)

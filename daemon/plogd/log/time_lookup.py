@@ -61,7 +61,8 @@ def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
     for segment in list(log.segments):
         if segment.base_offset >= start:
             latest = max(latest, segment.max_timestamp)
-        # The log starts inside this segment, whose largest timestamp may be of a deleted record.
+        # The log starts inside this segment, whose largest timestamp may belong to a deleted
+        # record.
         elif segment.max_timestamp > latest:
             look_up = partial(max_timestamp_from, starting_offset=start)
             found = yield from _read(log, segment, look_up)
@@ -81,14 +82,14 @@ def _read(
     try:
         at = segment.open_for_reading()
     except FileNotFoundError:
-        if segment in log.segments:  # Retention has not deleted the segment: the file is lost.
+        if segment in log.segments:  # The segment was not deleted: its file is missing.
             raise
         return None
     try:
         return (yield from look_up(at))
     finally:
         at.close()
-        # `at` is a copy; the check of suspect indexes looks at the log's own segments.
+        # `at` is a copy; the check for suspect indexes looks at the log's own segments.
         if at.index_is_suspect:
             segment.index_is_suspect = True
 
@@ -104,7 +105,8 @@ def find_in_segment(
     for number, (batch_position, header) in enumerate(segment.records.batches_from(position), 1):
         if not number % _BATCHES_PER_STEP:
             yield
-        # So that usually only the batch that contains the record is decompressed.
+        # Batches are skipped by header, so that usually only the one with the record is
+        # decompressed.
         if header.max_timestamp < timestamp or header.last_offset < starting_offset:
             continue
         for count, record in enumerate(_record_heads(segment, batch_position, header), 1):

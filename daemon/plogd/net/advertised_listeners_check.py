@@ -7,8 +7,8 @@ whether a client that received a suspicious address sends anything other than me
 Neither sign is proof: clients may resolve names that this host cannot, and a container's port may
 be forwarded from localhost.
 
-Called by service.py; reactor thread only. Source: problems around KIP-103 and KIP-302, and common
-questions about Kafka in containers.
+Called by service.py; reactor thread only. Source: problems related to KIP-103 and KIP-302, and
+common questions about Kafka in containers.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from plogd.ports import Later
 log = Logger()
 
 WAIT_MS = 10_000.0
-"""Time that a client has to send another request before its address is reported."""
+"""Time within which a client must send another request; otherwise, the address is reported."""
 HOSTS_MAX = 1000
-"""Maximum number of hosts in each set, so that a large number of clients cannot exhaust the
-memory."""
+"""Maximum number of hosts in each set, so that a large number of clients cannot exhaust memory."""
 _WILDCARDS = ("", "0.0.0.0", "::")
 _REMEDY = "set advertised.listeners to an address that clients can reach"
 
 
 class AdvertisedCheck:
-    """Compares the addresses that clients receive with the requests that they send afterwards.
+    """Compares the addresses that clients receive with the requests that they send afterward.
 
     Args:
         resolve: resolves a host name; fails with OSError if the name is unknown.

@@ -10,8 +10,8 @@ While requests may not start, the connection still reads a limited number of byt
 reading detects that the client has disconnected. At the end of the stream, the connection starts
 every request that may start before it closes.
 
-Reactor thread only. Invariant: `lost` releases every wait, file, lease and queue position, whatever
-the state of the connection.
+Reactor thread only. Invariant: `lost` releases every wait, file, lease and queue position,
+regardless of the connection's state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
 keys start on arrival even if many connections are ready; all other requests then wait in the run
 queue."""
 PROMPT_MAX_BYTES = 16 << 10
-"""Larger requests always wait then: appending 50 KB takes as long as twenty small Produces."""
+"""Larger requests then always wait: appending 50 KB takes as long as twenty small Produces."""
 _NO_BYTES = memoryview(b"")
 CLOSE_MAX_MS = 30_000.0
 """Maximum time that the client of a closing connection has to read its last responses."""
@@ -72,7 +72,7 @@ class Wire(Protocol):
         ...
 
     def uncork(self) -> None:
-        """Send held responses as far as the transport accepts them."""
+        """Send as many of the held bytes as the transport accepts."""
         ...
 
     def set_reading(self, is_reading: bool) -> None:
@@ -140,7 +140,7 @@ class Connection:
 
     @property
     def is_closing(self) -> bool:
-        """Return whether the connection starts no more requests."""
+        """Return whether the connection has stopped starting requests."""
         return self._is_closing
 
     @property
@@ -262,7 +262,7 @@ class Connection:
         if self._is_too_slow(now_ms):
             self.close_slow("")
         elif 0 <= settings.connections_max_idle_ms < silent_ms and not self._queue.in_progress:
-            # A client that has read nothing for so long will not read its responses now.
+            # A client that has not read anything for this long will not read its responses now.
             end = self.abort if self._wire.buffered_bytes else self.close
             end(f"idle for {silent_ms / 1000:.0f} s")
         elif (
@@ -375,7 +375,7 @@ class Connection:
 
     def _may_start(self) -> None:
         """Start requests again after an earlier one has completed or a mute has ended."""
-        # In state NO, no request was refused, but reading stopped while earlier requests were
+        # In state NO, no request was held back, but reading had stopped while earlier requests were
         # pending.
         if self._blocked in (Blocked.PARKED, Blocked.NO):
             self._may_start_again()
@@ -393,7 +393,7 @@ class Connection:
         """Return whether only a quota prevents the received requests from starting.
 
         Such requests are handled even if the client has disconnected: a client that produces with
-        acks=0 waits for no response.
+        acks=0 does not wait for a response.
         """
         return self._queue.is_muted and self._inbox.has_frame()
 
@@ -447,7 +447,7 @@ class Connection:
         if self._partial_since is None or self._inbox.waits_for_memory:
             return False
         if self._queue.is_parked:
-            # The broker reads little while parked, so the timeout starts again.
+            # The broker reads little while a request is parked, so the timeout starts again.
             self._partial_since = (now_ms, self._bytes_in)
             return False
         settings = self._shared.settings
@@ -472,7 +472,7 @@ class Connection:
             log.error(
                 "{client}: {reason}: {error!r}", client=self.context, reason=reason, error=error
             )
-        # A shutdown closes every connection, and the log needs no line for each of them.
+        # A shutdown closes every connection, so a log line for each of them would be useless.
         if not self._is_finishing:
             self._shared.report(self.context, "closed", f"closed a connection: {reason}")
         self.close(reason)
@@ -483,7 +483,7 @@ class Connection:
             return False
         self._is_closing = True
         self._active_ms = self._shared.clock.monotonic_ms()
-        # The event gets the text of the context, because a log observer may keep the events of all
+        # The event contains the context as text, because a log observer may keep the events of all
         # connections.
         peer = str(self.context)
         log.debug(

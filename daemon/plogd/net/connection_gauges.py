@@ -1,4 +1,4 @@
-"""Metrics of the connections, which are read at each scrape.
+"""Metrics for connections, read at each scrape.
 
 The names are those that the usual JMX exporter rules derive from Kafka's MBeans
 (``socket-server-metrics``); metrics that Kafka lacks start with ``plog_``.
@@ -18,8 +18,8 @@ def register_connection_gauges(metrics: Registry, connections: Connections) -> N
     metrics.gauge(f"{prefix}connection_count", "Open client connections.", lambda: len(connections))
 
     def counter(name: str, help: str, function: Callable[[], float]) -> None:
-        # The connections count in plain attributes, which are read here: a counter object would
-        # cost a call for each request.
+        # Connections keep their counts in plain attributes, which are read here: a counter object
+        # would require a method call for each request.
         metrics.ask(name, help, (), lambda: [((), function())], kind=Counter.kind)
 
     counter(

@@ -33,7 +33,7 @@ _PEER_LOG_INTERVAL_MS = 60_000.0
 _NOTABLE_TURN_MS = 0.25
 """While few connections are open, shorter turns are not counted, because counting needs a timer."""
 _FEW_CONNECTIONS = 100
-"""While more connections are open, shorter turns are counted, too, because they add up in a
+"""While more connections are open, shorter turns are also counted, because they add up in a
 pass."""
 
 
@@ -140,7 +140,7 @@ class Connections:
         self.notable_turn_ms = _NOTABLE_TURN_MS if is_few else DIRECT_MAX_MS / len(self._open)
 
     def report(self, client: ConnectionContext | str, kind: str, what: str) -> None:
-        """Log an event of a client, at most once a minute per host and `kind`.
+        """Log an event for a client, at most once a minute per host and `kind`.
 
         `client` is the client's connection, or its address if it has no connection.
         """
@@ -148,7 +148,7 @@ class Connections:
         self._report(host, kind, what, client=client)
 
     def report_port(self, port: int, kind: str, what: str) -> None:
-        """Log an event of a listening port, at most once a minute per port and `kind`."""
+        """Log an event for a listening port, at most once a minute per port and `kind`."""
         self._report(f"port {port}", kind, what)
 
     def _report(self, subject: str, kind: str, what: str, **fields: object) -> None:

@@ -91,7 +91,7 @@ class CopyingOutput:
         self._is_corked = True
 
     def uncork(self) -> None:
-        """Send held responses as far as the transport accepts them."""
+        """Send as many of the held bytes as the transport accepts."""
         self._is_corked = False
         self._pump()
 
@@ -137,7 +137,7 @@ class CopyingOutput:
         if self.connection is not None:
             self._shared_output.clear(self.connection)
             self.connection.unsent(0)
-            # The connection may be waiting until its output drains, and would otherwise never end.
+            # The connection may be waiting for its output to drain, and would otherwise never end.
             self.connection.drained()
 
     # The following methods implement IPushProducer for the transport.
@@ -249,7 +249,8 @@ class CopyingOutput:
 
     def _write(self, data: bytes | memoryview) -> None:
         """Add to the next write, which is flushed when it is large enough or nothing follows."""
-        # Each write would become a TLS record of its own, with a header and a checksum.
+        # If pieces were written one by one, each would become a TLS record with a header and a
+        # checksum.
         self._gathered.append(data)
         self._gathered_bytes += len(data)
         if self._gathered_bytes >= PIECE_BYTES:

@@ -22,7 +22,7 @@ class StillRunning(OSError):
 
 
 class _Job(NamedTuple):
-    """A job: its function, the Later of its outcome, and its timeout."""
+    """A job: its function, the Later for its outcome, and its timeout."""
 
     function: Callable[[], Any]
     later: Later[Any]
@@ -62,7 +62,7 @@ class DetachedJobs:
         return later
 
     def close(self) -> None:
-        """Deliver no further outcomes."""
+        """Stop delivering outcomes."""
         self._is_closed = True
 
     def _start_next(self, lane: _Lane) -> None:
@@ -80,7 +80,7 @@ class DetachedJobs:
                     late.cancel()
                     deliver()
             finally:
-                # `deliver` may have started the next job already.
+                # `deliver` may already have started the next job.
                 if lane.waiting and not lane.is_running:
                     self._start_next(lane)
 

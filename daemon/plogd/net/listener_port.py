@@ -112,7 +112,7 @@ class PlainPort(tcp.Port):
         sock: socket.socket = super().createInternetSocket()  # type: ignore[no-untyped-call]
         self._set_inherited_options(sock)
         if self.addressFamily == socket.AF_INET6:
-            # Set in any case, because the default depends on the sysctl net.ipv6.bindv6only.
+            # Always set, because the default depends on the sysctl net.ipv6.bindv6only.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not self._is_dual_stack)
         return sock
 

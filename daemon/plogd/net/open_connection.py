@@ -40,7 +40,7 @@ class OpenConnection(Protocol):
         ...
 
     def finish(self, reason: str) -> None:
-        """Start no more requests, and close the connection after all responses are sent."""
+        """Do not start any more requests; close the connection after all responses are sent."""
         ...
 
     def abort(self, reason: str) -> None:

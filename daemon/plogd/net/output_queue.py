@@ -46,8 +46,8 @@ class OutputQueue:
     """The unsent pieces of responses, and the progress within the first piece.
 
     Args:
-        jobs: run the reads of regions that are not in the page cache.
-        on_warm: called when a flush that ended with COLD may be repeated.
+        jobs: reads regions that are not in the page cache. on_warm: called when a flush that ended
+        with COLD may be repeated.
 
     Attributes:
         buffered_bytes: the unsent bytes, with each region counted as REGION_WEIGHT_BYTES.
@@ -74,7 +74,7 @@ class OutputQueue:
         self._parts: deque[_Bytes | FileRegion] = deque()
         self._region_sent = 0
         self._regions = 0  # The number of unsent regions.
-        self._warm_end = 0  # The end of the first region's part that is in the page cache.
+        self._warm_end = 0  # The end of the part of the first region that is in the page cache.
         self._is_reading = False
         self._is_closed = False
         self._error: Exception | None = None
@@ -86,12 +86,12 @@ class OutputQueue:
 
     @property
     def memory_bytes(self) -> int:
-        """Return the size of the unsent bytes in memory, without the regions of files."""
+        """Return the size of the unsent bytes in memory, excluding file regions."""
         return self.buffered_bytes - self._regions * REGION_WEIGHT_BYTES
 
     @property
     def end_position(self) -> int:
-        """Return the value of `sent_bytes` once everything queued is sent; visits every piece."""
+        """Return the value that `sent_bytes` will have once everything queued is sent."""
         unsent = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in self._parts)
         return self.sent_bytes + unsent - self._region_sent
 
@@ -180,7 +180,7 @@ class OutputQueue:
                 if nbytes + part.nbytes > JOIN_MAX_BYTES or not self._is_warm(part):
                     break
                 data: _Bytes = part.read()
-                # The region, which had counted as REGION_WEIGHT_BYTES, becomes bytes in memory.
+                # The region, which was counted as REGION_WEIGHT_BYTES, becomes bytes in memory.
                 self.buffered_bytes += len(data)
                 self._finish_region(part)
             elif run and nbytes + len(part) > JOIN_MAX_BYTES:

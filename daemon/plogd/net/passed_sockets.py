@@ -76,7 +76,7 @@ def take_passed_descriptors(
     pid, count, names = (environment.pop(name, "") for name in _VARIABLES)
     if not (count.isdecimal() and 0 < int(count) <= _DESCRIPTORS_MAX):
         return []
-    # A process that a script started inherits the variables, but they describe the script.
+    # A process started by a script inherits the variables, but they apply to the script.
     if pid != str(process_id):
         log.warn(
             "ignored {count} sockets from systemd: they are for process {pid}, but this is process"
@@ -122,10 +122,10 @@ def restore_variables(environment: MutableMapping[str, str], initial: bytes) -> 
 def match_sockets(
     descriptors: Sequence[PassedDescriptor], listeners: Sequence[Listener]
 ) -> list[PassedSocket]:
-    """Return the socket of each descriptor that has the name of one of `listeners`.
+    """Return a socket for each descriptor that has the name of one of `listeners`.
 
-    Names are compared case-insensitively. Other descriptors are closed, with a warning. Several
-    descriptors with the same name are several addresses of the listener.
+    Names are compared case-insensitively. Other descriptors are closed, with a warning. Descriptors
+    with the same name are different addresses of the same listener.
 
     Raises:
         SocketUnusable: a descriptor with a listener's name is not a listening TCP socket, or has
@@ -156,7 +156,7 @@ def listening_addresses(listener: Listener) -> list[str]:
     Raises CannotListenError.
     """
     if not listener.host:
-        return [_ANY_IPV6, _ANY_IPV4]  # The second is used if the system has no IPv6.
+        return [_ANY_IPV6, _ANY_IPV4]  # The second is used if the system does not support IPv6.
     host, port = listener.host, listener.port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -222,13 +222,13 @@ def _has_address(listener: Listener, passed: PassedSocket) -> bool:
     wanted = listening_addresses(listener)
     if any(_covers(passed, address) for address in wanted):
         return True
-    # The host may be one of "all addresses", such as the address of one network interface.
+    # A listener on all addresses may use a socket on one of them, such as a network interface's.
     is_specific = passed.host not in (_ANY_IPV4, _ANY_IPV6)
     return is_specific and (_ANY_IPV6 if ":" in passed.host else _ANY_IPV4) in wanted
 
 
 def _covers(passed: PassedSocket, address: str) -> bool:
-    """Return whether a socket listens on `address`, where "all IPv6" may include "all IPv4"."""
+    """Return whether a socket listens on `address`; a dual-stack socket also covers all of IPv4."""
     if passed.is_dual_stack and address == _ANY_IPV4:
         return True
     return _without_zone(passed.host) == _without_zone(address)

@@ -103,7 +103,7 @@ class ReceiveBuffer:
 
     @property
     def leased_bytes(self) -> int:
-        """Return the size of this connection's lease as counted in the memory."""
+        """Return the size of this connection's lease as counted in `memory`."""
         return 0 if self._lease is None else self._lease.charged_bytes
 
     @property
@@ -135,7 +135,7 @@ class ReceiveBuffer:
         # `holds_too_much`, inlined because this runs at every read.
         is_scarce = memory.held_bytes > memory.held_limit_bytes
         if self._view is shared and not is_blocked and not is_scarce:
-            # A view of its own, so that the reader cannot release the shared one.
+            # A separate view, so that the reader cannot release the shared one.
             return shared[:]
         if not self.may_read(is_blocked=is_blocked):
             return _NO_BYTES
@@ -200,7 +200,7 @@ class ReceiveBuffer:
             if is_unfinished and self._needs_lease(size, left) and may_grow():
                 self._lease = self._memory.lease(size, self._host, self._granted)
                 self._grow(self._lease)
-            # A copy is kept, unless it begins with handled requests: it would waste memory while
+            # A copy is kept, unless it begins with handled requests, which would waste memory while
             # the rest of the request arrives.
             elif not self._is_own or (is_unfinished and self._start):
                 self._hold()

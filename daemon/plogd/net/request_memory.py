@@ -5,9 +5,9 @@ read. The lease grows as bytes arrive, so a client cannot occupy memory by only 
 request. All leases together stay within ``queued.max.request.bytes``. A lease that may not grow
 waits, and its connection stops reading, so that the client's bytes stay in the network.
 
-Requests over 1 MiB have three quarters of the memory, and all others have one quarter. Neither part
-may use the other, so large requests that arrive slowly cannot delay ordinary requests. In each
-part, the whole size of the largest incomplete request is reserved, so that it can always be
+Requests over 1 MiB share three quarters of the memory, and all others share one quarter. Neither
+group may use the other's part, so large requests that arrive slowly cannot delay ordinary requests.
+In each part, the whole size of the largest incomplete request is reserved, so that it can always be
 completed; then the next largest request gets the reservation. Among the waiting leases, the leases
 of the host with the least memory and the fewest waiting leases grow first, in order of arrival.
 
@@ -52,14 +52,14 @@ _KEEP_BYTES: Final = 8 << 20
 _LARGE_SHARE: Final = 0.75
 """Share of the limit for requests over 1 MiB; other requests have the rest."""
 _HELD_SHARE: Final = 0.125
-"""Share of copies without a lease, which is added to the limit."""
+"""Share for copies without a lease, which is added to the limit."""
 
 
 class Lease:
     """A buffer for one request of `frame_bytes`, which grows until it is released.
 
     Views of the buffer must be released before `release` or `grow`, because the buffer may be
-    reused for another request. connection.py does so, and handlers keep no views.
+    reused for another request. connection.py does so, and handlers do not keep views.
 
     Attributes:
         view: the usable part of the buffer; None before the lease has grown.
@@ -159,7 +159,7 @@ class RequestMemory:
         self._large.limit_bytes = large_bytes if is_bounded else None
         self._ordinary.limit_bytes = limit_bytes - large_bytes if is_bounded else None
         self._set_held_limit()
-        # A higher limit may have room for waiting leases.
+        # With a higher limit, there may be room for waiting leases.
         self._large.serve_line()
         self._ordinary.serve_line()
 
@@ -333,7 +333,8 @@ class _Part:
             self._keep(old_buffer, old_charge)
 
     def _find_buffer(self, frame_bytes: int, charged_bytes: int) -> tuple[memoryview, int]:
-        """Return a buffer with room for a charge, and the charge, which includes touched pages."""
+        """Return a buffer of `charged_bytes` and its actual charge, which includes touched
+        pages."""
         is_mapping = charged_bytes > MAPPED_ABOVE_BYTES
         nbytes = _whole(frame_bytes) if is_mapping else charged_bytes
         kept = self._kept.get(nbytes)

@@ -1,4 +1,4 @@
-"""`RequestQueue`: when a connection's requests may start, and the order of their responses.
+"""Decide when a connection's requests may start, and send their responses in order.
 
 Kafka handles one request of a connection at a time, and clients rely on this: a request starts when
 all earlier requests of its connection are complete. plog makes one exception, which clients cannot
@@ -137,7 +137,7 @@ class RequestQueue:
 
     @property
     def is_parked(self) -> bool:
-        """Return whether every further request would have to wait."""
+        """Return whether any further request would have to wait."""
         if self._mute is not None:
             return True
         return bool(self._pending) and self._pending[-1].runs_alone
@@ -148,7 +148,7 @@ class RequestQueue:
         return self._mute is not None
 
     def offer(self, frame: memoryview) -> bool:
-        """Start a request if it may start; if False, offer it again after `on_ready`.
+        """Start a request and return True, or return False: offer it again after `on_ready`.
 
         Raises any exception of `dispatch` except CloseConnection; it indicates a bug, and no
         response is sent.
@@ -179,11 +179,12 @@ class RequestQueue:
         return True
 
     def call_when_ready(self) -> None:
-        """Call `on_ready` as after a refusal; for a caller that has stopped reading requests."""
+        """Call `on_ready` when a request may start; for a caller that has stopped reading
+        requests."""
         self._has_refused = True
 
     def finish(self, reason: str) -> None:
-        """Start no more requests, and call `close` when the pending Produces are complete.
+        """Do not start any more requests; call `close` when the pending Produces are complete.
 
         Any other pending request may take arbitrarily long, so it is cancelled.
         """
@@ -256,7 +257,7 @@ class RequestQueue:
         self._answered(request, None)
 
     def _end_after_answers(self, reason: str) -> None:
-        """Start no more requests, and close the connection after the pending ones complete."""
+        """Do not start any more requests; close the connection after the pending ones complete."""
         self.is_closing = True
         request = _Pending(is_produce=False, runs_alone=True)
         request.end = (reason, None)
@@ -281,13 +282,13 @@ class RequestQueue:
             self._on_ready()
 
     def _begin_mute(self) -> None:
-        """Start nothing for the throttle time that the last handler has set."""
+        """Do not start any requests until the throttle time set by the last handler has elapsed."""
         mute_ms, self._context.mute_ms = self._context.mute_ms, 0
         if self.is_closing:
             return
         if self._mute is not None:
-            # With several Produces, the later throttle time includes the bytes of the earlier
-            # Produces.
+            # With several Produces, the throttle time of a later one accounts for the bytes of
+            # earlier ones.
             self._mute.cancel()
         self._mute = self._timers.call_later(mute_ms, self._end_mute)
 

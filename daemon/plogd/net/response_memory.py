@@ -2,12 +2,12 @@
 
 Each wire reports the size of its unsent responses, except file regions that it sends directly. The
 bytes of a response that is encoded once for many clients count only once (shared_output.py). While
-the total exceeds ``plog.queued.max.response.bytes``, no further request starts on a connection with
-unsent responses (connection.py), and connections whose clients do not read are closed
+the total exceeds ``plog.queued.max.response.bytes``, connections with unsent responses do not start
+any further requests (connection.py), and connections whose clients do not read are closed
 (memory_shortage.py). Clients that read their responses are not affected.
 
-Reactor thread only. Invariant: `used_bytes` is the total size of the responses that single
-connections hold, and of all shared responses that have not been sent completely.
+Reactor thread only. Invariant: `used_bytes` is the total size of the responses that belong to only
+one connection, and of all shared responses that have not been sent completely.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ResponseMemory:
     def share(
         self, connection: OpenConnection, responses: Sequence[EncodedResponse], nbytes: int
     ) -> None:
-        """Record that `nbytes` of the next `count` for `connection` belong to `responses`."""
+        """Record that `nbytes` of the bytes in the next `count` call belong to `responses`."""
         before, bytes_before = self._shared.pop(connection, ((), 0))
         self.used_bytes += bytes_before - nbytes
         for response in responses:
@@ -69,8 +69,7 @@ class ResponseMemory:
             if not holders:
                 self.used_bytes += response.nbytes
             self._holders[response] = holders + 1
-        # After the new holders, so that a response that is still held does not lose its last
-        # holder.
+        # After the new holders are added, so that a response that is still held keeps a holder.
         for response in before:
             self._holders[response] -= 1
             if not self._holders[response]:
@@ -80,7 +79,7 @@ class ResponseMemory:
             self._shared[connection] = responses, nbytes
 
     def forget(self, connection: OpenConnection) -> None:
-        """Remove `connection`, which sends no more responses."""
+        """Remove `connection`, which will not send any more responses."""
         self.share(connection, (), 0)
         self.used_bytes -= self._unsent.pop(connection, 0)
 

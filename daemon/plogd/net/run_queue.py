@@ -1,8 +1,8 @@
 """The order in which connections with unhandled requests get their turns.
 
-A turn is limited in requests and time. The kernel reports no event for the bytes that are left
-over, because the broker has read them already. A connection with such bytes is queued here and gets
-another turn after the reactor has polled all other sockets.
+The number of requests in a turn and its duration are limited. The kernel reports no event for the
+bytes that are left over, because the broker has read them already. A connection with such bytes is
+queued here and gets another turn after the reactor has polled all other sockets.
 
 The reactor calls every readable socket before it polls again, so the turns and closes of hundreds
 of connections in one pass add up. `spent` adds up their time in a pass. If the total is too high,
@@ -88,7 +88,8 @@ class RunQueue:
         self._is_scheduled = False
         until_ms = self._clock.monotonic_ms() + PASS_MAX_MS
         try:
-            # Connections added meanwhile are queued after these and get the next pass.
+            # Connections added in the meantime are queued after these, and get turns in the next
+            # pass.
             for _ in range(len(self._waiting)):
                 connection = next(iter(self._waiting), None)
                 if connection is None:

@@ -167,7 +167,7 @@ class ThreadJobs:
             later.fail(error)
 
     def close(self) -> None:
-        """Accept no more jobs and block until all submitted jobs are done.
+        """Stop accepting jobs, and block until all submitted jobs are done.
 
         Their outcomes are delivered in the reactor's next pass.
         """
@@ -232,8 +232,8 @@ class ThreadJobs:
 class _Pauses:
     """Short sleeps of the reactor, so that threads with jobs get the interpreter lock.
 
-    A waiting thread demands the lock only if the lock was not released for a whole switch interval.
-    A busy reactor releases the lock in each system call, several times per interval, and takes it
+    A waiting thread requests the lock only if it was not released for a whole switch interval. A
+    busy reactor releases the lock in each system call, several times per interval, and takes it
     back before the thread wakes. Without pauses, the thread would wait for 100 ms or more.
     """
 
@@ -244,13 +244,13 @@ class _Pauses:
         self._next: Any = None
 
     def begin(self) -> None:
-        """Pause from now on while jobs run, first after a millisecond."""
+        """Start pausing while jobs run; the first pause begins after a millisecond."""
         self._interval_s = FIRST_PAUSE_S
         if self._next is None:
             self._next = self._reactor.callLater(FIRST_PAUSE_S, self._pause)
 
     def end(self) -> None:
-        """Make no more pauses."""
+        """Stop pausing."""
         if self._next is not None:
             self._next.cancel()
             self._next = None
@@ -277,7 +277,7 @@ class _Outcomes:
         self._fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
 
     def post(self, outcome: Callable[[], None]) -> None:
-        """Call `outcome` on the reactor's thread; the only method for other threads."""
+        """Call `outcome` on the reactor's thread. Other threads may call only this method."""
         # deque.append is atomic, so no lock is needed.
         self._waiting.append(outcome)
         if not self._has_woken:

@@ -134,7 +134,7 @@ class ServerTransport(tcp.Server):
             self._flush_soon()
 
     def cork(self) -> None:
-        """Start a turn: `uncork` sends the responses that it writes."""
+        """Start a turn: `uncork` sends the responses that the turn writes."""
         self._flush_is_due = True
 
     def uncork(self) -> None:

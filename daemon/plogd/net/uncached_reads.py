@@ -1,12 +1,12 @@
 """Read records that are not in the page cache on a thread other than the reactor's.
 
 A slow disk must delay only the connection that requested old records. Before the output queues send
-a range of a log file, they check whether it is in the page cache. Otherwise, a job reads it: `warm`
-for sendfile, which then finds the range in the page cache, and `read` for a copy.
+a range of a log file, they check whether it is in the page cache. If it is not, a job reads it:
+`warm` for sendfile, which then finds the range in the page cache, and `read` for a copy.
 
 Called on the reactor's thread by output_queue.py and copying_output.py. The range was looked up
 earlier, in log/segment/uncached_lookup.py. Invariant: the file stays open until the job has
-finished, even if the connection closes meanwhile.
+finished, even if the connection closes in the meantime.
 """
 
 from __future__ import annotations
@@ -58,5 +58,5 @@ def _submit(jobs: Jobs, file: File, function: Callable[[], T]) -> Later[T]:
 def _lane(file: File) -> str:
     # Each device has one lane, because competing readers do not make a disk faster.
     fd = file.fileno()
-    # The simulator's files have no descriptor.
+    # The simulator's files do not have a descriptor.
     return f"read-{os.fstat(fd).st_dev}" if fd >= 0 else "read"

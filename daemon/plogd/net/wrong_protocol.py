@@ -1,8 +1,8 @@
 """Recognize clients that use a protocol other than Kafka's, or no TLS, by their first bytes.
 
-A Kafka connection starts with a size of four bytes, below ``socket.request.max.bytes``. Other
-protocols that reach a broker's port by mistake start with text or a TLS record, which would be a
-size of hundreds of megabytes. connection.py calls this module once per connection of a plain
+A Kafka connection starts with a four-byte size of at most ``socket.request.max.bytes``. Other
+protocols that reach a broker's port by mistake start with text or a TLS record; read as a size,
+this would be hundreds of megabytes. connection.py calls this module once per connection to a plain
 listener, and tls_port.py calls it for TLS listeners, to explain in the log why the connection is
 closed.
 """

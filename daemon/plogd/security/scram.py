@@ -1,6 +1,6 @@
 """SCRAM credentials: their values and validation.
 
-A client sends the salted password. The server side of SASL/SCRAM does not exist yet
+A client sends the salted password. The server side of SASL/SCRAM is not implemented yet
 (docs/security.md); plog/scram.py computes the keys. Source: RFC 5802; Kafka 4.0
 ScramControlManager.
 """
@@ -18,7 +18,7 @@ MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 MAX_USER_CHARACTERS: Final = 1_000
 MAX_SALT_BYTES: Final = 1_000
-"""plog's own limit: Kafka has none. Clients send a salt of about twenty bytes."""
+"""plog's own limit; Kafka does not limit the salt. Clients send a salt of about twenty bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 A log directory (an entry of ``log.dirs``) contains the offset checkpoints and ``meta.properties``;
 a partition's directory contains the leader epochs and the topic id. A missing file is read as
-empty, and a damaged file raises CorruptCheckpoint; the callers decide how to proceed. Writes sync,
-so they run in jobs. clean_shutdown.py handles the clean shutdown file.
+empty, and a damaged file raises CorruptCheckpoint; the callers decide how to proceed. Writes wait
+for the disk, so they run in jobs. clean_shutdown.py handles the clean shutdown file.
 
 Source: Kafka 3.9 CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
 PartitionMetadataFile, MetaProperties.
@@ -47,7 +47,7 @@ def write_atomic(files: Files, path: str, data: bytes) -> None:
             file.close()
         files.rename(temporary, path)
     except Exception:
-        # Only the first error is raised; the next write removes a temporary file that remains.
+        # Only the first error is raised; the next write removes any remaining temporary file.
         with contextlib.suppress(Exception):
             files.unlink(temporary)
         raise
@@ -209,7 +209,7 @@ def _read_text(files: Files, path: str) -> str | None:
 
 
 def _check_last_line(path: str, text: str) -> None:
-    """Raise CorruptCheckpoint if the last line has no end, because its value may be incomplete."""
+    """Raise CorruptCheckpoint if the last line has no newline: its value may be incomplete."""
     if text and not text.endswith("\n"):
         raise CorruptCheckpoint(f"{path}: the file ends in the middle of a line")
 
@@ -222,7 +222,7 @@ def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
     text = _read_text(files, path)
     if text is None:
         return []
-    # The number of entries does not reveal a number that was cut off: "12" may have been "123".
+    # The number of entries does not reveal a truncated value: "12" may have been "123".
     _check_last_line(path, text)
     lines = text.splitlines()
     if len(lines) < 2:

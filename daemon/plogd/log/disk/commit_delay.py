@@ -59,14 +59,14 @@ class CommitDelay:
                 self._skips //= 2
                 self._end_wait()
             # By now, requests come from other clients. If a round waited for as long as requests
-            # arrive, rounds would become longer and longer.
+            # keep arriving, rounds would become longer and longer.
             elif self._clock.monotonic_ms() >= self._until_ms:
                 self._skip_next_waits()
                 self._end_wait()
 
     def must_wait(self) -> bool:
         """Return whether the next round must wait; `begin_round` is then called after the wait."""
-        # If the last round had only one request, it cannot have split the requests of a client.
+        # If the last round had only one request, it cannot have split a client's requests.
         if self._asked >= self._expected or self._asked_before < 2:
             return False
         now_ms = self._clock.monotonic_ms()

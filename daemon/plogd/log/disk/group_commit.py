@@ -174,7 +174,7 @@ class SyncRounds:
             self._turn.defer(self._start)
 
     def _start(self) -> None:
-        """Begin a round, either now or after a delay for the expected requests."""
+        """Begin a round, either now or after waiting for the expected requests."""
         must_wait = False
         try:
             # Appends that wait for room need this round to end, so the delay would be wasted.
@@ -203,7 +203,8 @@ class SyncRounds:
         )
 
     def _sync(self, tickets: Sequence[SyncTicket]) -> Later[list[SyncFailed]]:
-        """Run one round; return the failures. Tickets of all other directories are then durable."""
+        """Run one round; return the failures. Tickets for all other directories are then
+        durable."""
         file_count = sum(len(ticket.files) + (ticket.directory is not None) for ticket in tickets)
         if not file_count:
             return ready([])
@@ -290,7 +291,7 @@ class SyncRounds:
         notify_all(chain(calls, self._wake_ups()))
 
     def _wake_ups(self) -> Iterator[Callable[[], None]]:
-        """Yield wake-ups while there is room, which each woken append may use up."""
+        """Yield wake-ups as long as there is room; each woken append may use up the room."""
         while (
             self._waiting_for_room
             and self._unsynced_bytes + self._unwritten_bytes < self._max_unsynced_bytes

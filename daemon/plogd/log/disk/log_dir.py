@@ -1,6 +1,6 @@
 """One entry of ``log.dirs``: its lock, identity, clean shutdown file and checkpoints.
 
-A log directory contains one directory per partition, and a few small files that concern all
+A log directory contains one directory per partition, and a few small files that cover all
 partitions. `Log` and recovery access the partition directories; `LogManager` chooses a log
 directory for new logs.
 
@@ -107,8 +107,8 @@ class LogDir:
     def _sync_names(self, made: Collection[str]) -> None:
         """Durably record the path of a directory that no broker has used yet."""
         path, device = posixpath.abspath(self.path), self.files.device(self.path)
-        # Names that were not `made` by this startup are synced, too, because an earlier startup may
-        # have failed to sync them. The loop ends at the mount point, which no broker has created.
+        # Names that are not in `made` are synced as well, because an earlier startup may have
+        # failed to sync them. The loop ends at the mount point, which no broker has created.
         while (parent := posixpath.dirname(path)) != path and self.files.device(parent) == device:
             try:
                 self.files.sync_dir(parent)

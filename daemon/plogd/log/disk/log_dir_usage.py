@@ -48,7 +48,7 @@ async def _usage(log_dir: LogDir, jobs: Jobs) -> LogDirUsage:
     if log_dir.offline:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path} is offline"))
     try:
-        # On a separate lane, because on the directory's lane a deletion may take long.
+        # On a separate lane, because a deletion may occupy the directory's lane for a long time.
         space = await jobs.submit(f"space:{log_dir.path}", bind(log_dir.files.space, log_dir.path))
     except OSError as error:
         return LogDirUsage(path=path, error=KafkaStorageError(f"{path}: {error}"))

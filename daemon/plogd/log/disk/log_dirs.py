@@ -166,8 +166,8 @@ class LogDirs:
                     f"{self._config.node_id}; set node.id={node_id} to continue with its data, or "
                     "change log.dirs"
                 )
-        # If this startup chose a new cluster id, the failed directories would not match it after
-        # their repair, and could not be used again.
+        # If this startup chose a new cluster id, the failed directories would not match it once
+        # they are repaired, and could not be used again.
         if not self.cluster_id and self.offline_paths:
             raise LogDirUnusable(
                 "cannot determine the cluster id: no online log directory contains it, and "
@@ -214,7 +214,7 @@ class LogDirs:
 def claim(
     path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
 ) -> None:
-    """Record that `path` contains a partition. Raises LogDirUnusable if another path does, too."""
+    """Record that `path` contains a partition. Raises LogDirUnusable if another path does."""
     other_path = path_by_partition.setdefault(topic_partition, path)
     if other_path != path:
         raise LogDirUnusable(

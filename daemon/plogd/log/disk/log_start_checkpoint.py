@@ -1,8 +1,8 @@
 """Wait until log start offsets are on disk, so that deletions of records are durable.
 
-A log start offset is only in memory until ``log-start-offset-checkpoint`` is written, a file that
-covers all logs in a log directory. All waiters of one turn therefore share a single write: a
-deletion of records in all partitions of a topic writes the file once, not once per partition.
+A log start offset exists only in memory until it is written to ``log-start-offset-checkpoint``, a
+file that covers all logs in a log directory. All waiters in one turn therefore share a single
+write: deleting records in all partitions of a topic writes the file once, not once per partition.
 offset_checkpoints.py writes the file.
 
 Called on the reactor's thread. Invariant: a waiter completes with True only if it was registered

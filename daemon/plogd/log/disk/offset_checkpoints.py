@@ -10,7 +10,7 @@ the format, and log_dir.py reads the files.
 
 Source: Kafka 3.9 LogManager.checkpointRecoveryOffsetsInDir,
 ReplicaManager.checkpointHighWatermarks. Invariants: an offset is written only once the data on disk
-matches it; a directory that has failed is not written again.
+matches it; a failed directory is never written to again.
 """
 
 from __future__ import annotations

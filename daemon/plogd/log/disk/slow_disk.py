@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 SLOW_WRITE_MS = 20.0
 """A longer write was probably blocked by the disk: a copy to the page cache takes 5 µs."""
-# Short, because a write can be slow although the disk is fast: if this were 30 s, one preemption of
+# Short, because a write can be slow even if the disk is fast: if this were 30 s, one preemption of
 # the broker per 30 s would double the CPU time of small produce requests (decision 0007).
 FIRST_QUIET_MS = 1_000.0
 """The time without another slow write after which the reactor writes again."""
@@ -54,7 +54,8 @@ class SlowDisk:
         self.monotonic_ms = ports.clock.monotonic_ms
         """The clock that measures writes."""
         self.quiet_ms = FIRST_QUIET_MS
-        """The time without a slow write that must pass after the next slow write."""
+        """How long writes must stay fast after the next slow write, before the reactor writes
+        again."""
         self.is_slow = False
 
     def took(self, write_ms: float) -> None:

@@ -41,7 +41,7 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 _GROUP_BYTES = 1 << 20
-"""A job of this size accepts no more batches, so that its first append need not wait for many."""
+"""A job of this size does not accept any more batches, so that its first append completes soon."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class _Outcome:
     written: int = 0
     """Number of batches written, from the start of the group."""
     rolled: dict[int, LogSegment] = field(default_factory=dict)
-    """New segments, each by the number of the batch in the group that required it."""
+    """New segments, by the position in the group of the batch that required the segment."""
     error: Exception | None = None
     """The reason why the remaining batches were not written."""
     slowest_ms: float = 0.0
@@ -116,7 +116,7 @@ class WrittenLog(Protocol):
 
 
 class SlowDiskWrites:
-    """The batches of one log that are prepared, but neither written nor failed yet."""
+    """The batches of one log that are prepared, but have neither been written nor failed yet."""
 
     def __init__(self, log: WrittenLog, files: Files, rounds: SyncRounds, writes: SlowDisk) -> None:
         self._log = log
@@ -125,7 +125,8 @@ class SlowDiskWrites:
         self._writes = writes
         self._end_offset = log.log_end_offset
         """The end offset of the prepared batches."""
-        # Contains only producers with prepared batches; the log has the state of all others.
+        # Contains only producers with prepared batches; the log has the state of all other
+        # producers.
         self._producers = ProducerStateManager(
             files, log.directory, expiration_ms=log.producer_state.expiration_ms
         )
@@ -133,7 +134,7 @@ class SlowDiskWrites:
         self._waiting: deque[Prepared] = deque()
         self._group: Sequence[Prepared] = ()
         self._done_bytes = 0
-        """Bytes of written or failed batches that still count as unsynced bytes."""
+        """Number of bytes in written or failed batches that still count as unsynced bytes."""
         self.is_busy = False
         """Whether a job is in progress or pending."""
         self.written_bytes = log.segments.active.size_bytes
@@ -197,7 +198,7 @@ class SlowDiskWrites:
         return self._producers.check(header, origin)
 
     def _writing_of(self, last_offset: int) -> Writing | None:
-        """Return the state of the prepared batch that ends at `last_offset`; None if in the log."""
+        """Return the state of the batch that ends at `last_offset`; None if already in the log."""
         for prepared in (*self._group, *self._waiting):
             if prepared.last_offset == last_offset:
                 return prepared.writing
@@ -267,7 +268,7 @@ class SlowDiskWrites:
         log, group = self._log, self._group
         self._group, self.is_busy = (), False
         self._writes.took(outcome.slowest_ms)
-        # A closed or offline log must not change any more, so all batches of the job fail.
+        # A closed or offline log must not change anymore, so all batches of the job fail.
         if log.closed or log.offline:
             for segment in outcome.rolled.values():
                 segment.close()
@@ -322,7 +323,7 @@ class SlowDiskWrites:
         else:
             log.on_bug(f"append to {log.topic_partition} on a slow disk", error)
             reason = KafkaError("unexpected error; see the broker's log")
-        # The waiting batches fail, too, because their offsets follow those of the failed batch.
+        # The waiting batches also fail, because their offsets follow those of the failed batch.
         for prepared in (*unwritten, *self._waiting):
             prepared.writing.error = reason
             # The producer must send this batch again before its later batches (rule R15).
@@ -336,5 +337,5 @@ class SlowDiskWrites:
         else:
             self._log.writes_ended()
         done_bytes, self._done_bytes = self._done_bytes, 0
-        # The bytes are released last: appends that wait for room may then run, in this log, too.
+        # The bytes are released last: appends that wait for room may then run, even in this log.
         notify_all([self._log.on_durable, lambda: self._rounds.hold(-done_bytes)])

@@ -84,7 +84,7 @@ class DamageReport:
         self._lost(first_offset, end_offset, "the log continues after them")
 
     def lost_before(self, segments: Sequence[LogSegment], *, log_start_offset: int | None) -> None:
-        """Report that the log begins after its log start offset, if that is known."""
+        """Report that the log begins after its log start offset, if the start offset is known."""
         base_offset = segments[0].base_offset
         if log_start_offset is not None and log_start_offset < base_offset:
             self._lost(log_start_offset, base_offset, "the log starts after them")

@@ -4,8 +4,8 @@
 batches if the broker is stopping. `LoadProgress` adds up the work of all logs; log_loader.py
 creates it, and supervision.py reads `amount` to report the progress.
 
-Only the bytes of segments that recovery scans are counted. The threads of the job and of the
-reactor share a `LoadWork` without a lock: while the job runs, each attribute has a single writer.
+Only the bytes of segments that recovery scans are counted. The job's thread and the reactor's
+thread share a `LoadWork` without a lock: while the job runs, each attribute has a single writer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class LoadProgress:
         self._ended = LoadAmount()
 
     def begin(self, expected_bytes: int = 0) -> LoadWork:
-        """Return the work of another log, of which about `expected_bytes` will be scanned."""
+        """Return a new log's `LoadWork`; about `expected_bytes` of the log will be scanned."""
         work = LoadWork(expected_bytes)
         work.is_stopped = self.is_stopped
         self._running[work] = None
@@ -74,8 +74,8 @@ class LoadProgress:
     def end(self, work: LoadWork) -> None:
         """Add the work of a log that was loaded, or failed to load, to the totals."""
         del self._running[work]
-        # The scanned bytes are also the log's total, even if more were expected. Otherwise, the
-        # progress would never reach 100 %.
+        # The log's total becomes the number of scanned bytes, even if more were expected.
+        # Otherwise, the progress would never reach 100 %.
         logs, total_logs, scanned_bytes, total_bytes, steps = self._ended
         self._ended = LoadAmount(
             logs=logs + 1,
@@ -86,7 +86,7 @@ class LoadProgress:
         )
 
     def stop(self) -> None:
-        """End the work in progress between two batches, and work that begins later immediately."""
+        """Stop work in progress between two batches, and any work that begins later immediately."""
         self.is_stopped = True
         for work in self._running:
             work.is_stopped = True

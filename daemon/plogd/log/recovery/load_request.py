@@ -30,7 +30,7 @@ class LoadRequest:
     producer_id_expiration_ms: int
     now_ms: int
     monotonic_ms: float
-    """The time of the monotonic clock at `now_ms`."""
+    """The monotonic time that corresponds to `now_ms`."""
     leader_epoch: int | None = None
     """The leader epoch that the log is about to enter; None if unknown."""
     knows_log_start: bool = False
@@ -42,5 +42,5 @@ class LoadRequest:
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether offsets can be missing between segments although nothing is damaged."""
+        """Whether offsets can be missing between segments even if nothing is damaged."""
         return "compact" in self.config.cleanup_policy

@@ -78,7 +78,7 @@ class LogLoader:
         return lane
 
     async def end_jobs(self) -> None:
-        """Wait until all jobs that load logs have ended, so that no job uses a file any more."""
+        """Wait until all jobs that load logs have ended, so that no job still uses a file."""
         await gather([self._jobs.submit(lane, _nothing) for lane in sorted(self._lanes)])
 
     async def load(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
@@ -119,7 +119,7 @@ class LogLoader:
         """
         path_by_partition = dict(already)
         everything = [found for log_dir in self._dirs.online for found in await self._find(log_dir)]
-        # Before the loads, so that the total of the progress is known when they begin.
+        # Before any log is loaded, so that the progress report has a total from the beginning.
         await gather([spawn(self._measure(log_dir, everything)) for log_dir in self._dirs.online])
         loads: list[Later[None]] = []
         for found in with_topic_id_first(everything):
@@ -127,8 +127,8 @@ class LogLoader:
             if path_by_partition.get(key) == found.log_dir.path:
                 continue  # The metadata log, which was loaded first.
             topic = topic_of(key)
-            # Directories with a topic id come first. A directory known only by its name is stray if
-            # another directory contains the partition.
+            # Directories with a topic id come first. A directory identified only by its name is
+            # stray if another directory contains the partition.
             is_spare = found.topic_id is None and key in path_by_partition
             if is_spare or not found.is_of(topic):
                 topic = None
@@ -249,7 +249,8 @@ class LogLoader:
 
         def make() -> None:
             self._files.mkdir(directory)
-            # No segment: `load` creates the first one, at the offset known from the checkpoints.
+            # Without a segment: `load` creates the first one, at the offset known from the
+            # checkpoints.
             write_topic_id(self._files, directory, topic.topic_id)
             self._files.sync_dir(log_dir.path)
 

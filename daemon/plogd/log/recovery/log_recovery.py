@@ -43,7 +43,8 @@ from plogd.ports import Files, Report
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     """Load the log in an existing directory. Raises OSError or LoadingStopped."""
-    # A clean log is loaded even if the broker is stopping: that is fast, and the log remains clean.
+    # A clean log is loaded even if the broker is stopping: loading is fast, and the log stays
+    # clean.
     if not request.clean:
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
@@ -62,7 +63,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
-    # Index rebuilds may have scanned bytes that were not expected.
+    # Index rebuilds may have scanned bytes that were not included in the estimate.
     request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     if suspects:
         segments += _recover(files, suspects, request, epochs, findings, ends)
@@ -80,7 +81,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         segment.release_indexes()
     # After recovery, all segments are durable, but there is no snapshot at the active one's end.
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
-    # If the epochs are not on disk, the next startup must find them in the batches again.
+    # If the epochs could not be written, the next startup must find them in the batches again.
     if len(suspects) > 1 and not _write_epochs(epochs):
         recovery_point = min(recovery_point, suspects[0].base_offset)
     return LogState(
@@ -314,8 +315,8 @@ def _recover(
 
 def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: int) -> bool:
     """Return whether records are missing between two segments, above all acknowledged records."""
-    # Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage;
-    # reads continue after it, because later records may have been acknowledged.
+    # Compaction also leaves gaps, but only in sealed segments. A gap below the durable end is
+    # damage; reads continue after it, because later records may have been acknowledged.
     return durable_end_offset <= next_offset < following_base_offset
 
 
@@ -397,7 +398,7 @@ def _continue_after_loss(
     findings: DamageReport,
 ) -> list[LogSegment]:
     """Add a new segment to a log that ends below its durable end, or in damage."""
-    # Consumers may have read all offsets below the durable end, so no new records may get them.
+    # Consumers may have read all offsets below the durable end, so new records must not reuse them.
     log_start_offset = request.log_start_offset
     lost_from = max(log_end_offset, log_start_offset)
     next_offset = max(lost_from, request.durable_end_offset)
@@ -409,7 +410,7 @@ def _continue_after_loss(
         kept = []
     if lost_from < next_offset:
         findings.lost_at_end(lost_from, next_offset)
-    # An empty segment could have the base offset of the new segment.
+    # An empty segment could have the same base offset as the new segment.
     while kept and not kept[-1].size_bytes:
         kept.pop().delete_files()
     if log_end_offset == log_start_offset and kept:

@@ -155,7 +155,7 @@ def replay_producers(
     if not header.is_control:
         producer_state.update(header, first_offset=header.base_offset)
         return
-    # A marker that is invalid, or has no record after a compaction, completes no transaction.
+    # A marker that is invalid, or has lost its record to compaction, does not end a transaction.
     data = segment.records.read(position, header.size_bytes)
     for record in read_records(data, 0, header):
         if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
@@ -224,7 +224,7 @@ class SegmentScan:
         return header
 
     def _is_misplaced(self, position: int, header: BatchHeader, expected_offset: int) -> bool:
-        """Return whether a valid batch has a wrong base offset."""
+        """Return whether an otherwise valid batch has a wrong base offset."""
         # The checksum does not cover the base offset. Compaction leaves gaps, so a base offset
         # above the expected offset may be right. It is wrong if the batch would then end after the
         # next batch or segment begins. It is also wrong if the batch would skip the last
@@ -232,7 +232,8 @@ class SegmentScan:
         # records form whole batches.
         if header.base_offset == expected_offset:
             return False
-        # `expected_offset` again, because the offsets in this header are in doubt.
+        # The next batch is checked against `expected_offset`, because the offsets in this header
+        # may be wrong.
         following = self.valid_batch(position + header.size_bytes, expected_offset)
         end_offset = self._following_base_offset if following is None else following.base_offset
         keep_below_offset = self._keep_below_offset
@@ -321,7 +322,7 @@ class SegmentScan:
     def _candidates(self, position: int) -> Iterator[int | None]:
         """Yield positions at which a batch may begin, and None after each step."""
         while window := self._records.read(position + MAGIC_POSITION, _SEARCH_BYTES):
-            # The search looks for the magic, a single byte, which cannot span two windows.
+            # The search looks for the magic byte. A single byte cannot span two windows.
             index = window.find(MAGIC)
             while index >= 0:
                 yield position + index

@@ -3,8 +3,8 @@
 `FileRecords` is the ``.log`` file of one segment. `FileRegion` is a slice that a fetch response
 sends to the socket. The bounds of the slice are fixed before sending begins, and the slice keeps
 the file open, so the segment can be deleted in the meantime. This module neither decompresses
-batches nor checks their CRCs; recovery (recovery/segment_recovery.py) and readers of batches do
-that.
+batches nor checks their CRCs; recovery (recovery/segment_recovery.py) and the readers of the
+batches do that.
 
 Invariant: ``[0, size_bytes)`` consists of whole batches except for `corrupt_ranges`, which
 iteration skips. A failed append leaves `size_bytes` unchanged; the bytes that it has written are
@@ -52,7 +52,7 @@ class BatchPlace(NamedTuple):
 
 
 class CorruptRange(NamedTuple):
-    """Damaged bytes that recovery has kept, because valid batches follow or followed earlier."""
+    """Damaged bytes that recovery has kept, because valid batches follow them or once did."""
 
     position: int
     end_position: int
@@ -140,7 +140,7 @@ class FileRecords:
         return self._writer
 
     def end_writing(self) -> None:
-        """End appends, so that the file pool may close the descriptor. The file must be durable."""
+        """Stop appending: the file pool can then close the descriptor. The file must be durable."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.close()
@@ -158,7 +158,7 @@ class FileRecords:
             self._torn = False
 
     def truncate(self, size_bytes: int) -> int:
-        """Truncate the file at `size_bytes`, a batch boundary; return the number of bytes cut."""
+        """Truncate the file at batch boundary `size_bytes`; return the number of bytes removed."""
         assert 0 <= size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         cut = self.size_bytes - size_bytes
         if cut:
@@ -175,7 +175,7 @@ class FileRecords:
 
     def region(self, position: int, nbytes: int) -> FileRegion:
         """Return a slice for a response; the caller closes the slice."""
-        # The size is fixed now: computed during sending, it might include later appends
+        # The size is fixed now: if it were computed while sending, it might include later appends
         # (KAFKA-9835).
         assert position + nbytes <= self.size_bytes, (position, nbytes, self.size_bytes)
         return FileRegion(self._writer or self.file, position, nbytes)

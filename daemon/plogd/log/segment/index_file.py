@@ -61,7 +61,7 @@ class IndexFile(Generic[E]):
     LAYOUT: ClassVar[struct.Struct]
     """The fields of an entry on disk."""
     OFFSET_FIELD: ClassVar[int]
-    """The number of the field that holds the relative offset."""
+    """The position, within an entry, of the field for the relative offset."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class IndexFile(Generic[E]):
         return self.LAYOUT.unpack(self._read(slot, slot + 1, nowait))
 
     def _floor_slot(self, field: int, key: int, *, nowait: bool = False) -> int:
-        """Return the last slot with a `field` <= `key`, or -1 if all slots have a larger one.
+        """Return the last slot with a `field` <= `key`, or -1 if the field is larger in all slots.
 
         O(log n): one pread for each halving until 512 entries remain, then one for these entries.
         With `nowait`, raises UncachedLookup.

@@ -32,7 +32,7 @@ from plogd.ports import Later, Ports, spawn
 from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
-"""The time for which the result of a check is valid; a lookup after it may start another check."""
+"""The time for which the result of a check is valid; a later lookup may start another check."""
 
 _TASK = "index rebuild"
 _STEP_BYTES = 4 << 20
@@ -53,7 +53,7 @@ class IndexRebuilds:
     def check(self, log: Log, segment: LogSegment) -> Later[None]:
         """Check `segment` and rebuild its indexes, or wait for a check in progress.
 
-        Never fails: errors are reported, and the lookup that is then retried fails again.
+        Never fails: errors are reported, and the lookup is retried and then fails again.
         """
         waiters = self._waiters.get(segment)
         if waiters is not None:
@@ -64,7 +64,8 @@ class IndexRebuilds:
         def end(error: Exception | None = None) -> None:
             if error is not None and not log.closed:
                 self._housekeeping.log_failed(_TASK, log, error)
-            # Before the waiters retry, so that they start no other check, even after an error.
+            # Before the waiters retry, so that they do not start another check, even after an
+            # error.
             segment.is_checked = True
             self._timers.call_later(RECHECK_MS, lambda: _allow_check(segment))
             self._waiters.pop(segment).succeed(None)

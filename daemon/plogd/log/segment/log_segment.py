@@ -10,8 +10,8 @@ or the bytes are not a batch, the lookup sets `index_is_suspect`. Jobs then read
 once (index_rebuild.py), and a lookup on the reactor waits for these jobs. All files are opened on
 demand (file_pool.py).
 
-Source: Kafka 3.9 LogSegment. Invariant: an append that raises leaves the segment unchanged, indexes
-included.
+Source: Kafka 3.9 LogSegment. Invariant: an append that raises leaves the segment unchanged,
+including its indexes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class LogSegment:
         it. The caller closes it. Raises FileNotFoundError if the segment was deleted, or another
         OSError.
         """
-        # Without `__init__`, which opens files for appends.
+        # Not created by `__init__`, which opens files for appends.
         copy = LogSegment.__new__(LogSegment)
         copy.base_offset = self.base_offset
         copy.index_is_suspect = copy.is_checked = copy._is_closed = False
@@ -264,7 +264,7 @@ class LogSegment:
             raise HalfWritten(f"{error}; cannot remove part of a batch: {problem!r}") from error
 
     def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
-        """Add the file's next batch to the emptied indexes, as in an append.
+        """Add the file's next batch to the emptied indexes, as an append would.
 
         Set `always` to add an entry even within ``index.interval.bytes``: after damage, a lookup
         cannot scan the bytes before the batch.
@@ -354,7 +354,7 @@ class LogSegment:
     ) -> FileRegion | None:
         """Return a region from the batch that contains `offset` up to `max_position`.
 
-        `max_bytes` may cut the last batch, but never the first: with `at_least_one`, the first
+        `max_bytes` may truncate the last batch, but never the first: with `at_least_one`, the first
         batch is returned whole, otherwise it is omitted. Returns None if all batches here are below
         `offset`, and an empty region if no bytes remain. Raises CorruptMessage if the batch is
         known to be damaged; with `nowait`, also UncachedLookup.
@@ -397,7 +397,7 @@ class LogSegment:
         return cut_bytes
 
     def truncate_to_size(self, size_bytes: int) -> None:
-        """Undo all appends made since the segment had this size, even failed appends.
+        """Undo all appends made since the segment had this size, including failed appends.
 
         Raises OSError.
         """

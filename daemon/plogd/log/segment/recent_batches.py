@@ -33,7 +33,7 @@ class RecentBatches:
         # each last offset.
         positions.append(position)
         last_offsets.append(last_offset)
-        # Half of the batches at once, because removing only the first one would copy all others.
+        # Half of the batches are removed at a time, because each removal copies the remaining ones.
         if len(positions) > 2 * _REMEMBERED:
             self._lists = last_offsets[_REMEMBERED:], positions[_REMEMBERED:]
 

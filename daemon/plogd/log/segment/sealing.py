@@ -84,7 +84,7 @@ class Sealing:
     def after_seals(
         self, log: Log, segments: Sequence[LogSegment], function: Callable[[], None]
     ) -> None:
-        """Call `function` as soon as no seal of `segments` is pending.
+        """Call `function` as soon as no seals for `segments` are pending.
 
         The function is also called if the log is closed or goes offline, or if the disk is full.
         """
@@ -107,7 +107,7 @@ class Sealing:
         seal = self._waiting[log][0]
         if log.is_unsealed(seal.segment):
             self._submit(log, seal)
-        else:  # Retention has deleted the segment, but its producers must be in the snapshot.
+        else:  # Retention has deleted the segment, but the snapshot must include its producers.
             self._note_producers(log, seal)
 
     def _ended(self, log: Log) -> None:
@@ -176,7 +176,8 @@ class Sealing:
             if not isinstance(error, OSError) or log.closed:
                 self._retry(log, error)
             elif log.is_unsealed(segment):
-                # Even if the disk is full, because the kernel may drop pages when a sync fails.
+                # Even if the disk was only full, because the kernel may drop pages when a sync
+                # fails.
                 self._disk_failed(log, error)
             else:  # Retention has deleted the segment, including the files that the job opens.
                 self._begin(log)

@@ -183,8 +183,8 @@ class SegmentIndexes:
     def put_in_place(self) -> None:
         """Durably replace the old files with the rebuilt, closed files.
 
-        Runs as a job. Until `note_rebuilt`, readers use the old files, which are still open. Raises
-        OSError.
+        Runs as a job. Until `note_rebuilt` is called, readers use the old files, which are still
+        open. Raises OSError.
         """
         for path in self._paths:
             self._files.rename(path, path.removesuffix(CLEANED_SUFFIX))
@@ -269,7 +269,7 @@ class SegmentIndexes:
                 index.repair()
 
     def truncate_to(self, offset: int) -> None:
-        """Remove entries of batches that end at or after `offset`; the caller sets `maximum`."""
+        """Remove entries for batches that end at or after `offset`; the caller sets `maximum`."""
         self.by_offset.truncate_to(offset)
         self.by_time.truncate_to(offset)
         self._maximum = self._last_indexed_position = self._is_full = None

@@ -1,4 +1,4 @@
-"""Determine whether a log needs a new segment, create it, and reject batches that fit in none.
+"""Determine whether a log needs a new segment, create it, and reject oversized batches.
 
 Used by log.py, which writes synchronously, and by disk/slow_disk_writes.py, which writes in jobs.
 

@@ -40,7 +40,7 @@ class Segments:
         return self._segments[0]
 
     def add(self, segment: LogSegment) -> None:
-        """Add `segment` as the active one."""
+        """Add `segment` as the active segment."""
         assert segment.base_offset > self._base_offsets[-1]
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)

@@ -7,7 +7,7 @@ timestamp has increased, and once more when the segment is rolled or closed:
     timestamp         int64   the largest timestamp in the segment so far, ms
     relative offset   int32   last offset of the first batch with it, minus the base offset
 
-From the last entry, retention determines a segment's age without reading the log.
+Retention uses the last entry to determine a segment's age without reading the log.
 
 Source: Kafka 3.9 TimeIndex, LogSegment.append.
 Invariant: from entry to entry, timestamps strictly increase and offsets never decrease.

@@ -67,8 +67,8 @@ class ProtocolConnection(Protocol):
         """
         self._has_ended = True
         if self._connection is not None and self._wire is not None:
-            # First, because the unsent responses could otherwise prevent the remaining requests
-            # from starting.
+            # Unsent responses are discarded first, because they could prevent the remaining
+            # requests from starting.
             self._wire.lost()
             if self._connection.is_closing:
                 self._connection.lost()

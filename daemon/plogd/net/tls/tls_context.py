@@ -72,11 +72,11 @@ def make_context(
     context = SSL.Context(SSL.TLS_SERVER_METHOD)
     context.set_options(
         SSL.OP_NO_COMPRESSION
-        # A client could cause load by renegotiating repeatedly.
+        # Otherwise, a client could cause load by renegotiating repeatedly.
         | SSL.OP_NO_RENEGOTIATION
         | SSL.OP_CIPHER_SERVER_PREFERENCE
     )
-    # Idle connections then keep no buffers. A session cache is not needed, because clients keep
+    # Idle connections then do not keep buffers. A session cache is not needed, because clients keep
     # their sessions in tickets.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)
     context.set_session_cache_mode(SSL.SESS_CACHE_OFF)

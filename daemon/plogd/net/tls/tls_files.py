@@ -30,7 +30,7 @@ from plogd.net.tls.x500_name import rfc2253_name
 EXPIRES_SOON = timedelta(days=14)
 """Startup and reload log a warning if a certificate expires within this period."""
 _FILE_MAX_BYTES = 8 << 20
-"""For comparison: all CAs that a system trusts take a few hundred kilobytes."""
+"""Maximum size of a PEM file. All CAs that a system trusts take up a few hundred kilobytes."""
 
 
 class TlsFileError(PlogError):
@@ -45,7 +45,7 @@ _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
 class TlsMaterial:
     """The key, certificates and CAs of a listener; `chain` starts with its own certificate."""
 
-    key: Any  # A private key; cryptography's versions have no common type for it.
+    key: Any  # A private key; different versions of cryptography have different types for it.
     chain: tuple[x509.Certificate, ...]
     trusted: tuple[x509.Certificate, ...]
     warnings: tuple[str, ...]

@@ -156,7 +156,7 @@ class TlsListenerFactory(ListenerFactory):
 class _TlsProtocol(TLSMemoryBIOProtocol):
     """Twisted's TLS protocol, which first checks that the client uses TLS.
 
-    OpenSSL would only report an error, but not which protocol the client uses.
+    OpenSSL would report only an error, not the protocol that the client uses.
     """
 
     verify_failure: VerifyFailure | None = None
