@@ -60,7 +60,7 @@ async def _described(found: Later[list[Acl]], broker: Broker) -> DescribeAclsRes
         by_pattern.setdefault(acl.pattern, []).append(acl)
     return DescribeAclsResponse(
         resources=lazy_array(list(by_pattern.items()), lambda one: _resource(*one)),
-        # Clients ignore the message of a successful result; plog's tools print it as a warning.
+        # Clients ignore the message in a successful result; plog's tools print it as a warning.
         error_message=NOT_ENFORCED if by_pattern else "",
     )
 
@@ -149,7 +149,7 @@ def _filter_result(result: list[Acl] | KafkaError) -> DeleteAclsFilterResult:
     if isinstance(result, KafkaError):
         return DeleteAclsFilterResult(error_code=result.code, error_message=result.message)
     return DeleteAclsFilterResult(
-        # A filter that matches no ACL changes nothing, so it needs no warning.
+        # A filter that does not match any ACL has no effect, so a warning is not needed.
         error_message=NOT_ENFORCED if result else None,
         matching_acls=lazy_array(result, _matching),
     )
@@ -171,7 +171,7 @@ def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
 def refuse_create_acls(
     request: CreateAclsRequest, context: RequestContext, error: KafkaError
 ) -> CreateAclsResponse:
-    """Refuse every ACL with `error`."""
+    """Reject all ACLs with `error`."""
     return CreateAclsResponse(
         results=lazy_array(request.creations, lambda _: _creation_result(error))
     )
@@ -180,7 +180,7 @@ def refuse_create_acls(
 def refuse_delete_acls(
     request: DeleteAclsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteAclsResponse:
-    """Refuse every filter with `error`."""
+    """Reject all filters with `error`."""
     return DeleteAclsResponse(
         filter_results=lazy_array(request.filters, lambda _: _filter_result(error))
     )

@@ -64,7 +64,7 @@ def _change(resource: AlterConfigsResource) -> ResourceChange:
 def refuse_alter_configs(
     request: AlterConfigsRequest, context: RequestContext, error: KafkaError
 ) -> AlterConfigsResponse:
-    """Refuse every resource with `error`."""
+    """Reject all resources with `error`."""
     return AlterConfigsResponse(
         responses=lazy_array(
             request.resources, lambda one: refused(one.resource_type, one.resource_name, error)

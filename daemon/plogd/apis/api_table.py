@@ -94,7 +94,7 @@ from plogd.apis.user_scram_credentials import (
 from plogd.broker import Broker
 from plogd.ports import Later
 
-# Any, because each row has its own request class, with which the dispatcher decodes the request.
+# Any, because each row has its own request class, which the dispatcher uses to decode the request.
 Handler: TypeAlias = Callable[
     [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
 ]
@@ -174,7 +174,7 @@ HANDLERS: tuple[Row, ...] = (
     Row(ApiKey.DELETE_ACLS, 1, 3, handle_delete_acls, refuse_delete_acls),
     Row(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle_describe_configs, refuse_describe_configs),
     Row(ApiKey.ALTER_CONFIGS, 0, 2, handle_alter_configs, refuse_alter_configs),
-    # Kafka dropped version 0, but kafka-python 2.3 sends no other.
+    # Kafka dropped version 0, but kafka-python 2.3 does not send any other version.
     Row(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, handle_describe_log_dirs, refuse_describe_log_dirs),
     Row(ApiKey.CREATE_PARTITIONS, 0, 3, handle_create_partitions, refuse_create_partitions),
     Row(ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups, refuse_delete_groups),

@@ -49,7 +49,7 @@ def handle_api_versions(
     advertised: Sequence[Advertised],
 ) -> ApiVersionsResponse:
     """Return all APIs and versions; record the client's id and software on its connection."""
-    # Truncated, because a client id can have 32,767 bytes and is kept as long as the connection.
+    # Truncated, because a client id can have 32,767 bytes and is kept until the connection closes.
     context.connection.client_id = (context.client_id or "")[:_CLIENT_ID_MAX_CHARACTERS]
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version
@@ -76,7 +76,7 @@ def handle_api_versions(
 def refuse_api_versions(
     request: ApiVersionsRequest, context: RequestContext, error: KafkaError
 ) -> ApiVersionsResponse:
-    """Refuse the request with `error`."""
+    """Reject the request with `error`."""
     return ApiVersionsResponse(error_code=error.code)
 
 

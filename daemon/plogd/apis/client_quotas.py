@@ -96,7 +96,7 @@ def _altered(entry: AlterationEntry, error: KafkaError | None) -> AlteredEntry:
 def refuse_describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext, error: KafkaError
 ) -> DescribeClientQuotasResponse:
-    """Refuse the request with `error`."""
+    """Reject the request with `error`."""
     # As in Kafka, null: an empty list would mean that no entity matches.
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=error.message, entries=None
@@ -106,7 +106,7 @@ def refuse_describe_client_quotas(
 def refuse_alter_client_quotas(
     request: AlterClientQuotasRequest, context: RequestContext, error: KafkaError
 ) -> AlterClientQuotasResponse:
-    """Refuse every entity with `error`."""
+    """Reject all entities with `error`."""
     return AlterClientQuotasResponse(
         entries=lazy_array(request.entries, lambda entry: _altered(entry, error))
     )

@@ -31,7 +31,7 @@ WITHOUT_SETTINGS: Final = {
 """Kafka's resource types that have no settings in plog, each with the reason."""
 
 MAX_SETTINGS: Final = 1_000
-"""Maximum number of settings per resource in a request: several times the existing settings."""
+"""Maximum number of settings per resource in a request: several times as many as exist."""
 
 R = TypeVar("R")
 

@@ -91,7 +91,7 @@ def _error(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
 def refuse_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, error: KafkaError
 ) -> CreatePartitionsResponse:
-    """Refuse every topic with `error`."""
+    """Reject all topics with `error`."""
     # A repeated topic also appears once in the handler's response.
     names = list(dict.fromkeys(map(_NAME, request.topics)))
     return CreatePartitionsResponse(results=lazy_array(names, lambda name: _error(name, error)))

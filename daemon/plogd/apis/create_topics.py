@@ -71,7 +71,8 @@ async def _create_all(
         *((name, REPEATED) for name in repeated),
     ]
 
-    # Describing a topic's settings is expensive, and most requests set the same for all topics.
+    # Describing a topic's settings is expensive, and most requests use the same settings for all
+    # topics.
     @functools.lru_cache(maxsize=1)
     def configs(overrides: Overrides) -> list[CreatableTopicConfigs]:
         return _configs(broker.config, dict(overrides))
@@ -145,6 +146,6 @@ def _error(name: str, error: KafkaError) -> CreatableTopicResult:
 def refuse_create_topics(
     request: CreateTopicsRequest, context: RequestContext, error: KafkaError
 ) -> CreateTopicsResponse:
-    """Refuse every topic with `error`."""
+    """Reject all topics with `error`."""
     names = list(dict.fromkeys(map(_NAME, request.topics)))
     return CreateTopicsResponse(topics=lazy_array(names, lambda name: _error(name, error)))

@@ -41,7 +41,7 @@ def _result(group_id: str, error: KafkaError | None) -> DeletableGroupResult:
 def refuse_delete_groups(
     request: DeleteGroupsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteGroupsResponse:
-    """Refuse every group with `error`."""
+    """Reject all groups with `error`."""
     return DeleteGroupsResponse(
         results=lazy_array(request.groups_names, lambda group_id: _result(group_id, error))
     )

@@ -104,7 +104,7 @@ def _error(number: int, error: KafkaError) -> DeleteRecordsPartitionResult:
 def refuse_delete_records(
     request: DeleteRecordsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteRecordsResponse:
-    """Refuse every partition with `error`."""
+    """Reject all partitions with `error`."""
 
     def of_topic(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
         results = lazy_array(topic.partitions, lambda one: _error(one.partition_index, error))

@@ -139,7 +139,7 @@ def _result(name: str | None, topic_id: Uuid, error: KafkaError) -> DeletableTop
 def refuse_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteTopicsResponse:
-    """Refuse every topic with `error`; list a repeated name only once."""
+    """Reject all topics with `error`; list a repeated name only once."""
 
     def refused(asked: str | DeleteTopicState) -> DeletableTopicResult:
         if isinstance(asked, str):

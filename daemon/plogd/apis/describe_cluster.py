@@ -45,7 +45,7 @@ def handle_describe_cluster(
 
 
 def _check_endpoint_type(endpoint_type: int) -> None:
-    # The controller has no listener of its own, so a broker cannot serve this request.
+    # The controller does not have its own listener, so a broker cannot serve this request.
     if endpoint_type == CONTROLLERS:
         raise MismatchedEndpointType(
             "this is a broker's listener, not a controller's; use bootstrap.servers instead of "

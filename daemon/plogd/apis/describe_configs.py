@@ -1,9 +1,9 @@
 """DescribeConfigs (key 32): the settings of topics and brokers, each with its source.
 
-Serves versions 1-4. Version 1 adds synonyms (KIP-226), and version 3 types and documentation
-(KIP-569); version 4 is flexible.
+Serves versions 1-4. Version 1 adds synonyms (KIP-226), version 3 adds types and documentation
+(KIP-569), and version 4 is flexible.
 
-The response contains the values in effect. A broker resource with an empty name stands for the
+The response contains the values in effect. A broker resource with an empty name represents the
 cluster-wide settings. Groups and client metrics have no settings. Unlike Kafka, this broker
 describes a repeated resource only once, and returns INVALID_REQUEST for each repetition.
 """
@@ -158,7 +158,7 @@ def _error(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConf
 def refuse_describe_configs(
     request: DescribeConfigsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeConfigsResponse:
-    """Refuse every resource with `error`."""
+    """Reject all resources with `error`."""
     return DescribeConfigsResponse(
         results=lazy_array(request.resources, lambda resource: _error(resource, error))
     )

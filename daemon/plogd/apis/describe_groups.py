@@ -74,7 +74,7 @@ def _refused(group_id: str, context: RequestContext, error: KafkaError) -> Descr
 def refuse_describe_groups(
     request: DescribeGroupsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeGroupsResponse:
-    """Refuse every group with `error`."""
+    """Reject all groups with `error`."""
     return DescribeGroupsResponse(
         groups=lazy_array(request.groups, lambda group_id: _refused(group_id, context, error))
     )

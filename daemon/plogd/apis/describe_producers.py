@@ -86,7 +86,7 @@ def _error(number: int, error: KafkaError) -> PartitionResponse:
 def refuse_describe_producers(
     request: DescribeProducersRequest, context: RequestContext, error: KafkaError
 ) -> DescribeProducersResponse:
-    """Refuse every partition with `error`."""
+    """Reject all partitions with `error`."""
 
     def of_topic(topic: TopicRequest) -> TopicResponse:
         partitions = lazy_array(topic.partition_indexes, lambda number: _error(number, error))

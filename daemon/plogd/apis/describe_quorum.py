@@ -53,7 +53,7 @@ def handle_describe_quorum(
 
 def _asks_for_metadata_log(request: DescribeQuorumRequest) -> bool:
     """Return whether the request is for the metadata log and nothing else."""
-    # As in Kafka, a request that also lists another partition is refused as a whole.
+    # As in Kafka, a request that also lists another partition is rejected as a whole.
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return False
     [topic] = request.topics

@@ -140,7 +140,7 @@ def _error(name: str, error: KafkaError) -> DescribeTopicPartitionsResponseTopic
 def refuse_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeTopicPartitionsResponse:
-    """Refuse every requested topic with `error`, or the cursor's topic if none is requested."""
+    """Reject all requested topics with `error`, or the cursor's topic if none is requested."""
     names = dict.fromkeys(map(_NAME, request.topics))
     if not names and request.cursor is not None:
         names = {request.cursor.topic_name: None}

@@ -70,7 +70,7 @@ _PRODUCE_KEY = b"\0\0"
 _FEW_BYTES = 512
 """A request of at most this size is decoded in one turn: it has only a few hundred elements."""
 _PRODUCE_ELEMENTS = 2_000
-"""Maximum number of elements of a Produce decoded in one turn: a millisecond of work."""
+"""Maximum number of elements in a Produce decoded in one turn: a millisecond of work."""
 _FEW_PRODUCE_BYTES = 10_000
 """A Produce of at most this size has fewer elements: each of them takes at least six bytes."""
 
@@ -131,7 +131,7 @@ class Dispatcher:
             raise
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
-        # Checked first: on a busy broker, most requests are Produces of a single batch.
+        # Checked first: on a busy broker, most requests are Produces with a single batch.
         if frame[:2] == _PRODUCE_KEY:
             single = decode_single_produce(frame)
             if single is not None:
@@ -169,7 +169,8 @@ class Dispatcher:
 
     def _dispatch_produce(self, row: Row, body: memoryview, context: RequestContext) -> Dispatched:
         """Start a Produce; with many elements, it is decoded in slices and runs alone."""
-        # A larger request will be refused, so it is decoded in one turn, which needs no copy.
+        # A larger request will be rejected, so it is decoded in one turn, which does not need a
+        # copy.
         may_be_copied = len(body) <= self._broker.config.plog_produce_parked_max_bytes
         if len(body) > _FEW_PRODUCE_BYTES and may_be_copied:
             try:
@@ -222,7 +223,8 @@ class Dispatcher:
         context: RequestContext,
         copy: bytearray | None = None,
     ) -> MaybeLater[Parts | None]:
-        """Decode in slices, then start the request; the first slice needs no `copy` of `body`."""
+        """Decode in slices, then start the request; the first slice uses `body`, later ones a
+        `copy`."""
         data = body if copy is None else copy
         decoding = row.request.decode_in_slices(data, context.version, self._max_elements, SLICE)
         try:
@@ -331,7 +333,7 @@ class Dispatcher:
     def _refuse(
         self, row: Row, request: Request, context: RequestContext, error: Exception
     ) -> MaybeLater[Parts | None]:
-        """Return the error response. Raises CloseConnection if the API has none."""
+        """Return the error response. Raises CloseConnection if the API does not have one."""
         if not isinstance(error, KafkaError):
             self._broker.report_bug(f"{row.name} from {context.connection}", error)
             error = KafkaError("unexpected error; see the broker's log")

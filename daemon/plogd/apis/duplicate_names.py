@@ -1,4 +1,4 @@
-"""Detect topics that a request lists more than once: they are refused, as entries can differ."""
+"""Detect topics listed more than once in a request; they are rejected, as entries can differ."""
 
 from __future__ import annotations
 

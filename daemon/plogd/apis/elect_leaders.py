@@ -96,7 +96,7 @@ def _result(number: int, error: KafkaError) -> PartitionResult:
 def refuse_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, error: KafkaError
 ) -> ElectLeadersResponse:
-    """Refuse every listed partition with `error`; from version 1, also set the top-level error."""
+    """Reject all listed partitions with `error`; from version 1, also set the top-level error."""
 
     def of_topic(topic: TopicPartitions) -> ReplicaElectionResult:
         results = lazy_array(topic.partitions, lambda number: _result(number, error))

@@ -31,7 +31,7 @@ class ResponseTooLarge(PolicyViolation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedResponse:
-    """A response that also answers equal requests; see `SharedResponses.get`."""
+    """A response that also answers identical requests; see `SharedResponses.get`."""
 
     key: Hashable
     state: Hashable
@@ -84,7 +84,8 @@ class SharedResponses:
     async def get(
         self, key: Hashable, state: Hashable, version: int, make: Callable[[], ApiMessage]
     ) -> EncodedResponse:
-        """Return the response ``make()``, encoded in `version`; equal requests have the same `key`.
+        """Return the response ``make()``, encoded in `version`; identical requests have the same
+        `key`.
 
         If the encoding fails, all requests that wait for it fail, and the next request encodes
         again.

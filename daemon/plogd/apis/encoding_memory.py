@@ -53,7 +53,7 @@ class WorkMemory:
         return True
 
     def wait(self, share: Share) -> Later[None]:
-        """Wait until `share` is woken; check `may_continue` again afterwards."""
+        """Wait until `share` is woken; check `may_continue` again afterward."""
         outcome: Later[None] = Later(lambda: self._give_up(share))
         self._waiting[share] = outcome
         return outcome
@@ -92,7 +92,7 @@ class Share:
         return self._memory.may_continue(self)
 
     def wait(self) -> Later[None]:
-        """Wait until this share is woken; check `may_continue` again afterwards."""
+        """Wait until this share is woken; check `may_continue` again afterward."""
         return self._memory.wait(self)
 
     def resize(self, nbytes: int) -> None:

@@ -6,11 +6,11 @@ Serves versions 4-18.
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)
 
 The response is sent when `min_bytes` are available or `max_wait_ms` have passed. The first batch is
-returned whole, however large it is (KIP-74). A partition that cannot be read has its own error. A
-partition that is listed more than once is read once. replica/fetch_sessions.py determines which
-partitions are read, and replica/partition.py limits the readable offsets. A client over its quota
-gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions is
-handled in slices.
+returned whole, regardless of its size (KIP-74). A partition that cannot be read has its own error.
+A partition that is listed more than once is read once. replica/fetch_sessions.py determines which
+partitions are read, and replica/partition.py limits the readable offsets. A client that exceeds its
+quota gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions
+is handled in slices.
 """
 
 from __future__ import annotations
@@ -185,7 +185,8 @@ class _Answer:
         if may_send:
             return throttle_ms, None
         _close_all(reads)
-        # While this request was waiting, the client may have continued the session with another.
+        # While this request was waiting, the client may have continued the session with another
+        # request.
         self._fetch.check()
         error = self._fetch.error
         empty = FetchResponse(
@@ -241,8 +242,8 @@ class _Answer:
     def _error_data(self, item: FetchItem, error: KafkaError) -> PartitionData:
         code = error.code
         if (
-            # Clients of these versions do not know this error. The replacement makes them refresh
-            # their metadata.
+            # Clients that use these versions do not know this error. The replacement makes them
+            # refresh their metadata.
             code == ErrorCode.KAFKA_STORAGE_ERROR
             and self._version <= _LAST_VERSION_WITHOUT_STORAGE_ERROR
         ):
@@ -280,7 +281,7 @@ def _is_same_topic(topic: FetchableTopicResponse, item: FetchItem) -> bool:
 def refuse_fetch(
     request: FetchRequest, context: RequestContext, error: KafkaError
 ) -> FetchResponse:
-    """Refuse every partition with `error`, and also set the top-level error."""
+    """Reject all partitions with `error`, and also set the top-level error."""
 
     def of_partition(partition: FetchPartition) -> PartitionData:
         return PartitionData(

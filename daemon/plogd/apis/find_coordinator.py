@@ -38,7 +38,7 @@ NO_TRANSACTIONS: Final = (
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[FindCoordinatorResponse]:
-    """Return the coordinator of each key, or the error of the lookup."""
+    """Return the coordinator for each key, or the lookup error."""
     if request.key_type != _GROUP:
         return refuse_find_coordinator(request, context, _unsupported_key_type(request.key_type))
     return spawn(_find_groups(request, context, broker))
@@ -91,7 +91,7 @@ def _none(key: str, error: KafkaError) -> Coordinator:
 def refuse_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext, error: KafkaError
 ) -> FindCoordinatorResponse:
-    """Refuse every key with `error`."""
+    """Reject all keys with `error`."""
     if context.version >= _FIRST_BATCHED_VERSION:
         return FindCoordinatorResponse(
             coordinators=lazy_array(request.coordinator_keys, lambda key: _none(key, error))

@@ -26,5 +26,5 @@ async def _heartbeat(request: HeartbeatRequest, broker: Broker) -> HeartbeatResp
         )
     except CoordinatorLoadInProgress:
         # As in Kafka, because consumers treat this error as fatal in a Heartbeat response. While
-        # the coordinator loads its log, it does not know its members, so it expires none of them.
+        # the coordinator loads its log, it does not know its members, so none of them can expire.
         return HeartbeatResponse()

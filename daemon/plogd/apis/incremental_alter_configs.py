@@ -71,7 +71,7 @@ def _change(
 def refuse_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext, error: KafkaError
 ) -> IncrementalAlterConfigsResponse:
-    """Refuse every resource with `error`."""
+    """Reject all resources with `error`."""
     return IncrementalAlterConfigsResponse(
         responses=lazy_array(
             request.resources, lambda one: refused(one.resource_type, one.resource_name, error)

@@ -42,5 +42,5 @@ def _response(producer_id: int) -> InitProducerIdResponse:
 def refuse_init_producer_id(
     request: InitProducerIdRequest, context: RequestContext, error: KafkaError
 ) -> InitProducerIdResponse:
-    """Refuse the request with `error`."""
+    """Reject the request with `error`."""
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)

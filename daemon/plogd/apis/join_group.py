@@ -1,12 +1,13 @@
 """JoinGroup (key 11): join a group, or join its next generation.
 
-Serves versions 0-9. The response is sent when the other members have joined, too.
+Serves versions 0-9. The response is sent when the other members have also joined.
 
   1 rebalance timeout    4 a new member gets its id first (KIP-394)    5 static members (KIP-345)
   7 a missing protocol is null instead of empty (KIP-559)
   9 the leader may skip the assignment (KIP-814)
 
-group/join_group.py decides which members may join, and rebalance.py when a generation starts.
+group/join_group.py decides which members may join, and rebalance.py decides when a generation
+starts.
 """
 
 from __future__ import annotations
@@ -58,6 +59,6 @@ def _in_version(response: JoinGroupResponse, context: RequestContext) -> JoinGro
 def refuse_join_group(
     request: JoinGroupRequest, context: RequestContext, error: KafkaError
 ) -> JoinGroupResponse:
-    """Refuse the request with `error`."""
+    """Reject the request with `error`."""
     refused = JoinGroupResponse(error_code=error.code, member_id=request.member_id)
     return _in_version(refused, context)

@@ -5,8 +5,9 @@ the frame. Therefore, the requests that are decoded in slices share a limit. If 
 the oldest request continues. The others wait, each holding only its copy of the frame, which counts
 toward ``queued.max.request.bytes``. A request with few elements never waits.
 
-dispatch.py begins a share for each request that it decodes in slices. The counting is done by the
-classes of encoding_memory.py, whose `nbytes` are elements here. Reactor thread only.
+dispatch.py begins a share for each request that it decodes in slices. The classes in
+encoding_memory.py do the counting; here, their `nbytes` are numbers of elements. Reactor thread
+only.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _FEW_ELEMENTS: Final = 2_000
 """A request continues even if the limit is exceeded while it has fewer elements than this."""
 _WAITING_KEYS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """APIs whose requests wait for other clients. Their elements are counted only while they are
-decoded; otherwise, waiting requests would block all others. Groups have limits of their own."""
+decoded; otherwise, waiting requests would block all others. Groups have their own limits."""
 
 
 class LargeRequests:

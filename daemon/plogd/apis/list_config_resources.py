@@ -1,8 +1,8 @@
 """ListConfigResources (key 74): the resources that have, or can have, settings.
 
 Serves versions 0-1. Version 0 lists only client metrics, which plog does not have. Version 1 lists
-resources of the requested types, or of all types if the request names none (KIP-1142). If a
-requested type is unknown, the whole request fails.
+resources of the requested types, or of all types if the request does not specify any (KIP-1142). If
+a requested type is unknown, the whole request fails.
 """
 
 from __future__ import annotations

@@ -146,7 +146,8 @@ def _error(
 ) -> ListOffsetsPartitionResponse:
     code = error.code
     if (
-        # Clients of these versions do not know this error. After its replacement, they retry.
+        # Clients that use these versions do not know this error, but they retry after its
+        # replacement.
         code == ErrorCode.OFFSET_NOT_AVAILABLE
         and context.version < _FIRST_VERSION_WITH_NOT_AVAILABLE
     ):
@@ -157,7 +158,7 @@ def _error(
 def refuse_list_offsets(
     request: ListOffsetsRequest, context: RequestContext, error: KafkaError
 ) -> ListOffsetsResponse:
-    """Refuse every partition with `error`."""
+    """Reject all partitions with `error`."""
 
     def of_topic(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
         partitions = lazy_array(topic.partitions, lambda one: _error(one, error, context))

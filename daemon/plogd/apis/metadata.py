@@ -140,7 +140,7 @@ def _all_topics(
 
 
 def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker) -> SharedResponse:
-    """Return all topics, encoded once for all clients with an equal request."""
+    """Return all topics, encoded once for all clients with identical requests."""
     address = broker.address_for(context.connection)
     # Reported for each client: `make` runs for only one of the clients that share the response.
     broker.on_address_advertised(context.connection, *address)
@@ -192,8 +192,8 @@ async def _create_and_respond(
             case TopicAlreadyExists():
                 pass  # Another request has created it.
             case CoordinatorNotAvailable():
-                # Clients retry a Metadata request after LEADER_NOT_AVAILABLE; the error of the
-                # coordinator is meant for group requests.
+                # Clients retry a Metadata request after LEADER_NOT_AVAILABLE; the coordinator's
+                # error is meant for group requests.
                 errors[name] = LeaderNotAvailable(outcome.message)
             case KafkaError():
                 errors[name] = outcome
@@ -318,7 +318,7 @@ def _response(
 def refuse_metadata(
     request: MetadataRequest, context: RequestContext, error: KafkaError
 ) -> MetadataResponse:
-    """Refuse every requested topic with `error`."""
+    """Reject all requested topics with `error`."""
 
     def refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         return MetadataResponseTopic(

@@ -144,7 +144,7 @@ def _partition(number: int, error: KafkaError | None) -> OffsetCommitResponsePar
 def refuse_offset_commit(
     request: OffsetCommitRequest, context: RequestContext, error: KafkaError
 ) -> OffsetCommitResponse:
-    """Refuse every partition with `error`."""
+    """Reject all partitions with `error`."""
 
     def of_topic(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
         partitions = lazy_array(

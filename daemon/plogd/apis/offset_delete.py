@@ -1,7 +1,7 @@
 """OffsetDelete (key 47): remove a group's committed offsets (KIP-496).
 
 Serves version 0. If members of the group consume a topic, its offsets are kept, and its partitions
-get an error. A partition that does not exist gets an error, too. A response with a top-level error
+get an error. A partition that does not exist also gets an error. A response with a top-level error
 contains no topics. A partition that is listed more than once appears in the response once.
 """
 

@@ -42,7 +42,7 @@ _FIRST_TOP_LEVEL_ERROR_VERSION = 2
 _FIRST_GROUPS_VERSION = 8  # KIP-709.
 _FIRST_TOPIC_ID_VERSION = 10
 _PARTITIONS_AT_ONCE: Final = 256
-"""Maximum number of partitions that one operation of the coordinator looks up in its turn."""
+"""Maximum number of partitions that one operation of the coordinator looks up in one turn."""
 
 _Numbers = list[tuple[str, list[int]]]
 """Partition numbers by topic name."""
@@ -132,7 +132,7 @@ async def _parts(asked: _Numbers, slices: Slices) -> AsyncIterator[_Numbers]:
                 yield part
                 part, count = [], 0
     # A request without partitions also needs a part, because only the coordinator detects errors
-    # that concern the whole group.
+    # that affect the whole group.
     if part or not asked:
         yield part
 
@@ -252,7 +252,7 @@ def _refused(group_id: str, error: KafkaError) -> OffsetFetchResponseGroup:
 def refuse_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext, error: KafkaError
 ) -> OffsetFetchResponse:
-    """Refuse every group with `error`; in version 1, refuse every partition."""
+    """Reject all groups with `error`; in version 1, refuse every partition."""
     if context.version >= _FIRST_GROUPS_VERSION:
 
         def refused(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:

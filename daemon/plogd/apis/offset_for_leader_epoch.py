@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): end offsets of leader epochs, for clients to detect truncation.
+"""OffsetForLeaderEpoch (key 23): end offsets of leader epochs, which reveal truncation to clients.
 
 Serves versions 2-4.
 
@@ -68,7 +68,7 @@ def _end(topic: str, asked: OffsetForLeaderPartition, broker: Broker) -> EpochEn
 def refuse_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext, error: KafkaError
 ) -> OffsetForLeaderEpochResponse:
-    """Refuse every partition with `error`."""
+    """Reject all partitions with `error`."""
 
     def refused(asked: OffsetForLeaderPartition) -> EpochEndOffset:
         return EpochEndOffset(partition=asked.partition, error_code=error.code)

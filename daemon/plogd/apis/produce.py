@@ -7,10 +7,10 @@ request in version 0, 1 or 2 closes the connection.
   3 record batch v2      7 zstd (KIP-110)     8 error message per partition (KIP-467)
   9 flexible            13 topic ids (KIP-516)
 
-A request with acks=0 gets no response. This module maps a request to
+A request with acks=0 does not get a response. This module maps a request to
 `ReplicaManager.append_records`, and the outcome to a response. log/batch_validator.py validates the
 batches, and replica/partition.py decides whether the append is allowed. If a client exceeds its
-quota, its records are appended nevertheless, and the response contains a throttle time (KIP-219).
+quota, its records are still appended, and the response contains a throttle time (KIP-219).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _FOUND_BEFORE_THE_LOG = (
     UnknownTopicOrPartition,
     UnsupportedForMessageFormat,
 )
-"""Errors for which Kafka's response has no log start offset."""
+"""Errors for which Kafka's response does not contain a log start offset."""
 _NO_LEADER = LeaderIdAndEpoch()
 """Shared by all responses, because it never changes."""
 
@@ -309,7 +309,7 @@ def _error_response(
 def refuse_produce(
     request: ProduceRequest | SingleProduce, context: RequestContext, error: KafkaError
 ) -> ProduceResponse:
-    """Refuse every partition with `error`. Raises CloseConnection for acks=0."""
+    """Reject all partitions with `error`. Raises CloseConnection for acks=0."""
     if isinstance(request, SingleProduce):
         request = request.as_message()
     if request.acks == 0:

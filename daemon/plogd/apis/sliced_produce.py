@@ -1,4 +1,4 @@
-"""Handle Produce requests for a large number of partitions in slices, so that other requests run.
+"""Handle Produce requests for a large number of partitions in slices, so that others can run.
 
 When a handler returns, the memory of its request is reused, so all records are copied first. The
 copies count against ``plog.produce.parked.max.bytes`` until their slice is handled. If an append

@@ -62,7 +62,8 @@ async def ask_in_slices(
             waiting.append(_asked(thing, ask))
         while waiting:
             answers.append(await _answer(waiting.popleft()))
-    # This includes Cancelled: the client has disconnected and needs none of the other outcomes.
+    # This includes Cancelled: the client has disconnected and does not need any of the other
+    # outcomes.
     except BaseException:
         for one in waiting:
             if isinstance(one, Later):

@@ -1,8 +1,8 @@
 """Explain why a client and this broker have no API version in common, and what to do about it.
 
-Pure; dispatch.py calls these functions for the log line. The client gets no explanation, because
-it could not decode a response in an unknown version. Source: KIP-896 (the versions that Kafka 4
-still supports); librdkafka CONFIGURATION.md; kafka-python's KafkaClient.
+These functions are pure; dispatch.py calls them to write the log line. The client does not get an
+explanation, because it could not decode a response in an unknown version. Source: KIP-896 (the
+versions that Kafka 4 still supports); librdkafka CONFIGURATION.md; kafka-python's KafkaClient.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57): change the levels of cluster features, all together or not at all.
+"""UpdateFeatures (key 57): change the levels of cluster features, either all or none of them.
 
 Serves versions 0-2.
 

@@ -56,7 +56,7 @@ def _described(user: str, found: Credentials | KafkaError) -> DescribeUserScramC
         )
     return DescribeUserScramCredentialsResult(
         user=user,
-        # Clients ignore the message of a successful result; plog's tools print it as a warning.
+        # Clients ignore the message in a successful result; plog's tools print it as a warning.
         error_message=NOT_ENFORCED,
         credential_infos=[
             CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
@@ -108,7 +108,7 @@ def _altered(user: str, error: KafkaError | None) -> AlterUserScramCredentialsRe
 def refuse_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext, error: KafkaError
 ) -> AlterUserScramCredentialsResponse:
-    """Refuse every user with `error`."""
+    """Reject all users with `error`."""
     named = dict.fromkeys(map(_NAME, (*request.deletions, *request.upsertions)))
     return AlterUserScramCredentialsResponse(
         results=lazy_array(list(named), lambda user: _altered(user, error))

@@ -1,4 +1,4 @@
-"""`BrokerConfig`: all settings of the broker, checks that involve several settings, descriptions.
+"""`BrokerConfig`: all settings of the broker, cross-checks between them, and their descriptions.
 
 The `*_settings.py` files of this package declare the settings, one field each. They declare only
 settings that plog uses or accepts deliberately, because DescribeConfigs shows them; Kafka's other
@@ -191,7 +191,7 @@ def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     """Yield problems that involve several settings, as (name of one of the settings, problem)."""
     if config.log_dirs == ():
         yield "log.dirs", "contains no directory"
-    # Kafka requires this, too: a request of the maximum size must fit.
+    # Kafka also requires this: a request of the maximum size must fit.
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         yield (
             "queued.max.request.bytes",

@@ -130,7 +130,7 @@ def check_change(
 def describe_cluster(config: BrokerConfig) -> list[ConfigEntry]:
     """Return the values set for all brokers, as DescribeConfigs shows them.
 
-    They differ from the effective values if this broker has a value of its own.
+    They differ from the effective values if this broker has its own value.
     """
     rows = settings_of(BrokerConfig)
     return [

@@ -1,4 +1,4 @@
-"""Settings of consumer groups: session timeouts, sizes and the initial rebalance delay.
+"""Settings for consumer groups: session timeouts, sizes and the initial rebalance delay.
 
 `BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are Kafka's
 unless the text says otherwise.

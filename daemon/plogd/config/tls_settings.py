@@ -120,7 +120,7 @@ class TlsSettings:
 
 
 def check_tls(settings: TlsSettings) -> Iterator[tuple[str, str]]:
-    """Yield the problems of these settings for a TLS listener, as (setting name, problem).
+    """Yield the problems with these settings for a TLS listener, as (setting name, problem).
 
     The rules are Kafka's, with two additions: a listener needs a key, and it needs a truststore if
     it requests certificates. The files are not read.

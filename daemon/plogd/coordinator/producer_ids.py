@@ -30,7 +30,7 @@ _MAX_TRIES = 10  # An attempt fails only if another broker has reserved a block.
 
 
 class ProducerIds:
-    """This broker's current block of ids. Only one in a thousand calls of `next_id` waits."""
+    """This broker's current block of ids. Only one in a thousand calls to `next_id` waits."""
 
     def __init__(self, store: MetadataStore, *, broker_id: int, broker_epoch: int) -> None:
         self._store = store

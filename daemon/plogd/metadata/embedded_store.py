@@ -9,10 +9,9 @@ topics, they share the next batch. When the batch is durable, the store updates 
 watchers and completes the writes. If the broker crashes before that, the log keeps either the whole
 batch or none of it. A write of many changes, such as a topic with thousands of partitions, is also
 a single batch, but is prepared and applied to the image in slices (fair_queue.py). The next batch
-begins only after the current batch has been applied.
-Every write completes with an outcome or an error, whatever exception is raised. A failed write
-leaves nothing in the log. If a record in the log cannot be applied to the image, the store refuses
-all later writes.
+begins only after the current batch has been applied. Every write completes with an outcome or an
+error, even if an unexpected exception is raised. A failed write leaves nothing in the log. If a
+record in the log cannot be applied to the image, the store refuses all later writes.
 
 Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log's name and topic id.
 """
@@ -93,7 +92,7 @@ class EmbeddedStore:
         self._in_flight_base = 0
         self._in_flight_end = 0
         self._in_flight_writing: Writing | None = None
-        """The pending write of the batch on a slow disk; None if it was written immediately."""
+        """The pending write of the batch to a slow disk; None if it was written immediately."""
         self._is_applying = False
         """Whether a batch is being applied to the image in slices."""
         self._epoch = log.leader_epochs.latest_epoch + 1  # Rises at each startup (rule R6).
@@ -278,7 +277,7 @@ class EmbeddedStore:
             if batch is not None:
                 self._append(batch, now_ms)
                 self._in_flight, self._in_flight_records = [write], records
-        except Exception as error:  # Nothing of the write is in the log.
+        except Exception as error:  # No part of the write is in the log.
             if self._preparing is write:
                 write.error = error
         if self._preparing is write:
@@ -296,8 +295,8 @@ class EmbeddedStore:
             now_ms = self._clock.now_ms()
             self._append(batch_of(records, now_ms), now_ms)
         except Exception as error:
-            # No record of the group is in the log. If the log has refused the batch with a
-            # KafkaError, for example on a full disk, it still works.
+            # No record of the group is in the log. If the log has rejected the batch with a
+            # KafkaError, for example on a full disk, the log still works.
             is_refused = isinstance(error, KafkaError) and self._failure is None
             if is_refused and group[0].registration is not None:
                 return self._postpone(group, records)
@@ -353,7 +352,7 @@ class EmbeddedStore:
         return records
 
     async def _records_in_slices(self, write: PendingWrite) -> list[MetadataRecord]:
-        """Do the same as `_records_of` in slices."""
+        """Do the same as `_records_of`, but in slices."""
         # The image does not change between the slices, because no batch is in flight.
         slices = Slices(self._fair_queue)
         records: list[MetadataRecord] = []
@@ -398,11 +397,11 @@ class EmbeddedStore:
 
     @property
     def _refusal(self) -> KafkaError | None:
-        """The error of the batch in flight, if a slow disk did not write it."""
+        """The error of the batch in flight, if it could not be written to a slow disk."""
         return None if self._in_flight_writing is None else self._in_flight_writing.error
 
     def _refuse(self) -> None:
-        """Fail the batch in flight, which a slow disk did not write."""
+        """Fail the batch in flight, which could not be written to a slow disk."""
         error = self._refusal
         if not self._in_flight or error is None:
             return

@@ -226,8 +226,8 @@ class MetadataImage:
             broker_epoch=record.broker_epoch,
         )
         changed = [self._put(("broker", record.broker_id), value, offset)]
-        # This record replaces a PartitionChangeRecord for each partition, with which the log would
-        # grow by the number of partitions at each startup (docs/decisions/0002).
+        # This record replaces a PartitionChangeRecord for each partition; otherwise, each startup
+        # would add as many records to the log as there are partitions (docs/decisions/0002).
         for key, entry in self._entries.get("partition", {}).items():
             partition: PartitionValue = entry.value
             if partition.leader == record.broker_id:

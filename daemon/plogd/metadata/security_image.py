@@ -1,4 +1,4 @@
-"""Convert metadata records of ACLs, quotas and SCRAM users to values, and changes to records.
+"""Convert metadata records for ACLs, quotas and SCRAM users to values, and changes to records.
 
 image.py calls both functions: `effect_of` returns the effect of a record on its key, and
 `records_for` returns the records for a change. Source: Kafka 4.0 AclControlManager,

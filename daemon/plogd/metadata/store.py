@@ -23,7 +23,7 @@ keys of the new partitions.
 
 Invariant: a write completes only when the change is durable, and `get`, `load` and `watch` provide
 only durable values. Values must not be changed in place. Source: the znodes and KRaft records of
-Kafka 3.9, as far as both agree.
+Kafka 3.9, where both agree.
 """
 
 from __future__ import annotations

@@ -333,8 +333,7 @@ class _Part:
             self._keep(old_buffer, old_charge)
 
     def _find_buffer(self, frame_bytes: int, charged_bytes: int) -> tuple[memoryview, int]:
-        """Return a buffer of `charged_bytes` and its actual charge, which includes touched
-        pages."""
+        """Return a buffer and the actual charge for it, which includes touched pages."""
         is_mapping = charged_bytes > MAPPED_ABOVE_BYTES
         nbytes = _whole(frame_bytes) if is_mapping else charged_bytes
         kept = self._kept.get(nbytes)

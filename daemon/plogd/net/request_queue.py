@@ -179,8 +179,7 @@ class RequestQueue:
         return True
 
     def call_when_ready(self) -> None:
-        """Call `on_ready` when a request may start; for a caller that has stopped reading
-        requests."""
+        """Call `on_ready` as after a refusal, for a caller that has stopped reading requests."""
         self._has_refused = True
 
     def finish(self, reason: str) -> None:

@@ -17,7 +17,8 @@ assignment to the others.
      response contains the metadata of all members. The group becomes COMPLETING_REBALANCE.
   3. All members send SyncGroup; the leader's request contains the assignment. Once the assignment
      is in the log, each member receives its part, and the group becomes STABLE.
-  4. When a member leaves, or sends nothing during its session timeout, the group returns to step 1.
+  4. When a member leaves, or does not send a request within its session timeout, the group returns
+    to step 1.
      A group without members becomes EMPTY, and remains EMPTY while it has committed offsets.
 
 Only the result of step 3 is durable. After a restart, a group is STABLE or EMPTY in the last
@@ -114,7 +115,7 @@ class Group:
         self.has_new_member = False
         """Whether a member has joined since the last extension of the initial rebalance delay."""
         self.pending_joins: set[str] = set()
-        """Member ids assigned but not used yet."""
+        """Member ids that have been assigned but not used yet."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent SyncGroup yet."""
         self.generation_being_written: int | None = None
@@ -373,7 +374,7 @@ class Group:
 
         In case of a tie, the protocol that received its first vote earlier wins.
         """
-        # Never empty: `supports` refuses members that share no protocol with all others.
+        # Never empty: `supports` rejects members that would leave no protocol common to all.
         candidates = {
             name for name, count in self._supporters.items() if count == len(self.members)
         }
@@ -416,7 +417,7 @@ class Group:
     def is_subscribed_to(self, topic: str) -> bool:
         """Return whether a member subscribes, or may subscribe, to the topic."""
         # Unknown subscriptions of consumers may include the topic, so its offsets are kept. Other
-        # protocols have no subscriptions.
+        # protocols do not have subscriptions.
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics

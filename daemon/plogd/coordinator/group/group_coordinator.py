@@ -56,7 +56,7 @@ class TopicCreator(Protocol):
     def __call__(
         self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, str]
     ) -> Later[Any]:
-        """Create the topic. Fails with the KafkaError of the creation."""
+        """Create the topic. Fails with the KafkaError that prevented it."""
         ...
 
 
@@ -253,7 +253,7 @@ class GroupCoordinator(Generic[G]):
     def write_sync(
         self, request: SyncGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
     ) -> Later[T]:
-        """Run a SyncGroup and count its bytes until its response.
+        """Run a SyncGroup and count its bytes until it is answered.
 
         Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
         """

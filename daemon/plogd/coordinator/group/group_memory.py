@@ -5,11 +5,11 @@ each group counts its bytes (`Group.size_bytes`), and `GroupMemory` counts the b
 A request that would exceed a bound is refused before it changes anything. An existing member can
 always rejoin if its metadata has not grown.
 
-A request that waits until its shard is loaded, or its topic created, counts from its arrival
+A request that waits for its shard to be loaded or its topic to be created counts from its arrival
 (`hold`). The group object itself counts only until its first generation; after that, the group is
 kept for its committed offsets.
 
-Reactor thread only. Kafka bounds only the number of members (``group.max.size``).
+Reactor thread only. Kafka limits only the number of members (``group.max.size``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plogd.config import BrokerConfig
 from plogd.ports import Clock, Report, silence
 
 MAX_PROTOCOLS: Final = 100
-"""Maximum number of protocols per member. Clients have one per assignor: one to four."""
+"""Maximum number of protocols per member. Clients send one per assignor: one to four."""
 
 _PROTOCOL_BYTES: Final = 200
 """Estimated memory of a protocol in addition to its name and metadata."""
@@ -38,7 +38,7 @@ _MEMBER_ID: Final = attrgetter("member_id")
 
 
 class GroupMemory:
-    """The memory of all groups on a broker; `used_bytes` includes requests that wait."""
+    """The memory of all groups on a broker; `used_bytes` includes waiting requests."""
 
     def __init__(
         self, config: Callable[[], BrokerConfig], clock: Clock, report: Report = silence

@@ -1,4 +1,4 @@
-"""All groups of one shard, and the operations of group requests.
+"""The groups of one shard, and the operations for group requests.
 
 Each method is one operation of the runtime: it returns a `Result`, or raises a KafkaError and
 changes nothing. `replay_group` restores groups from the log during loading, and later applies
@@ -162,7 +162,8 @@ class GroupMetadataManager:
         group = self._group_of_member(request.group_id)
         member = group.validate_member(request.member_id, request.group_instance_id)
         group.validate_generation(request.generation_id)
-        # Restart the session during a rebalance, too: the heartbeat shows that the member is alive.
+        # The session is also restarted during a rebalance: the heartbeat shows that the member is
+        # alive.
         self._rebalances.restart_session(group, member)
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} is rebalancing; join again")
@@ -214,7 +215,7 @@ class GroupMetadataManager:
     def validate_offset_commit(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> None:
-        """Check that the client may commit offsets of an existing group.
+        """Check that the client may commit offsets for an existing group.
 
         Restarts a member's session. Raises the errors of `Group.validate_offset_commit`.
         """
@@ -285,7 +286,7 @@ class GroupMetadataManager:
         return Result(records=[group_tombstone(group_id)], response=None)
 
     def tombstones_if_unused(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return the tombstone of a group without offsets, unless it has members or pending ids."""
+        """Return a tombstone for a group without offsets unless it has members or pending ids."""
         group = self._groups.get(group_id)
         # A client with a pending id is about to join.
         if group is None or not group.is_empty or group.pending_joins:

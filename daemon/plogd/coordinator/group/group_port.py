@@ -48,7 +48,7 @@ class GroupPort(Protocol):
         ...
 
     def validate_offset_delete(self) -> None:
-        """Raise NonEmptyGroup if offsets of the group must not be deleted."""
+        """Raise NonEmptyGroup if the group's offsets must not be deleted."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Conversion between groups and records of `__consumer_offsets`.
+"""Convert between groups and records of `__consumer_offsets`.
 
 A record holds the state that members need to continue after a restart: the generation, its leader
 and protocol, and each member's timeouts, metadata and assignment. Delayed requests, pending member
@@ -29,7 +29,7 @@ from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord
 
 
 def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """Return the record of the group's current state; `assignments` are by member id."""
+    """Return the record for the group's current state; `assignments` are by member id."""
     members = []
     if group.members:
         assert group.protocol_name is not None, f"{group} has members but no protocol"
@@ -58,7 +58,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorR
 
 
 def new_group_record(group: Group) -> CoordinatorRecord:
-    """Return the first record of a group, which has no durable members yet."""
+    """Return the first record for a group, which does not have durable members yet."""
     value = GroupMetadataValue(
         protocol_type="",
         protocol=None,
@@ -96,7 +96,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
             group_instance_id=member.group_instance_id,
             client_id=member.client_id,
             client_host=member.client_host,
-            # Version 0 of the record has no rebalance timeout.
+            # Version 0 of the record does not contain a rebalance timeout.
             rebalance_timeout_ms=(
                 member.session_timeout if member.rebalance_timeout < 0 else member.rebalance_timeout
             ),

@@ -37,7 +37,7 @@ class ShardGroups(GroupsPort, Protocol):
         ...
 
     def tombstones_if_unused(self, group_id: str) -> list[CoordinatorRecord]:
-        """Return the tombstone of a group without offsets, unless it has members or pending ids."""
+        """Return a tombstone for a group without offsets unless it has members or pending ids."""
         ...
 
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
@@ -100,7 +100,7 @@ class GroupShard(Generic[G]):
         """
         # Validate before the first slice: a group with members must keep all of its offsets.
         deleted = self.groups.delete(group_id)
-        # One tombstone more than a slice shows whether this slice is the last.
+        # One more tombstone than fits in a slice shows whether this slice is the last.
         tombstones = list(islice(self.offsets.tombstones_of(group_id), SLICE_RECORDS + 1))
         if len(tombstones) > SLICE_RECORDS:
             del tombstones[SLICE_RECORDS:]
@@ -122,7 +122,7 @@ class GroupShard(Generic[G]):
             found = self.offsets.tombstones_of_topic(topic, group_ids[-1], end_offset)
             tombstones = list(islice(found, room))
             records += tombstones
-            if len(tombstones) < room:  # Otherwise, the group may have more of them.
+            if len(tombstones) < room:  # Otherwise, the group may have more of these offsets.
                 group_ids.pop()
         return Result(records=records, response=len(records))
 

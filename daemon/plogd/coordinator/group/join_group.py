@@ -164,7 +164,7 @@ class GroupJoins:
         if old_member_id is not None:
             self._check_update(group, group.members[old_member_id], joining)
             return self._static_members.take_over(group, joining, old_member_id, member_id)
-        # Static members need no pending id: their next JoinGroup has the same instance id.
+        # Static members do not need a pending id: their next JoinGroup has the same instance id.
         if request.group_instance_id is None and joining.requires_known_member_id:
             self._check_room(group, group.pending_bytes(member_id))
             group.add_pending(member_id)
@@ -201,7 +201,7 @@ class GroupJoins:
         return with_response(result, answer)
 
     def _check_room(self, group: Group, growth_bytes: int) -> None:
-        """Raise an error if the group must not grow by `growth_bytes`; a new group counts, too."""
+        """Raise an error if the group must not grow by `growth_bytes`; a new group also counts."""
         if group.group_id not in self._groups:
             growth_bytes += group.unused_bytes
         self._memory.check_growth(group.group_id, group.size_bytes, growth_bytes)

@@ -34,7 +34,7 @@ class MemberProtocol:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
-    """A member. With a `group_instance_id`, it is static: it keeps its assignment on a restart."""
+    """A member. A `group_instance_id` makes it static: it keeps its assignment across restarts."""
 
     member_id: str
     group_instance_id: str | None

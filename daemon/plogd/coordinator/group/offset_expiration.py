@@ -5,8 +5,9 @@ Otherwise, the retention time starts when the last member leaves. If the group n
 the time at which the last member left was not recorded, the retention time starts with the commit.
 OffsetCommit requests in versions 2 to 4 can specify a different retention time.
 
-Pure: it removes nothing. offset_removal.py scans the groups, and `GroupShard.expire_offsets` writes
-the tombstones of the returned offsets. Source: Kafka 4.3 ClassicGroup.offsetExpirationCondition.
+This module is pure: it does not remove anything. offset_removal.py scans the groups, and
+`GroupShard.expire_offsets` writes tombstones for the returned offsets. Source: Kafka 4.3
+ClassicGroup.offsetExpirationCondition.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def expired_partitions(
     retention_ms: int,
     at_most: int,
 ) -> tuple[list[tuple[str, int]], bool]:
-    """Return the partitions whose offsets have expired, and whether the group has no others.
+    """Return the partitions whose offsets have expired, and whether the group has no other offsets.
 
     `topics` contains the group's committed offsets, and `unstable` its partitions with offsets in
     open transactions; `retention_ms` is ``offsets.retention.minutes``. Returns up to `at_most`

@@ -4,8 +4,8 @@ Operations return records; only `replay` changes committed offsets, both during 
 A log written by Kafka can contain offsets that were committed in a transaction. These offsets are
 kept separately until the transaction's end marker commits or aborts them.
 
-group.py decides whether a client may commit, and offset_expiration.py which offsets have expired.
-Callers have checked that the topics exist. Source: Kafka 4.3 OffsetMetadataManager.
+group.py decides whether a client may commit, and offset_expiration.py decides which offsets have
+expired. Callers have checked that the topics exist. Source: Kafka 4.3 OffsetMetadataManager.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ class OffsetMetadataManager:
         return Result(records=records, response=errors)
 
     def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
-        """Yield the tombstones of all offsets of a group."""
+        """Yield tombstones for all offsets of a group."""
         # Several open transactions may contain an offset for the same partition.
         seen: set[tuple[str, int]] = set()
         for table in (self._table, *self._pending.values()):
@@ -269,7 +269,7 @@ class OffsetMetadataManager:
     def tombstones_of_topic(
         self, topic: str, group_id: str, end_offset: int
     ) -> Iterator[CoordinatorRecord]:
-        """Yield tombstones of a group's offsets for a topic, if recorded before `end_offset`."""
+        """Yield tombstones for a group's offsets in a topic, if recorded before `end_offset`."""
         newest: dict[int, int] = {}
         for table in (self._table, *self._pending.values()):
             for number, committed in table.by_group.get(group_id, {}).get(topic, {}).items():
@@ -289,7 +289,7 @@ class OffsetMetadataManager:
     def expired(
         self, group_id: str, group: GroupPort, at_most: int
     ) -> tuple[list[CoordinatorRecord], bool]:
-        """Return tombstones of expired offsets, and whether the group has no other offsets."""
+        """Return tombstones for expired offsets, and whether the group has no other offsets."""
         expired, is_all = expired_partitions(
             self._table.by_group.get(group_id, {}),
             group,
@@ -305,7 +305,7 @@ class OffsetMetadataManager:
         return [CoordinatorRecord(key, None) for key in keys], is_all
 
     def count_of(self, group_id: str) -> int:
-        """Return the number of committed offsets of a group."""
+        """Return the number of offsets that a group has committed."""
         return sum(map(len, self._table.by_group.get(group_id, {}).values()))
 
     # -- replay -------------------------------------------------------------------------------

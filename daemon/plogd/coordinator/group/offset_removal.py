@@ -50,7 +50,7 @@ class OffsetRemoval(Generic[G]):
             self._enqueue_when_loaded(shard, topic)
 
     def _enqueue_when_loaded(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
-        # A shard that is still loading may replay further offsets of the topic.
+        # A shard that is still loading may replay more offsets for the topic.
         shard.when_loaded(lambda: self._enqueue(shard, topic))
 
     def _enqueue(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:

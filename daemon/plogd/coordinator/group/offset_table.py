@@ -38,13 +38,13 @@ class OffsetTable:
         return self.by_group.get(key.group, {}).get(key.topic, {}).get(key.partition)
 
     def put(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
-        """Set the committed offset of `key`."""
+        """Set the committed offset for `key`."""
         partitions = self.by_group.setdefault(key.group, {}).setdefault(key.topic, {})
         self.count += key.partition not in partitions
         partitions[key.partition] = committed
 
     def remove(self, key: OffsetCommitKey) -> None:
-        """Remove the committed offset of `key`, if there is one."""
+        """Remove the committed offset for `key`, if there is one."""
         topics = self.by_group.get(key.group, {})
         partitions = topics.get(key.topic, {})
         if partitions.pop(key.partition, None) is None:

@@ -45,7 +45,7 @@ from plogd.ports import Clock, Later, MaybeLater, Report
 T = TypeVar("T")
 
 NOTHING: Final[Result[None]] = Result(response=None)
-"""The result of an operation that changed nothing durable."""
+"""The result of an operation that did not change any durable state."""
 
 NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60 * 1000  # As in Kafka.
 """Session timeout until a new member's first generation, because it cannot send heartbeats yet."""
@@ -220,7 +220,7 @@ class Rebalances:
         return NOTHING
 
     def _write_empty(self, group: Group) -> Result[None]:
-        """Write the empty group; if this fails, a restart restores the members, which expire."""
+        """Write the empty group; if this fails, a restart restores its members, and they expire."""
         appended: Later[None] = Later()
         appended.then(
             lambda _: None,
@@ -250,7 +250,7 @@ class Rebalances:
         if group.generation_being_written == generation_id:
             return Result(response=response)
         group.generation_being_written = generation_id
-        # An assignor can omit members that get no partitions.
+        # An assignor can omit members that do not get any partitions.
         complete = {
             member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members
         }
@@ -341,8 +341,8 @@ class Rebalances:
         if group is None:
             return NOTHING
         if member_id in group.pending_joins:
-            # The id never belonged to a member, so the group needs no rebalance. A rebalance in
-            # progress may have waited for the id.
+            # The id never belonged to a member, so no rebalance is needed. A rebalance in progress
+            # may have waited for the id.
             group.remove(member_id)
             return self.complete_if_all_joined(group)
         member = group.members.get(member_id)

@@ -75,7 +75,7 @@ class StaticMembers:
         if group.state is STABLE and group.select_protocol() == group.protocol_name:
             return self._write(group, joining, member, answer, former)
         # The leader may be assigning partitions to the old id. Without a rebalance, the new id
-        # would get none.
+        # would not get any.
         reason = f"static member {new_id} rejoined: {joining.reason}"
         return with_response(self._rebalances.begin_or_complete(group, reason), answer)
 

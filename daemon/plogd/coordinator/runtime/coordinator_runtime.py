@@ -58,7 +58,7 @@ class CoordinatorRuntime(Generic[S]):
     def shutdown(self) -> Later[None]:
         """Unload every shard and fail pending requests, because the broker is stopping.
 
-        Completes when no shard is reading its log any longer.
+        Completes when shards have stopped reading their logs.
         """
         # Copy the shards: `_close_all` empties the dict, but their loads may still be reading.
         shards = [*self._shards.values()]

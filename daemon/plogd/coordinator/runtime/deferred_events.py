@@ -1,4 +1,4 @@
-"""Deferred events: responses and operations that wait until records of a shard are durable.
+"""Deferred events: responses and operations that wait until a shard's records are durable.
 
 Each event waits for the log to be durable up to an offset. These offsets only grow, so events
 complete in order of arrival. An answer that waits only for the disk fails after
@@ -117,7 +117,7 @@ class DeferredEvents:
             event = self._events.popleft()
             try:
                 complete(event.result, event.answer)
-            except Exception as error:  # The remaining events must complete, too.
+            except Exception as error:  # The remaining events must also complete.
                 self._on_bug("completion of a coordinator's write", error)
         if not self._events:
             self._stop_timer()

@@ -45,7 +45,7 @@ class EventTimers:
         return len(self._scheduled)
 
     def schedule(self, key: str, delay_ms: float, operation: Operation) -> None:
-        """Run `operation` once after `delay_ms`; it replaces the key's previous operation."""
+        """Run `operation` once after `delay_ms`; this replaces the key's previous operation."""
         if self._stopped:  # Callbacks of requests that fail during the unload may still call this.
             return
         self.cancel(key)
@@ -53,7 +53,7 @@ class EventTimers:
         self._scheduled[key] = timer
 
     def cancel(self, key: str) -> None:
-        """Cancel the operation of `key`, if it has one."""
+        """Cancel the operation for `key`, if there is one."""
         self._runs.pop(key, None)
         timer = self._scheduled.pop(key, None)
         if timer is not None:

@@ -3,7 +3,7 @@
 Jobs find, read, check and decode a chunk of the log. The reactor thread then replays its records in
 slices of a few milliseconds, so that clients of other shards do not have to wait. In a log written
 by Kafka, other protocols leave records of unknown types, which are skipped and counted. Records
-that cannot be decoded or replayed are skipped, too: a single invalid record must not make all
+that cannot be decoded or replayed are also skipped: a single invalid record must not make all
 groups of its partition unavailable. An incorrect checksum or a read error aborts the load: an
 operator may be able to repair the log, whereas skipping the batch would lose its records.
 
@@ -31,7 +31,7 @@ from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports
 
 SLICE_MS: Final = 3.0
-# Reading the clock costs time, too, so it is not read for every record.
+# Reading the clock also takes time, so it is not read for every record.
 _RECORDS_PER_CLOCK_CHECK = 64
 _MAX_COLD_READS = 100
 """Maximum number of jobs that read cold data for one lookup: an index, its entries, batches."""
@@ -88,7 +88,7 @@ class LoadGate:
         the gate."""
 
     async def enter(self, log_dir: str) -> None:
-        """Wait for a turn; the caller must call `leave` afterwards."""
+        """Wait for a turn; the caller must call `leave` afterward."""
         queue = self._queues.get(log_dir)
         if queue is None:
             self._queues[log_dir] = deque()
@@ -221,7 +221,7 @@ class ShardLoader(Generic[S]):
             self.shard.replay(
                 CoordinatorRecord(key, value), offset=record.offset, producer_id=producer_id
             )
-        except Exception as error:  # An invalid record must not stop other groups.
+        except Exception as error:  # An invalid record must not affect other groups.
             reason = str(error) if isinstance(error, WireError | KafkaError) else repr(error)
             self._skip(Undecodable(1, record.offset, reason))
 

@@ -110,7 +110,7 @@ class ShardRuntime(Generic[S]):
         self._end_offset = 0
         """The offset after the last replayed record."""
         self._newest_writing: Writing | None = None
-        """The newest append, if a job writes it. If an earlier one fails, this one fails too."""
+        """The newest append, if a job writes it. If an earlier one fails, this one also fails."""
         self._deferred = DeferredEvents(
             clock=context.ports.clock,
             timers=context.ports.timers,
@@ -250,7 +250,7 @@ class ShardRuntime(Generic[S]):
         # Stop the timers first, because callbacks of failed events may schedule operations.
         self._timers.stop()
         self._deferred.fail_all(error)
-        if has_state:  # State replayed by a failed load counts toward the memory bounds, too.
+        if has_state:  # State replayed by a failed load also counts toward the memory bounds.
             try:
                 self._shard.on_unloaded(error)
             except Exception as problem:
@@ -287,7 +287,8 @@ class ShardRuntime(Generic[S]):
         return self._shard
 
     def when_loaded(self, call: Callable[[], object]) -> None:
-        """Call `call` when the shard is active; immediately if it is, never if it closes first."""
+        """Call `call` once the shard is active, possibly immediately, or never if it closes
+        first."""
         if self.state is ShardState.ACTIVE:
             call()
         elif self.state is not ShardState.CLOSED:
@@ -346,7 +347,7 @@ class ShardRuntime(Generic[S]):
         for record in records:
             key, value = codec.encode_key(record.key), codec.encode_value(record.value)
             encoded.append(Record(timestamp=now_ms, key=key, value=value))
-            # A lower bound of the size: it refuses a request of many megabytes before all of its
+            # A lower bound on the size: it rejects a request of many megabytes before all of its
             # records are encoded. The log checks the exact size.
             room -= len(key) + len(value or b"")
             if is_bounded and room < 0:

@@ -19,11 +19,11 @@ class ShardTimers(Protocol):
     """Scheduled operations of one shard. Delays are measured on the monotonic clock."""
 
     def schedule(self, key: str, delay_ms: float, operation: Callable[[], Result[None]]) -> None:
-        """Run `operation` once after `delay_ms`; it replaces the key's previous operation."""
+        """Run `operation` once after `delay_ms`; this replaces the key's previous operation."""
         ...
 
     def cancel(self, key: str) -> None:
-        """Cancel the operation of `key`, if it has one."""
+        """Cancel the operation for `key`, if there is one."""
         ...
 
     def is_scheduled(self, key: str) -> bool:
