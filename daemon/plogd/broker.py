@@ -1,4 +1,4 @@
-"""A complete broker without sockets: builds its parts, and starts and stops them in order.
+"""A complete broker without sockets, which builds, starts and stops its parts in order.
 
 service.py, the tests and the simulator pass it ports and settings, call `start`, and then pass each
 request to a `Dispatcher` that they build for the broker (apis/dispatch.py). The broker accesses
@@ -336,7 +336,7 @@ class Broker:
         missing = [key for key in known if self.log_manager.get(key) is None]
         if self.log_manager.offline_dirs:
             # A missing log may be in a directory that cannot be read. A new log in another
-            # directory would serve an empty partition although its records exist.
+            # directory would serve an empty partition even though its records exist.
             self.replica_manager.topics.set_without_log(missing)
         elif missing:
             self._report(

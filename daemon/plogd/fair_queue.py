@@ -11,7 +11,7 @@ A coroutine loops with `Slices.over`, which waits for a turn after every `SLICE`
     async for topic in slices.over(request.topics):
         ...
 
-Pure; used on the reactor's thread by every package of the broker.
+This module is pure, and every package of the broker uses it on the reactor's thread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cluster features: the levels that this broker supports, and the checks of an update.
+"""Cluster features: the levels that this broker supports, and the checks for an update.
 
 The only feature is ``metadata.version``, the level that a reader needs to understand the metadata
 log. The level is written when the log is created, and depends on the records that this version of
@@ -18,7 +18,7 @@ from plog.errors import InvalidUpdateVersion
 METADATA_VERSION: Final = "metadata.version"
 METADATA_VERSION_NAME: Final = "3.5-IV2"
 METADATA_VERSION_LEVEL: Final = 11
-"""The level with that name, which added the records of SCRAM users. If a log was created at a lower
+"""The level with that name, which added records for SCRAM users. If a log was created at a lower
 level, the next startup raises its level."""
 
 

@@ -116,7 +116,7 @@ class FilePool:
         """Set `file.opened` unless another thread has set it; return the open file, retained."""
         with self._lock:
             spare: list[File] = []
-            # Another thread has closed the file meanwhile, so the pool does not keep it.
+            # Another thread has closed the file in the meantime, so the pool does not keep it.
             if file.is_closed:
                 held = opened.retain()
                 spare = [opened]
@@ -194,7 +194,8 @@ class PooledFile:
         raise NotImplementedError("use retain, which returns the open file")
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
-        """Retain the file until `end_writing`. Raises OSError, also if no descriptor is left."""
+        """Retain the file until `end_writing`. Raises OSError, even if only no descriptor is
+        left."""
         return self._pool.retain_for_writing(self, is_reserved=is_reserved)
 
     def end_writing(self) -> None:
@@ -233,7 +234,8 @@ class PooledFile:
         return self._call(lambda file: file.pread(length, position))
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """Read `length` bytes without waiting; return None also if the file is not open."""
+        """Read `length` bytes without waiting; return None if not cached or the file is not
+        open."""
         opened = self.opened
         if opened is None:
             return None

@@ -30,7 +30,7 @@ class File(Protocol):
         ...
 
     def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. After an OSError, truncate: a part may be written."""
+        """Write all of `data` at the end. After an OSError, truncate: part of it may be written."""
         ...
 
     def pread(self, length: int, position: int) -> bytes:
@@ -201,7 +201,7 @@ class Files(Protocol):
         ...
 
     def space(self, path: str) -> DiskSpace:
-        """Return the size and free space of the file system of `path`. Call it in a job."""
+        """Return the size and free space of the file system that holds `path`. Call it in a job."""
         ...
 
     def lock(self, path: str) -> Callable[[], None]:

@@ -180,14 +180,14 @@ class RateLimit:
         self._seen: dict[Hashable, _Seen] = {}
 
     def admit(self, key: Hashable, now_ms: float) -> int | None:
-        """Return the number of events suppressed before this event; None to suppress it, too."""
+        """Return the number of events suppressed before this one, or None to suppress this one."""
         seen = self._seen.get(key)
         if seen is not None and now_ms - seen.last_ms < self._interval_ms:
             seen.suppressed += 1
             return None
         # Reinserted, so that the first key is always the one that passed longest ago.
         self._seen.pop(key, None)
-        # Otherwise, a large number of peers could exhaust the memory.
+        # Otherwise, a large number of peers could exhaust memory.
         if len(self._seen) >= self._keys_max:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = _Seen(now_ms)

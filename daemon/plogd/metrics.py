@@ -1,7 +1,7 @@
 """Counters and gauges, and their exposition in Prometheus' text format.
 
 A package registers its metrics once and keeps the objects, so that counting is a single attribute
-addition. It needs no lock, because all metrics belong to the reactor's thread. Values that are
+addition. A lock is not needed, because all metrics belong to the reactor's thread. Values that are
 known anyway, such as the size of a log, are not counted: a gauge calls a function at each scrape.
 http/metrics_page.py calls `Registry.lines` and pauses between lines, so a function that yields a
 large number of samples must tolerate changes while it is suspended.

@@ -59,7 +59,7 @@ class _Descriptor(int):
 class OsFile:
     """An open file; see `plogd.ports.File`. Any thread may use it.
 
-    After the last `close`, a call raises OSError (EBADF) and affects no other file.
+    After the last `close`, a call raises OSError (EBADF) and does not affect any other file.
     """
 
     __slots__ = ("_fd", "_holders", "_lock", "_sync_error", "_sync_lock", "path")
@@ -78,7 +78,7 @@ class OsFile:
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end; see `plogd.ports.File.append`."""
-        # One reference for all writes, so that a close in between affects none of them.
+        # One reference for all writes, so that a close in between does not affect any of them.
         fd = self._fd
         written = os.write(fd, data)
         if written != len(data):
@@ -125,14 +125,14 @@ class OsFile:
         os.ftruncate(self._fd, size_bytes)
 
     def reserve(self, nbytes: int) -> bool:
-        """Reserve space after the end; return False if the disk is full or lacks support for it."""
+        """Reserve space after the end; return False if the disk is full or this is unsupported."""
         # ctypes would pass a Python int as a 32-bit int.
         size = ctypes.c_int64(self.size())
         length = ctypes.c_int64(nbytes)
         return bool(_libc.fallocate64(self._fd, _KEEP_SIZE, size, length) == 0)
 
     def sync(self) -> None:
-        """Make the whole file durable. After a failure, every later call fails too."""
+        """Make the whole file durable. After a failure, every later call also fails."""
         # The kernel reports a write-back error once per descriptor and marks the lost pages clean.
         # A sync round and a seal may sync one file concurrently: without the stored error, one of
         # them would see the failure and the other would acknowledge lost records.
@@ -221,7 +221,7 @@ class _SpareDescriptor:
         """Release the spare descriptor and call `function`, which needs one.
 
         If another thread takes the descriptor first, the call is retried. Raises the last OSError
-        of `function` when no attempt is left.
+        from `function` when all attempts have failed.
         """
         with self._lock:
             for attempt in itertools.count(1):
@@ -245,7 +245,7 @@ class _SpareDescriptor:
     def _take(self) -> None:
         try:
             self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        # The next call of `lend` tries again.
+        # The next call to `lend` tries again.
         except OSError:
             self._fd = None
 
@@ -266,7 +266,7 @@ class OsFiles:
 
     def open_append(self, path: str) -> File:
         """Open a file for append and read; create it if it does not exist."""
-        # O_APPEND, so that a write goes to the end even if the file is open elsewhere, too.
+        # O_APPEND, so that a write goes to the end even if the file is also open elsewhere.
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
 
     def open_existing(self, path: str) -> File:
@@ -385,7 +385,8 @@ class OsFiles:
         return os.stat(path).st_dev
 
     def space(self, path: str) -> DiskSpace:
-        """Return the size of the file system of `path`, and its free space for non-root users."""
+        """Return the size, and free space for non-root users, of the file system that holds
+        `path`."""
         found = os.statvfs(path)
         return DiskSpace(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 

@@ -1,7 +1,7 @@
 """The ports between the pure core and the outside world, and `Later`, with which the core waits.
 
-The log, the replicas, the controller and the request handlers are plain Python: they access no
-socket, thread, clock or file directly. They receive a `Clock`, `Timers`, `Files`, `Random` and
+The log, the replicas, the controller and the request handlers are plain Python: they do not access
+sockets, threads, clocks or files directly. They receive a `Clock`, `Timers`, `Files`, `Random` and
 `Jobs`, and represent a value that is not available yet as a `Later`. The ports are implemented with
 the real machine (system_clock.py, system_random.py, os_files.py, net/thread_jobs.py; machine.py
 creates them) and with a virtual machine in the simulator (tests/sim), so the same code runs on
@@ -240,11 +240,11 @@ class Clock(Protocol):
     """The wall clock and the monotonic clock."""
 
     def now_ms(self) -> int:
-        """Return milliseconds since the epoch. The clock may jump, so use it only for disk data."""
+        """Return milliseconds since the epoch. It may jump, so use it only for data on disk."""
         ...
 
     def monotonic_ms(self) -> float:
-        """Return milliseconds of a clock that never jumps, for deadlines and intervals."""
+        """Return monotonic time in milliseconds, which never jumps, for deadlines and intervals."""
         ...
 
 
@@ -277,7 +277,7 @@ class Random(Protocol):
 
 
 class Jobs(Protocol):
-    """Runs work outside the reactor's thread, because it waits for a disk or takes long."""
+    """Runs work outside the reactor's thread, because it waits for a disk or takes a long time."""
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
         """Run `function` after the lane's earlier jobs; return its outcome.
@@ -349,8 +349,8 @@ class Turn:
     def __exit__(self, *_: object) -> None:
         if self._depth == 1:
             try:
-                # The depth remains 1 meanwhile, so calls deferred by these calls run in this turn,
-                # too.
+                # The depth remains 1 during these calls, so calls that they defer also run in this
+                # turn.
                 self._run()
             finally:
                 self._depth = 0

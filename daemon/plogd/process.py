@@ -38,9 +38,9 @@ class OwnProcess:
 
     def serving(self) -> None:
         """Set up the garbage collector for a broker that has started."""
-        # Existing objects are permanent, so they are excluded from collections. Requests leave no
-        # cycles (tests/unit/test_broker_leftovers.py), so collections are rare: each waiting
-        # request is dozens of objects, none of them garbage.
+        # Existing objects are permanent, so they are excluded from collections. Requests do not
+        # leave cycles (tests/unit/test_broker_leftovers.py), so collections are rare: each waiting
+        # request consists of dozens of objects, none of which are garbage.
         gc.collect()
         gc.freeze()
         gc.set_threshold(*_COLLECT_AFTER)

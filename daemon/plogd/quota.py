@@ -1,15 +1,15 @@
 """Produce and fetch quotas: entities, measured rates, and throttle times.
 
 `Quotas` holds a `RateQuota` for each quota type that is enforced. Request handlers query it
-(apis/throttling.py), and the connection then starts no request for the throttle time
-(net/request_queue.py). The metadata store holds the quotas; controller/client_quotas.py changes
-them.
+(apis/throttling.py), and the connection does not start any new requests until the throttle time has
+elapsed (net/request_queue.py). The metadata store holds the quotas; controller/client_quotas.py
+changes them.
 
 A rate is the number of bytes per second over a sliding window of samples. A client that exceeds its
 quota is throttled until its rate, without further traffic, has dropped to the quota. All clients of
 a quota's entity share the quota, except that a default quota applies to each client separately.
 
-Pure; times are in milliseconds of the monotonic clock. Source: KIP-13, KIP-55, KIP-219, KIP-257;
+This module is pure; times are monotonic, in milliseconds. Source: KIP-13, KIP-55, KIP-219, KIP-257;
 Kafka 4.0 ClientQuotaManager, QuotaUtils, Rate, SampledStat.
 """
 
@@ -26,7 +26,7 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 DEFAULT: Final = ""
-"""The entity name of the default quota, for entities without a quota of their own."""
+"""The entity name of the default quota, for entities without their own quota."""
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -116,8 +116,8 @@ class RateMeter:
 
     def _next(self, now_ms: float) -> _Sample:
         if self._slots:
-            # One sample more than a window has parts, because the oldest sample may be only partly
-            # inside the window.
+            # One more sample than the window has parts, because the oldest sample may be only
+            # partly inside the window.
             self._current = (self._current + 1) % (self._samples + 1)
         if self._current == len(self._slots):
             self._slots.append(_Sample(now_ms))
@@ -180,7 +180,7 @@ class RateQuota:
         else:
             self._limits[entity] = limit
         self.is_set = bool(self._limits)
-        # Callers measure nothing while no quota is set, so the rates would be outdated.
+        # Callers do not measure anything while no quota is set, so the rates would be outdated.
         if not self.is_set:
             self._meters.clear()
 
@@ -240,7 +240,7 @@ class RateQuota:
         found = self.find(user, client_id)
         if found is None:
             return None
-        # `measure` uses no shorter window than this.
+        # `measure` never uses a shorter window than this.
         return found[0] * max(1, self._samples - 1) * self._sample_ms / 1000
 
     def _meter(self, shared_by: _Entity, now_ms: float) -> RateMeter:
@@ -282,7 +282,7 @@ def _throttle_ms(limit: float, total: float, window_ms: float) -> int:
 
 
 class QuotaMetrics:
-    """Counters of throttling by request type, not by client."""
+    """Counters for throttling by request type, not by client."""
 
     def __init__(self, metrics: Registry) -> None:
         labels = ("request",)

@@ -1,4 +1,4 @@
-"""Timers that lose no call, even if a timer cannot be set immediately.
+"""Timers that do not lose any calls, even if a timer cannot be set immediately.
 
 Setting a timer takes memory, so it can fail. Most calls must not be lost: a request waits for its
 deadline, a seal for its next attempt, a queue for its next turn. If a call's timer cannot be set,

@@ -50,7 +50,7 @@ class ServiceNotifier:
 
     @property
     def watchdog_interval_ms(self) -> float | None:
-        """The interval at which to call `alive`; None without a watchdog."""
+        """The interval at which to call `alive`; None if there is no watchdog."""
         if not self._address or not self._watchdog_usec.isdigit():
             return None
         # The watchdog is meant for another process, such as the parent.

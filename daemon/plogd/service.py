@@ -5,7 +5,7 @@ listeners, /metrics and periodic tasks. process.py manages the state of the whol
 and __main__.py build and run the service; the reactor is an argument.
 
 At startup, the service loads the data, opens the listeners, and then notifies systemd. At shutdown,
-it accepts no further requests, completes the requests in progress, and then makes all data durable.
+it stops accepting requests, completes the requests in progress, and then makes all data durable.
 Reactor thread only.
 """
 
@@ -174,7 +174,7 @@ class BrokerService(Service):
             ports,
             descriptors=machine.files.descriptors,
         )
-        # Set afterwards, because the connections need the broker's dispatcher.
+        # Set afterward, because the connections need the broker's dispatcher.
         self.broker.copy_memory = self._connections.memory
         self._supervision = Supervision(
             self._process.notifier,

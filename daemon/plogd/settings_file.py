@@ -1,4 +1,4 @@
-"""Read a settings file, which may be a pipe, slow, or too large.
+"""Read a settings file, which may be a pipe, may be slow, or may be too large.
 
 A pipe is legitimate: ``plog-broker --config <(generate-settings)``. A pipe whose writer stays open
 never ends, so any file except a regular file must deliver everything within ten seconds.
@@ -17,7 +17,7 @@ from typing import Final
 
 WAIT_MAX_S: Final = 10.0
 SIZE_MAX_BYTES: Final = 1 << 20
-"""For comparison: all settings with their descriptions, etc/server.properties, take 24 KB."""
+"""Maximum file size. For comparison, etc/server.properties, with all settings, takes 24 KB."""
 
 
 def read_settings_file(file: Path, wait_max_s: float = WAIT_MAX_S) -> bytes:

@@ -141,7 +141,7 @@ def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        # A container may run as a user that its user database lacks.
+        # A container may run as a user that does not exist in its user database.
         return str(uid)
 
 

@@ -43,7 +43,7 @@ class Supervision:
     """Sends the reports of one broker; without a service manager, only logs the progress.
 
     Args:
-        timers: the broker's timers, which lose no call if memory is exhausted.
+        timers: the broker's timers, which do not lose calls if memory is exhausted.
     """
 
     def __init__(

@@ -23,12 +23,12 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Return the time of the monotonic clock in milliseconds."""
+        """Return the monotonic time in milliseconds."""
         return time.monotonic() * 1000.0
 
 
 class ReactorTimer:
-    """A scheduled call of the reactor; cancelling it late or twice has no effect."""
+    """A call scheduled on the reactor; cancelling it late or twice has no effect."""
 
     __slots__ = ("_call",)
 

@@ -1,4 +1,4 @@
-"""The operating system's random numbers, which implement `Random` of plogd/ports.py.
+"""The operating system's random numbers, which implement `Random` from plogd/ports.py.
 
 machine.py creates a `SystemRandom` for each broker; system_clock.py implements `Clock` and
 `Timers`.

@@ -140,7 +140,7 @@ def makeService(options: Options) -> IService:
     from plogd.service import BrokerService
 
     assert options.loaded is not None
-    # Without /proc, as in some chroots, a broker under twistd gets no sockets from systemd.
+    # Without /proc, as in some chroots, a broker under twistd does not get sockets from systemd.
     with contextlib.suppress(OSError):
         restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)

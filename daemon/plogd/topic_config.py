@@ -235,7 +235,7 @@ class TopicConfig:
         """Return the effective settings of a topic that sets `overrides`; ignore unknown names.
 
         Raises:
-            InvalidConfig: a value is wrong.
+            InvalidConfig: a value is invalid.
         """
         values: dict[str, Any] = {}  # A type checker cannot infer the type of each value.
         # Iterate over the known settings, because an unknown name must not prevent a topic from

@@ -1,10 +1,10 @@
 """Requests that wait for the same outcome, such as the creation of a topic.
 
-The work belongs to none of the requests, so it continues when a request is cancelled. A request
-that is cancelled or times out is removed immediately. The memory is therefore bounded by the
-requests in progress, no matter how long the work takes.
+The work does not belong to any of the requests, so it continues when a request is cancelled. A
+request that is cancelled or times out is removed immediately. Memory use is therefore limited by
+the requests in progress, no matter how long the work takes.
 
-Pure; used on the reactor's thread by every package of the broker.
+This module is pure, and every package of the broker uses it on the reactor's thread.
 """
 
 from __future__ import annotations

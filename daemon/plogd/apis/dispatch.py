@@ -223,8 +223,7 @@ class Dispatcher:
         context: RequestContext,
         copy: bytearray | None = None,
     ) -> MaybeLater[Parts | None]:
-        """Decode in slices, then start the request; the first slice uses `body`, later ones a
-        `copy`."""
+        """Decode in slices, then start the request; only later slices need a `copy` of `body`."""
         data = body if copy is None else copy
         decoding = row.request.decode_in_slices(data, context.version, self._max_elements, SLICE)
         try:

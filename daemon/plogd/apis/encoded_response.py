@@ -84,8 +84,7 @@ class SharedResponses:
     async def get(
         self, key: Hashable, state: Hashable, version: int, make: Callable[[], ApiMessage]
     ) -> EncodedResponse:
-        """Return the response ``make()``, encoded in `version`; identical requests have the same
-        `key`.
+        """Return ``make()``, encoded in `version`; identical requests have the same `key`.
 
         If the encoding fails, all requests that wait for it fail, and the next request encodes
         again.

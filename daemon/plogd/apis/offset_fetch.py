@@ -252,7 +252,7 @@ def _refused(group_id: str, error: KafkaError) -> OffsetFetchResponseGroup:
 def refuse_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext, error: KafkaError
 ) -> OffsetFetchResponse:
-    """Reject all groups with `error`; in version 1, refuse every partition."""
+    """Reject all groups with `error`; in version 1, reject all partitions."""
     if context.version >= _FIRST_GROUPS_VERSION:
 
         def refused(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:

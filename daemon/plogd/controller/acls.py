@@ -43,8 +43,8 @@ class Acls:
         self._queue = fair_queue
         self._random = random
         self._report = report
-        # Sequential, because an operation waits between slices: if another one could run meanwhile,
-        # both might create the same ACL.
+        # Sequential, because an operation waits between slices: if another one could run in the
+        # meantime, both might create the same ACL.
         self._operations = OneAtATime()
 
     def describe(self, acl_filter: AclFilter) -> Later[list[Acl]]:
@@ -67,7 +67,7 @@ class Acls:
         ]
 
     def create(self, acls: Sequence[Acl]) -> Later[list[KafkaError | None]]:
-        """Create ACLs; return an error or None for each. Fails if the whole request is refused."""
+        """Create ACLs; return an error or None for each. Fails if the whole request is rejected."""
         return self._operations.run(lambda: self._create(acls))
 
     async def _create(self, acls: Sequence[Acl]) -> list[KafkaError | None]:
@@ -80,7 +80,7 @@ class Acls:
         async for acl in slices.over(acls):
             error = _validation_error(acl)
             results.append(error)
-            # Creating an ACL that already exists succeeds, as in Kafka, but changes nothing.
+            # Creating an ACL that already exists succeeds, as in Kafka, but has no effect.
             if error is None and acl not in known:
                 known.add(acl)  # The request may repeat it.
                 key = self._new_key(keys)
@@ -151,7 +151,7 @@ class Acls:
         return self._store.load(("acl",))
 
     def _new_key(self, taken: set[Key]) -> Key:
-        while True:  # A random id that is in use or reserved is practically impossible.
+        while True:  # A random id is practically never in use or reserved.
             acl_id = self._random.random_bytes(16)
             key: Key = ("acl", uuid_to_text(acl_id))
             if acl_id != ZERO_UUID and key not in taken:

@@ -3,8 +3,8 @@
 Requests for the same missing topic share one creation. At most
 ``plog.auto.create.topics.max.per.second`` topics are created per second; the same bound applies to
 the number of creations in progress, and to the topics created by one request. Beyond the bound, a
-client receives LEADER_NOT_AVAILABLE, which means to every client that the topic is being created,
-and retries.
+client receives LEADER_NOT_AVAILABLE and retries, because to clients this error means that the topic
+is being created.
 
 Called on the reactor thread.
 Source: Kafka 3.9 AutoTopicCreationManager.
@@ -23,7 +23,7 @@ from plogd.ports import Later, Ports, failed
 from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
-"""Maximum time that a request waits for its topics; their creation continues afterwards."""
+"""Maximum time that a request waits for its topics; their creation continues afterward."""
 # Clients retry until the topic exists; a line for each attempt would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000
 
@@ -94,8 +94,8 @@ class AutoTopicCreation:
         now_ms = self._clock.monotonic_ms()
         grown = self._allowance + (now_ms - self._allowed_ms) * limit / 1000
         self._allowance, self._allowed_ms = min(float(limit), grown), now_ms
-        # Creations in progress are bounded, too: on a slow disk, the rate alone would let them
-        # accumulate.
+        # The number of creations in progress is also bounded: on a slow disk, the rate alone would
+        # let them accumulate.
         if self._allowance < 1 or len(self._waiters) >= limit:
             return False
         self._allowance -= 1

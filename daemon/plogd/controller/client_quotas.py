@@ -103,7 +103,7 @@ class ClientQuotas:
         times: dict[frozenset[tuple[str, str | None]], int] = {}
         # Counted first: an entity that occurs more than once is not changed at all.
         async for alteration in slices.over(alterations):
-            entity = frozenset(alteration.entity)  # The order of the parts has no meaning.
+            entity = frozenset(alteration.entity)  # The order of the parts does not matter.
             times[entity] = times.get(entity, 0) + 1
         changes: list[Change] = []
         results: list[KafkaError | None] = []
@@ -222,7 +222,7 @@ def _wanted(components: Sequence[Component]) -> dict[str, str | None]:
 def _wanted_name(component: Component) -> str | None:
     if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
         raise InvalidRequest(f"unknown match type {component.match_type}")
-    # Like Kafka, refuse an exact match without a name, and any other match type with a name.
+    # Like Kafka, reject an exact match without a name, and any other match type with a name.
     if (component.match is None) is (component.match_type == _EXACT):
         raise InvalidRequest("an exact match requires a name; other matches must not have one")
     if component.match_type == _EXACT:

@@ -84,7 +84,7 @@ class Configs:
             # Each round calls `alter`, because APPEND and SUBTRACT depend on the current value.
             new = alter(old)
             check(old, new)
-            if validate_only or new == old:  # An unchanged value needs no record.
+            if validate_only or new == old:  # Unchanged settings do not need a record.
                 return
             change = Change(key=key, value=new or None, expected=version)
             [outcome] = await self._store.write([change])

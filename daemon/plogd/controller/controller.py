@@ -1,4 +1,4 @@
-"""The controller: creates topics, adds partitions and deletes topics.
+"""The controller: it creates topics, adds partitions and deletes topics.
 
 A topic exists once its records are durable in the metadata store.
 
@@ -76,7 +76,7 @@ class Brokers(Protocol):
     def create_logs(self, topic: TopicState) -> Later[None]:
         """Create the missing logs of `topic`, which are not served yet.
 
-        Fails with KafkaStorageError, in which case none were created.
+        Fails with KafkaStorageError, in which case no logs were created.
         """
         ...
 
@@ -361,7 +361,8 @@ class Controller:
             if topic is None or topic.topic_id != topic_id:
                 raise UnknownTopicOrPartition(f"topic '{name}' no longer exists")
             # Write the removal first: if the broker crashes before the logs are deleted, the next
-            # startup moves them away. In reverse order, it would recreate the logs of the topic.
+            # startup moves them away. If the order were reversed, the startup would recreate the
+            # topic's logs.
             await self._remove(name)
             await self._brokers.stop_topic(topic)
         finally:

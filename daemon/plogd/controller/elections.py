@@ -1,8 +1,8 @@
 """Leader elections on demand (ElectLeaders), for a single broker.
 
-No I/O. Each partition has a single replica. While its log directory works, this replica is the
-leader, so no election is needed; if the directory has failed, there is no other replica to elect.
-Source: Kafka 4.0 ReplicationControlManager.electLeader; KIP-460.
+This module does not perform I/O. Each partition has a single replica. While its log directory
+works, this replica is the leader, so no election is needed; if the directory has failed, there is
+no other replica to elect. Source: Kafka 4.0 ReplicationControlManager.electLeader; KIP-460.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def election_type(code: int) -> ElectionType:
 
 
 def election_outcome(kind: ElectionType, state: PartitionState, *, is_offline: bool) -> KafkaError:
-    """Return the error of an election, which never changes a partition's leader."""
+    """Return the error for an election, which never changes a partition's leader."""
     number = state.partition
     if not is_offline:
         return ElectionNotNeeded(

@@ -1,9 +1,9 @@
 """Partition reassignments, for a single broker.
 
-No I/O. A valid reassignment leaves the partition where it is and thus completes immediately, so
-there is never a reassignment to list or cancel. The replication factor cannot change either, so a
-request that forbids changing it (KIP-860) is handled like any other. Source: Kafka 4.0
-ReplicationControlManager.alterPartitionReassignment; KIP-455.
+This module does not perform I/O. A valid reassignment leaves the partition where it is and thus
+completes immediately, so there is never a reassignment to list or cancel. The replication factor
+cannot change either, so a request that forbids changing it (KIP-860) is handled like any other.
+Source: Kafka 4.0 ReplicationControlManager.alterPartitionReassignment; KIP-455.
 """
 
 from __future__ import annotations

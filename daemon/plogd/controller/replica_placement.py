@@ -1,9 +1,9 @@
-"""Placement of new partitions' replicas on brokers.
+"""Place the replicas of new partitions on brokers.
 
-No I/O. `assign_replicas` distributes leaders round-robin and places followers on the next brokers,
-so that leaders and followers are spread evenly. `check_assignments` validates a manual assignment.
-Source: Kafka 3.9 AdminUtils and, for the rules of manual assignments, Kafka 4.0
-ReplicationControlManager.
+This module does not perform I/O. `assign_replicas` distributes leaders round-robin and places
+followers on the next brokers, so that leaders and followers are spread evenly. `check_assignments`
+validates a manual assignment. Source: Kafka 3.9 AdminUtils and, for the rules for manual
+assignments, Kafka 4.0 ReplicationControlManager.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Set, remove and describe users' SCRAM credentials in the metadata store.
 
 Each user in a request has a separate result, and may occur only once. The broker does not support
-SASL yet (docs/security.md), so each change logs a warning. No error or log line contains a secret.
+SASL yet (docs/security.md), so each change logs a warning. Errors and log lines do not contain
+secrets.
 
 Requests take effect sequentially. Source: Kafka 4.0 ScramControlManager, ScramImage; KIP-554.
 """
@@ -55,7 +56,7 @@ class ScramUsers:
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
-        """Return the credentials of `users`, or of all users in order of name if it is empty."""
+        """Return the credentials of `users`, or of all users, sorted by name, if it is empty."""
         return spawn(self._describe(users))
 
     async def _describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:

@@ -1,7 +1,7 @@
-"""Validation of new topics: name, partitions and settings.
+"""Validate new topics: name, partitions and settings.
 
-No I/O: `plan_topic` converts a request into a `TopicPlan`, or raises the error for the client.
-controller.py writes the topic; replica_placement.py places its replicas.
+This module does not perform I/O: `plan_topic` converts a request into a `TopicPlan`, or raises the
+error for the client. controller.py writes the topic; replica_placement.py places its replicas.
 Source: Kafka 4.0 Topic, ReplicationControlManager.createTopics.
 """
 
@@ -29,7 +29,7 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 # number, and can have at most 255 bytes.
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS: Final = 9_000
-"""Maximum number of partitions of a topic: all its records must fit in one atomic write."""
+"""Maximum number of partitions in a topic: all its records must fit in one atomic write."""
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """Maximum total number of partitions that one request can create, as in Kafka."""
@@ -180,6 +180,6 @@ def _assign(new: NewTopic, defaults: Defaults) -> Assignments:
     count = defaults.num_partitions if new.num_partitions == -1 else new.num_partitions
     factor = defaults.replication_factor if new.replication_factor == -1 else new.replication_factor
     if count > MAX_PARTITIONS:
-        # Checked before the placement, too, because a client can request two billion partitions.
+        # Also checked before the placement, because a client can request two billion partitions.
         raise _too_many(new)
     return assign_replicas(defaults.brokers, count, factor)

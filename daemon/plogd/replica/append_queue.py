@@ -2,9 +2,9 @@
 
 An append is queued for one of three reasons: the file system has no room for more unsynced bytes
 (rule R10), a job must validate the batch, or the request has so many partitions that other requests
-get a turn in between. Later appends to the same partition are then queued, too, whether or not they
-have such a reason; other partitions are not affected. If an append is still queued when its request
-times out, the client receives REQUEST_TIMED_OUT, and the append is never made.
+get a turn in between. Later appends to the same partition are then also queued, even if none of
+these reasons applies to them; other partitions are not affected. If an append is still queued when
+its request times out, the client receives REQUEST_TIMED_OUT, and the append is never made.
 
 Queued appends hold copies of their records. ``plog.produce.parked.max.bytes`` limits the total size
 of the copies. Beyond this limit, appends are rejected, so that clients that write to a hung disk
@@ -90,7 +90,7 @@ class AppendRequest:
         self.required_acks = required_acks
         self._abandon = abandon
         self.inline_bytes = 0
-        """The number of bytes of the request's records that validation must read, so far."""
+        """Number of bytes that validation must read for the request's records, so far."""
         self.queued: list[QueuedAppend] = []
         self.unsettled = 0
         # Not cancelled if the client disconnects, because a retry on a new connection must be
@@ -98,7 +98,7 @@ class AppendRequest:
         self.later: Later[None] = Later()
 
     def try_complete(self, key: Hashable) -> bool:
-        """Return False, because no change of a partition settles a queued append."""
+        """Return False, because no change to a partition settles a queued append."""
         return False
 
     def expire(self) -> None:
@@ -293,7 +293,7 @@ class AppendQueues:
             self._drop(queue, queued)
 
     def _note_refused(self, partition: Partition, records: memoryview, producer_id: int) -> None:
-        """Accept no later batch of this producer before the batch in `records` (rule R15)."""
+        """Reject later batches of this producer until the one in `records` is resent (rule R15)."""
         if producer_id < 0:
             return
         log = partition.log
@@ -331,14 +331,14 @@ class AppendQueues:
     # -- processing ---------------------------------------------------------------------------
 
     def _make_ready(self, queue: _PartitionQueue) -> None:
-        """Schedule the first append of `queue`, which must have no append in progress."""
+        """Schedule the first append of `queue`, which must not have an append in progress."""
         self._ready.append(queue)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._turn.defer(self._run)
 
     def _run(self) -> None:
-        """Process ready queues until none is ready or other work has to run."""
+        """Process ready queues until no queue is ready or other work has to run."""
         try:
             until_ms = self._clock.monotonic_ms() + TURN_MAX_MS
             with self._turn:  # The appends of one turn share a sync round.
@@ -364,7 +364,7 @@ class AppendQueues:
             del self._queues[partition]
             partition.has_queue = False
             return
-        # If the partition has a problem, the append fails, so it needs no room.
+        # If the partition has a problem, the append fails, so it does not need room.
         if partition.problem() is None and not partition.sync_rounds.has_room:
             partition.sync_rounds.room().then(lambda _: self._make_ready(queue), _ignore)
             return
@@ -378,7 +378,7 @@ class AppendQueues:
 
     def _validate(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
         def on_step() -> None:
-            if queued.is_settled:  # The result is not needed any more, and may take seconds.
+            if queued.is_settled:  # The result is no longer needed, and may take seconds.
                 raise _Abandoned
 
         partition, records = queue.partition, queued.records
@@ -432,7 +432,7 @@ class AppendQueues:
         try:
             if not queued.is_settled:
                 self._settle(queue, queued)
-        finally:  # An error in completing the request must not block the next appends.
+        finally:  # An error while completing the request must not block the next appends.
             self._drop(queue, queued)
             self._make_ready(queue)
 

@@ -1,7 +1,7 @@
-"""Delayed fetches: fetches that have found fewer than min_bytes wait in purgatory for more data.
+"""Delayed fetches: fetches that found fewer than min_bytes wait in purgatory for more data.
 
 As in Kafka, available bytes are counted per partition, so that after an append, only one partition
-of a delayed fetch must be checked, however many partitions the fetch contains. If the check needs
+of a delayed fetch must be checked, regardless of how many the fetch contains. If the check needs
 data that is not in the page cache, a job first reads the data while the fetch continues to wait; no
 second check of the partition starts in the meantime.
 

@@ -87,7 +87,7 @@ class DelayedProduce:
         self.later: Later[list[PartitionAppend]] = Later(lambda: on_cancel(self))
 
     def try_complete(self, key: Hashable) -> bool:
-        """Complete the request if none of its partitions is waiting any more."""
+        """Complete the request if none of its partitions is still waiting."""
         # Stop at the first append that waits, because a sync round can cause thousands of checks.
         while self._waiting:
             if self._waiting[-1].is_waiting(self._required_acks):

@@ -1,9 +1,9 @@
 """Read the partitions of a Fetch request within its limits, or wait until there is enough data.
 
-Up to `SLICE` partitions are read in one turn, and the result is returned directly if the fetch need
-not wait. A larger fetch is read in slices (fair_queue.py), both initially and when its wait ends.
-Jobs read data that is not in the page cache: for the first read, at the end of a wait, and when a
-delayed fetch checks a partition after an append. ReplicaManager finds the partitions;
+Up to `SLICE` partitions are read in one turn, and the result is returned directly if the fetch does
+not have to wait. A larger fetch is read in slices (fair_queue.py), both initially and when its wait
+ends. Jobs read data that is not in the page cache: for the first read, at the end of a wait, and
+when a delayed fetch checks a partition after an append. ReplicaManager finds the partitions;
 delayed_fetch.py implements delayed fetches.
 
 Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.fetchMessages, readFromLog.
@@ -299,8 +299,8 @@ class FetchReader:
         for item in items:
             read = self._read_one(item, left, at_least_one, cold)
             reads.append(read)
-            # Assume that the read will return as many bytes as it may, so that jobs read no more
-            # data than the response can contain.
+            # Assume that the read will return as many bytes as it may, so that jobs do not read
+            # more data than the response can contain.
             if read is _COLD:
                 at_least_one = False
                 left = max(0, left - item.request.partition_max_bytes)
@@ -351,7 +351,7 @@ class FetchReader:
             self._look_up(item.topic, item.request.partition)
         except KafkaError as error:
             return error
-        return NotLeaderOrFollower()  # The partition was created just now, so the client retries.
+        return NotLeaderOrFollower()  # The partition has just been created, so the client retries.
 
 
 def _key(item: FetchItem) -> Key:

@@ -42,8 +42,8 @@ FINAL_EPOCH: Final = -1
 MIN_EVICTION_MS: Final = 120_000
 """A session that has been idle for longer than this is evicted for any new session.
 
-A session that is only older than this is evicted only for a larger session. Kafka has the same
-value.
+A session that was opened longer ago, but used more recently, is evicted only for a larger session.
+Kafka uses the same value.
 """
 _FIRST_TOPIC_ID_VERSION = 13  # KIP-516
 _MAX_EPOCH = 0x7FFFFFFF
@@ -251,7 +251,8 @@ def _has_news(item: FetchItem, result: ReadResult) -> bool:
         item.sent_log_start_offset = result.log_start_offset
         news = True
     if result.error_code:
-        # After the error, the client must receive the first result even if it has no records.
+        # After the error, the client must receive the first result even if it does not contain any
+        # records.
         item.sent_high_watermark = -1
     return news
 

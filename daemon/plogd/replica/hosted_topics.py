@@ -60,7 +60,7 @@ class HostedTopics:
         """Each producer's first rejected batch for a partition without a log."""
         self._refuses_writes = False
         self.record_checks: dict[str, RecordCheck] = {}
-        """Checks of records from clients, by internal topic; without one, all are rejected."""
+        """Checks for records from clients, by internal topic; without a check, all are rejected."""
         self.on_topic_started: Callable[[TopicState], None] = _ignore
         """Called with a topic when this broker becomes the leader of its partitions."""
         self.on_topic_stopped: Callable[[TopicState], None] = _ignore
@@ -167,7 +167,7 @@ class HostedTopics:
             self._update_logs([topic])
 
     def _update_logs(self, topics: Iterable[TopicState]) -> None:
-        """Begin to apply the current settings to all partitions of `topics`, in slices."""
+        """Start applying the current settings to all partitions of `topics`, in slices."""
         spawn(self._update_in_slices([topic.name for topic in topics])).then(_done, _raise)
 
     async def _update_in_slices(self, names: Sequence[str]) -> None:

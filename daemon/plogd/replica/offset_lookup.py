@@ -5,7 +5,7 @@ in jobs (time_lookup_queue.py). Lookups find only records below the high waterma
 can read.
 
 Source: Kafka 4.3 ListOffsetsRequest, UnifiedLog.fetchOffsetByTimestamp; KIP-734, KIP-405, KIP-1005,
-KIP-1023. plog has no tiered storage; the special timestamps for it behave as in Kafka without
+KIP-1023. plog does not support tiered storage; its special timestamps behave as in Kafka without
 tiered storage.
 """
 

@@ -60,7 +60,7 @@ class PartitionRead(NamedTuple):
 
     @property
     def error_code(self) -> int:
-        """The error code; 0 without an error."""
+        """The error code; 0 if there is no error."""
         return 0 if self.error is None else self.error.code
 
     @property
@@ -110,7 +110,7 @@ class Partition:
         self.sync_rounds = sync_rounds
         """The sync rounds of the log's file system."""
         self.record_check = record_check
-        """The check of records from clients; set only for internal topics."""
+        """The check for records from clients; set only for internal topics."""
         self.has_queue = False
         """Whether appends are queued (append_queue.py), so that later ones must be queued, too."""
         self.broker_id = broker_id
@@ -166,7 +166,7 @@ class Partition:
         if leader_epoch in (NO_EPOCH, self.leader_epoch):
             return
         # KIP-320: a client with an older epoch must refresh its metadata; with a newer epoch, it
-        # must wait until this broker has the metadata, too.
+        # must wait until this broker also has the metadata.
         text = (
             f"{self.topic_partition}: the leader epoch is {self.leader_epoch}, not {leader_epoch}"
         )
@@ -176,7 +176,7 @@ class Partition:
 
     @property
     def can_append_now(self) -> bool:
-        """Whether an append by a client can be made immediately, whatever its records contain."""
+        """Whether an append by a client can be made immediately, regardless of its records."""
         return (
             not self.has_queue
             and self.log.rules.is_plain
@@ -204,7 +204,7 @@ class Partition:
         """
         view = records.view if isinstance(records, ValidatedBatch) else records
         log = self.log
-        # The conditions of `problem`, repeated to save every append a call.
+        # The conditions of `problem`, repeated here to save every append a call.
         if self.is_deleted or log.offline or self.leader != self.broker_id:
             self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_isr:
@@ -265,7 +265,7 @@ class Partition:
         `nowait`, raises UncachedLookup if the data is not in the page cache.
         """
         log = self.log
-        # These conditions save most reads a call of `check_leader`.
+        # These conditions save most reads a call to `check_leader`.
         if self.leader_epoch != leader_epoch or self.is_deleted or log.offline:
             try:
                 self.check_leader(leader_epoch)

@@ -1,4 +1,4 @@
-"""Gauges of partitions, logs, fetch sessions and delayed requests, evaluated at each scrape.
+"""Gauges for partitions, logs, fetch sessions and delayed requests, evaluated at each scrape.
 
 The metrics have the names that the usual JMX exporter rules derive from Kafka's MBeans. Metrics
 that Kafka lacks start with ``plog_``.

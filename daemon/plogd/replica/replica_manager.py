@@ -1,6 +1,6 @@
 """All partitions of a broker: appends to and reads from several partitions, and the purgatories.
 
-The handlers of Produce, Fetch and ListOffsets call `ReplicaManager`. Its methods return a plain
+The handlers for Produce, Fetch and ListOffsets call `ReplicaManager`. Its methods return a plain
 value if the result is available immediately, and a `Later` if the request has to wait.
 hosted_topics.py creates and deletes topics.
 
@@ -162,7 +162,7 @@ class ReplicaManager:
     ) -> list[PartitionAppend]:
         began_ms = self._clock.monotonic_ms()
         await self.append_queues.watch(request, timeout_ms)
-        # The time that the appends have spent in the queue counts towards the request's timeout.
+        # The time that the appends have spent in the queue counts toward the request's timeout.
         left_ms = max(0, timeout_ms - int(self._clock.monotonic_ms() - began_ms))
         return await settle(self._wait_for_acks(appends, request.required_acks, left_ms))
 
@@ -194,7 +194,7 @@ class ReplicaManager:
             append.error = error.bare()  # A traceback would keep the request's records in memory.
             if append.partition is None and isinstance(records, memoryview):
                 self.topics.note_refused(key, records)
-        except Exception as error:  # A bug in one partition must not fail the others.
+        except Exception as error:  # A bug in one partition must not affect the others.
             self._on_bug(f"append to {key}", error)
             append.error = KafkaError("unexpected error; see the broker's log")
         if append.partition is not None:

@@ -1,10 +1,10 @@
 """Queues of lookups by time, which run in jobs on a separate lane for each log directory.
 
 A lookup may read the disk and scan a million records, so it runs in slices of a few milliseconds.
-Each lookup gets its first slice soon after it arrives, and most lookups need no other. Of the
-remaining lookups, only `MAX_STARTED` run at a time, in alternating slices; the others are queued,
-and start from the beginning when it is their turn. Seals, deletions and appends to a slow disk run
-on other lanes.
+Each lookup gets its first slice soon after it arrives, and most lookups do not need another one. Of
+the remaining lookups, only `MAX_STARTED` run at a time, in alternating slices; the others are
+queued, and start from the beginning when it is their turn. Seals, deletions and appends to a slow
+disk run on other lanes.
 
 If the client disconnects, its lookup is removed from the queue, or stops at the next step. Called
 on the reactor thread; log/time_lookup.py implements the lookups.

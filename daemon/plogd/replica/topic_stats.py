@@ -1,4 +1,4 @@
-"""Counters of produced and fetched data per topic: Kafka's BrokerTopicMetrics.
+"""Counters for produced and fetched data per topic: Kafka's BrokerTopicMetrics.
 
 A topic's counters are created on first use and removed when the topic is deleted.
 """

@@ -7,7 +7,7 @@ inherits the other end, which control_server.py reads. Each packet is one JSON o
     {"id": 7, "result": 3}     {"id": 8, "error": "unknown request 'Produces'...", "code": null}
 
 `code` is Kafka's error code if the error has one. The broker stops when the test's end is closed,
-because the test has ended then.
+because this means that the test has ended.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class CountedJobs(ThreadJobs):
         return counted
 
     def abandon(self) -> None:
-        """Start no further jobs, as if the process were killed; running jobs finish."""
+        """Stop starting jobs, as if the process had been killed; running jobs finish."""
         self._is_abandoned = True
 
 

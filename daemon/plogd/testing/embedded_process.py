@@ -1,7 +1,8 @@
-"""The process-wide behavior of a broker that runs in a test's process: it changes nothing.
+"""Leave a test's process unchanged while a broker runs in it.
 
-It does not change signals, limits or the garbage collector, does not notify systemd, and does not
-observe the process's log events; broker_thread.py writes the broker's own events to a file.
+Such a broker does not change signals, limits or the garbage collector, does not notify systemd, and
+does not observe the process's log events; broker_thread.py writes the broker's own events to a
+file.
 """
 
 from __future__ import annotations

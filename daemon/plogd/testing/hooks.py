@@ -123,7 +123,7 @@ class Hooks:
         topic: str | None = None,
         client_id: str | None = None,
     ) -> Hook:
-        """Close the connection before a request takes effect or, if `after` is set, afterwards."""
+        """Close the connection before a request takes effect or, if `after` is set, afterward."""
         return self._add(
             request, "drop", after=after, times=times, topic=topic, client_id=client_id
         )

@@ -201,7 +201,7 @@ def plog_broker_factory(
     for life in started:
         try:
             next(life, None)
-        # The other brokers must be stopped, too.
+        # The other brokers must also be stopped.
         except Exception as error:
             errors.append(error)
     if errors:
@@ -240,7 +240,7 @@ def plog_topics(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def plog_topic(request: pytest.FixtureRequest, plog_topics: dict[str, str]) -> str:
-    """The name of this test's topic: from its first mark, or of a new topic with one partition."""
+    """The name of this test's topic: from its first mark, or a new topic with one partition."""
     for name in plog_topics.values():
         return name
     prefix: str = request.node.name.removeprefix("test_")

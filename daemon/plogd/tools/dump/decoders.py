@@ -44,7 +44,7 @@ _CLASSES: Final[Mapping[str, Callable[[bytes], str]]] = {
     "StringDecoder": lambda data: data.decode("utf-8", "replace"),
     "IntegerDecoder": lambda data: str(int.from_bytes(data[:4], "big", signed=True)),
     "LongDecoder": lambda data: str(int.from_bytes(data[:8], "big", signed=True)),
-    # Java's decoder prints the array's identity hash, which has no relation to the bytes.
+    # Java's decoder prints the array's identity hash, which is unrelated to the bytes.
     "DefaultDecoder": lambda data: data.hex(),
 }
 _SIZES: Final = {"IntegerDecoder": 4, "LongDecoder": 8}

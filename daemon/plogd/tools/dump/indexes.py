@@ -1,8 +1,8 @@
 """Print a segment's offset index, time index, transaction index and producer snapshot.
 
-Index entries are checked against the ``.log`` file in the same directory. Entry layouts:
-plogd/log/segment/offset_index.py, time_index.py and producer_snapshot.py; ``_ABORTED`` describes an
-aborted transaction (KIP-98).
+Index entries are checked against the ``.log`` file in the same directory.
+plogd/log/segment/offset_index.py, time_index.py and producer_snapshot.py describe the layouts of
+entries; ``_ABORTED`` describes an aborted transaction (KIP-98).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _BOOTSTRAP = "bootstrap.checkpoint"
 _HEAD_BYTES = MAGIC_POSITION + 1
 _LEGACY_ATTRIBUTES = MAGIC_POSITION + 1
 _MIN_LENGTH = 14
-"""Size in bytes of the smallest message of magic 0, without its offset and size fields."""
+"""Size in bytes of the smallest message (magic 0), without its offset and size fields."""
 
 _TIMESTAMP_TYPE = {
     TimestampType.CREATE_TIME: "CreateTime",
@@ -63,7 +63,7 @@ _RAFT_TITLES = {
 }
 
 Decode: TypeAlias = Callable[[Record], tuple[str | None, str | None]]
-"""Converts a record to the text of its key and value; None prints nothing."""
+"""Converts a record to the text of its key and value; None means that nothing is printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class _Dump:
 
 
 def batch_line(raw: RawBatch, header: BatchHeader) -> str:
-    """Return the line of a batch of magic 2, in the format of Kafka's tool."""
+    """Return the line for a batch (magic 2), in the format of Kafka's tool."""
     horizon = "OptionalLong.empty"
     if header.attributes & DELETE_HORIZON_BIT:
         horizon = f"OptionalLong[{header.base_timestamp}]"
@@ -263,7 +263,7 @@ def batch_line(raw: RawBatch, header: BatchHeader) -> str:
 
 
 def legacy_line(raw: RawBatch, crc: int, is_valid: bool) -> str:
-    """Return the line of a message or wrapper of magic 0 or 1, in the format of Kafka's tool."""
+    """Return the line for a message or wrapper (magic 0 or 1), in the format of Kafka's tool."""
     offset = int.from_bytes(raw.data[:8], "big", signed=True)
     attributes = raw.data[_LEGACY_ATTRIBUTES]
     timestamp = -1
@@ -317,7 +317,7 @@ def control_text(record: Record) -> str:
 
 
 def _printable(text: str) -> str:
-    # A header's key that is not UTF-8 contains surrogates, which cannot be printed.
+    # A header key that is not UTF-8 contains surrogates, which cannot be printed.
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

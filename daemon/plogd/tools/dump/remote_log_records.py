@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata` as text, in the ``toString`` format of Kafka's classes.
+"""Convert records of `__remote_log_metadata` to text, in the ``toString`` format of Kafka.
 
 Source: Kafka 4.3 RemoteLogMetadataSerde, and toString of RemoteLogSegmentMetadata,
 RemoteLogSegmentMetadataUpdate, RemotePartitionDeleteMetadata, RemoteLogSegmentMetadataSnapshot.

@@ -1,10 +1,10 @@
-"""Reader of Kafka's own `__cluster_metadata-0`: the newest snapshot, and the log after it.
+"""Read Kafka's own `__cluster_metadata-0`: the newest snapshot, and the log after it.
 
-Pure: works on bytes; import_source.py reads the files. A snapshot is a file of record batches
-between two control records, the header and the footer, and its name contains its end offset.
-Records of types that an import does not need are skipped, and records that describe entities that
-plog cannot adopt are counted. The records of a metadata transaction (KIP-866, KIP-868) take effect
-at its end record.
+This module is pure and works on bytes; import_source.py reads the files. A snapshot is a file of
+record batches between two control records, the header and the footer, and its name contains its end
+offset. Records of types that an import does not need are skipped, and records that describe
+entities that plog cannot adopt are counted. The records of a metadata transaction (KIP-866,
+KIP-868) take effect at its end record.
 
 Source: Kafka 4.3 metadata/src/main/resources (metadata.version up to 4.3), MetadataDelta,
 MetadataBatchLoader; KIP-630 (snapshots).

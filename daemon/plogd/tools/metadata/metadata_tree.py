@@ -4,7 +4,7 @@
 take effect at its end record (KIP-868). A directory is a dict; any other node is a leaf, which is
 displayed with `str`.
 
-The tree deliberately differs from Kafka's in four points. It does not contain the secrets of SCRAM
+The tree deliberately differs from Kafka's in four ways. It does not contain the secrets of SCRAM
 users; the metadata version is shown without Java's ``Optional[…]``; default entities of quotas have
 a name (Kafka's shell omits it, which makes their quotas unreachable); and ``/local/commitId`` does
 not exist.
@@ -101,8 +101,8 @@ class Partition:
             self.recovering = record.leader_recovery_state
         if record.leader != _NO_LEADER_CHANGE:
             self.leader = record.leader
-            # The record contains no epochs: Kafka's PartitionRegistration.merge increments both,
-            # too.
+            # The record does not contain epochs: Kafka's PartitionRegistration.merge also
+            # increments both.
             self.leader_epoch += 1
         self.partition_epoch += 1
 
@@ -180,7 +180,7 @@ class MetadataTree:
 
         `provenance` describes the last replayed record; `version` is plog's version.
         """
-        # Kafka's layout shows the metadata version under a name of its own.
+        # Kafka's layout shows the metadata version under a separate name.
         features = {
             f"finalized_{name}": level
             for name, level in self._features.items()
@@ -247,8 +247,8 @@ class MetadataTree:
         match record:
             case RegisterBrokerRecord():
                 self._brokers[str(record.broker_id)] = BrokerNode(record)
-                # Decision 0002: when a plog broker starts, all partitions that it leads begin a
-                # new leader epoch; in Kafka, a registration changes no epochs.
+                # Decision 0002: when a plog broker starts, all partitions that it leads begin a new
+                # leader epoch; in Kafka, a registration does not change any epochs.
                 if self._from_plog:
                     self._raise_epochs(record.broker_id)
             case BrokerRegistrationChangeRecord():

@@ -1,8 +1,8 @@
 """``plog metadata-shell``: browse a cluster's metadata as a file system.
 
 The shell reads plog's embedded metadata log, or the log and snapshots of Kafka's controllers. It
-changes nothing and needs no broker. metadata_tree.py builds the tree; shell_commands.py contains
-the commands. Source: Kafka 4.3 MetadataShell.
+does not change any data, and does not need a broker. metadata_tree.py builds the tree;
+shell_commands.py contains the commands. Source: Kafka 4.3 MetadataShell.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from plogd.tools.metadata.shell_commands import COMMANDS, Shell
 from plogd.tools.storage.import_source import METADATA_DIR
 
 _RAFT_STATE_FILE = "quorum-state"
-"""Kafka's controllers write this file, and plog does not."""
+"""Kafka's controllers write this file, but plog does not."""
 _PROMPT = ">> "
 
 
@@ -143,9 +143,9 @@ def read_source(files: Files, path: str) -> Source:
     from_plog = not files.exists(posixpath.join(posixpath.dirname(path), _RAFT_STATE_FILE))
     if path.endswith(".checkpoint"):
         parsed = kraft_log_reader.parse_snapshot_name(posixpath.basename(path))
-        # The name bootstrap.checkpoint contains no offset.
+        # The name bootstrap.checkpoint does not contain an offset.
         end_offset = parsed.end_offset if parsed else 1
-        # The records of a snapshot have no offsets in the log, but all of them precede its end.
+        # The records of a snapshot do not have offsets in the log, but all of them precede its end.
         values = [(end_offset - 1, value) for value in kraft_log_reader.snapshot_values(data)]
         return Source(values, _provenance([data], end_offset - 1), from_plog)
     # A single segment may start anywhere, so records before it are not considered missing.

@@ -1,8 +1,8 @@
 """The commands of the metadata shell, which are the same as in Kafka's shell, and their output.
 
-Pure: a command receives words and yields lines. Paths work as in a file system, with ``.`` and
-``..``, and may contain the patterns ``*``, ``?`` and ``{a,b}``. An invalid path produces a line of
-output, as in Kafka's shell.
+The commands are pure: each receives words and yields lines. Paths work as in a file system, with
+``.`` and ``..``, and may contain the patterns ``*``, ``?`` and ``{a,b}``. An invalid path produces
+a line of output, as in Kafka's shell.
 
 Source: Kafka 4.3 org.apache.kafka.shell.command, GlobVisitor.
 """
@@ -60,8 +60,8 @@ class Shell:
             yield from (f"{name} " for name in COMMANDS if name.startswith(text))
             return
         parent, slash, beginning = text.rpartition("/")
-        # If the path does not exist, the last node is used. It is not a directory, so it has no
-        # completions.
+        # If the path does not exist, the last node is used. It is not a directory, so it does not
+        # have completions.
         [directory, *_] = [*self.find(parent + slash or "."), Found((), None)]
         if isinstance(directory.node, dict):
             for name in sorted(directory.node):

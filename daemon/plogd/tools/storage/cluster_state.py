@@ -24,7 +24,7 @@ class KafkaPartition:
     isr: tuple[int, ...]
     leader_epoch: int
     eligible: tuple[int, ...] = ()
-    """Replicas that can be elected although they are not in sync (KIP-966)."""
+    """Replicas that can be elected even though they are not in sync (KIP-966)."""
 
     def is_complete_on(self, node_id: int) -> bool:
         """Return whether this broker has all acknowledged records, or is the only replica."""
@@ -49,7 +49,7 @@ class ClusterState:
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
     """Settings by broker id, as text; CLUSTER_DEFAULT stands for all brokers."""
     next_producer_id: int | None = None
-    """An id above all assigned producer ids; None if none was assigned."""
+    """An id above all assigned producer ids; None if no id was assigned."""
     has_producer_ids: bool = True
     """False if the assigned producer ids are stored in a place that was not read."""
     not_imported: Counter[str] = field(default_factory=Counter)
@@ -57,7 +57,7 @@ class ClusterState:
     has_topic_configs: bool = True
     """False if the topic settings are stored in a place that was not read."""
     may_hold_old_formats: bool = False
-    """Whether any broker of this cluster may have written messages of magic 0 or 1."""
+    """Whether any broker of this cluster may have written messages with magic 0 or 1."""
 
 
 def count_not_imported(state: ClusterState, what: str, things: Iterable[object]) -> None:

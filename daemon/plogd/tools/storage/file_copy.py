@@ -1,9 +1,9 @@
 """Copy the files of a log; the copies share blocks where the file system supports it.
 
 The functions first try a single `FICLONE`: on btrfs, xfs and some other file systems, the copy then
-shares the blocks and costs nothing. Otherwise, they use ``copy_file_range`` for each extent, or
-plain reads and writes if that is not supported. Holes are preserved. The caller decides which files
-to copy. Linux only.
+shares the blocks and takes almost no time. Otherwise, they use ``copy_file_range`` for each extent,
+or plain reads and writes if that is not supported. Holes are preserved. The caller decides which
+files to copy. Linux only.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def copy_file(source: str, target: str, progress: Callable[[int], None]) -> None
                     done = end
                 progress(size - done)
             # Retention uses the modification time of segments without timestamps. It is set before
-            # fsync, which makes it durable, too.
+            # fsync, which also makes it durable.
             os.utime(to_fd, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.fsync(to_fd)
         finally:

@@ -240,8 +240,9 @@ def format_dirs(
             f"cannot use cluster id '{identity.cluster_id}': only letters, digits, - and _ are "
             "allowed; 'plog storage random-uuid' creates a valid id"
         )
-    # Sorted, as in Kafka's StorageTool. The lines to print are Kafka's, word for word.
-    # All directories are checked before the first is written, so that an error changes nothing.
+    # Sorted, as in Kafka's StorageTool. The lines to print are Kafka's, word for word. All
+    # directories are checked before the first is written, so that an error leaves all of them
+    # unchanged.
     known = {path: read_meta_properties(files, path) for path in sorted(log_dirs)}
     for path, found in known.items():
         if found is None:

@@ -1,9 +1,9 @@
 """Plan the import of a stopped Kafka broker's data, or list the problems that prevent it.
 
-Pure: `make_plan` builds a `Plan` from the facts that import_source.py, log_inspection.py and the
-metadata readers found. import_command.py executes the plan. The plan contains everything that
-plog's own metadata log needs, so that the broker finds the records that it would have written
-itself when it starts for the first time.
+This module is pure: `make_plan` builds a `Plan` from the facts that import_source.py,
+log_inspection.py and the metadata readers found. import_command.py executes the plan. The plan
+contains everything that plog's own metadata log needs, so that the broker finds the records that it
+would have written itself when it starts for the first time.
 
 Invariants: offsets and topic ids are kept; a leader epoch is never lower than the old broker's (the
 first startup adds one, decision 0002); no producer id is assigned twice.
@@ -367,7 +367,7 @@ def _place(
     """
     if not targets:
         return {facts.topic_partition: facts.log_dir for facts in adopted}
-    # A directory that holds only Kafka's metadata log needs no target.
+    # A directory that holds only Kafka's metadata log does not need a target.
     filled_sources = [source.path for source in sources if source.partitions]
     if len(targets) == len(filled_sources):
         by_source = dict(zip(filled_sources, targets, strict=True))
@@ -384,7 +384,7 @@ def _place(
 def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str, str]:
     """Return the topic's settings that plog supports and accepts."""
     kept: dict[str, str] = {}
-    # Each setting is checked by itself, so that one invalid setting does not prevent the others.
+    # Each setting is checked separately, so that an invalid setting does not exclude the others.
     for key, value in config.items():
         try:
             validate_overrides({key: value})
@@ -422,7 +422,7 @@ def _next_producer_id(state: ClusterState, logs: Sequence[LogFacts]) -> int:
     seen = max((facts.max_producer_id for facts in logs), default=-1)
     above_seen = seen + 1
     if not state.has_producer_ids:
-        # A producer may use a higher id of which no log contains a record, so leave a margin.
+        # A producer may use a higher id that does not occur in any log, so leave a margin.
         above_seen += _UNKNOWN_BLOCKS * BLOCK_SIZE
     blocks = -(-max(above_seen, state.next_producer_id or 0) // BLOCK_SIZE)
     return blocks * BLOCK_SIZE
@@ -435,7 +435,7 @@ def _plan_directories(sources: Sequence[SourceDir], options: PlanOptions, plan: 
             f"Kafka did not stop cleanly in {_some(sorted(unclean))}; the import creates no clean "
             "shutdown file, so that the first start checks the records and truncates a torn end"
         )
-    # A partition that may need recovery makes its new directory unclean, too.
+    # A partition that may need recovery also makes its new directory unclean.
     touched = {x.target for x in plan.partitions if x.facts.log_dir in unclean}
     plan.clean_dirs = frozenset(plan.log_dirs) - touched - unclean
     by_source = {source.path: source for source in sources}

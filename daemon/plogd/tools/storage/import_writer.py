@@ -5,7 +5,7 @@ first step until the last step, which renames it to `__cluster_metadata-0`. A br
 in a directory that contains only the former, so it never mistakes an unfinished copy for a small
 cluster. The next run of the import removes an unfinished copy and starts again.
 
-An import in place replaces segments of old formats one by one (segment_conversion.py) and writes
+An import in place replaces segments in old formats one by one (segment_conversion.py) and writes
 the metadata log to `__cluster_metadata-1`. Then one atomic step exchanges it with Kafka's log.
 Before this step, the directory belongs to Kafka, which can still be started; after it, the
 directory belongs to plog. Neither broker mistakes the other's metadata directory for data: Kafka
@@ -165,7 +165,7 @@ def copy_into(plan: Plan, world: World) -> None:
     for target in plan.log_dirs:
         _write_small_files(plan, target, world)
     write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
-    # Before the copy is marked as complete: a broker may have changed a source meanwhile.
+    # Before the copy is marked as complete: a broker may have changed a source in the meantime.
     world.check_sources()
     # With this file, the first startup skips recovery, so the copy must be complete and durable.
     for target in plan.log_dirs:
@@ -176,7 +176,7 @@ def copy_into(plan: Plan, world: World) -> None:
 
 
 def _clear_target(files: Files, plan: Plan, target: str) -> None:
-    """Remove the files of an unfinished copy; `check_targets` allows no other files."""
+    """Remove the files of an unfinished copy; `check_targets` rejects any other files."""
     for name in files.listdir(target):
         path = posixpath.join(target, name)
         if name == STAGING_DIR:

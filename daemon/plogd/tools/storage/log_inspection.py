@@ -21,14 +21,14 @@ from plogd.log.recovery.log_discovery import topic_id_of
 from plogd.ports import File, Files, size_of
 
 _SMALLEST_BATCH = 26
-"""Size in bytes of the smallest message of magic 0: 12 for its offset and size, and 14 others."""
+"""Size in bytes of the smallest message (magic 0): 12 for its offset and size, 14 for the rest."""
 _HEAD = Struct(">qiib")
 """Base offset, size, leader epoch (or, in old formats, the checksum), magic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBatch:
-    """The header of a batch; `header` is None for a message of magic 0 or 1."""
+    """The header of a batch; `header` is None for a message with magic 0 or 1."""
 
     position: int
     base_offset: int
@@ -49,7 +49,7 @@ class LogFacts:
     sizes: dict[str, int]
     """Sizes in bytes of the files to adopt, by name."""
     legacy_segments: list[int] = field(default_factory=list)
-    """Base offsets of the segments with messages of magic 0 or 1."""
+    """Base offsets of the segments that contain messages with magic 0 or 1."""
     leader_epoch: int = -1
     """The latest epoch in the leader epoch checkpoint or in a batch that was read."""
     open_producers: list[int] = field(default_factory=list)
@@ -110,7 +110,7 @@ def _inspect_epochs(files: Files, facts: LogFacts) -> None:
     try:
         entries = read_leader_epochs(files, facts.directory)
     except CorruptCheckpoint:
-        # Recovery rebuilds the checkpoint from the batches, which are inspected, too.
+        # Recovery rebuilds the checkpoint from the batches, which are also inspected.
         return
     if entries:
         facts.leader_epoch = entries[-1].epoch
@@ -134,7 +134,7 @@ def _inspect_batches(files: Files, facts: LogFacts, *, clean: bool, everything: 
                 if batch.header.last_offset >= snapshot_offset:
                     _follow_transaction(batch.header, open_producers)
             # After a clean shutdown, and without old formats, the first header is enough: later
-            # batches add no fact that the snapshot and the checkpoints lack.
+            # batches do not add any facts that the snapshot and the checkpoints lack.
             if not (everything or is_tail):
                 break
         if magics & {0, 1}:
@@ -187,7 +187,7 @@ def walk_segment(files: Files, directory: str, base_offset: int) -> Iterator[Fou
 
 
 def walk_file(file: File) -> Iterator[FoundBatch]:
-    """Yield the batches of an open segment file, of any magic; see `walk_segment`."""
+    """Yield the batches of an open segment file, with any magic; see `walk_segment`."""
     position, end = 0, file.size()
     while end - position >= _SMALLEST_BATCH:
         data = file.pread(HEADER_SIZE, position)

@@ -21,7 +21,7 @@ _MECHANISMS = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
 _PARTS = ("name", "iterations", "salt", "password", "saltedpassword")
 _FORM = "SCRAM-SHA-256=[name=USER,password=PASSWORD]"
 _SALT_BYTES = 26
-"""The salt size of Kafka's tool."""
+"""The salt size that Kafka's tool uses."""
 
 
 def scram_records(

@@ -1,6 +1,6 @@
-"""Convert a segment that contains messages of magic 0 or 1 to magic 2.
+"""Convert a segment that contains messages with magic 0 or 1 to magic 2.
 
-Offsets and timestamps are kept, batches of magic 2 are copied byte for byte, and the indexes are
+Offsets and timestamps are kept, batches with magic 2 are copied byte for byte, and the indexes are
 rebuilt. The functions work through a Files port on files that no other process uses.
 
 `replace_segment` converts in place. At every moment, either the old or the new segment exists,
@@ -94,7 +94,7 @@ def _append(segment: LogSegment, batch: bytes) -> None:
 def _converted(
     file: File, *, may_be_torn: bool, progress: Callable[[int], None]
 ) -> Iterator[bytes]:
-    """Yield the batches of a segment in magic 2."""
+    """Yield the batches of a segment, converted to magic 2."""
     reading = _Reading(file, may_be_torn, progress)
     # A segment contains both formats if the topic's message format was changed while it was active.
     groups = itertools.groupby(walk_file(file), key=lambda found: found.magic == 2)
@@ -161,7 +161,7 @@ def replace_segment(
             state=state,
         )
     except PlogError:
-        # The old segment stays in use, and no file of the failed attempt may remain.
+        # The old segment stays in use, and files from the failed attempt must not remain.
         for suffix in _SEGMENT_SUFFIXES:
             path = file_names.segment_path(directory, base_offset, suffix, state)
             if files.exists(path):
@@ -173,7 +173,7 @@ def replace_segment(
         path = file_names.segment_path(directory, base_offset, suffix)
         if files.exists(path):
             files.unlink(path)
-    files.sync_dir(directory)  # No index of the old segment may survive next to the new one.
+    files.sync_dir(directory)  # The old segment's indexes must not reappear.
     for suffix in _SEGMENT_SUFFIXES:
         new = file_names.segment_path(directory, base_offset, suffix, state)
         if files.exists(new):

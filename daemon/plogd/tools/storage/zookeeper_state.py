@@ -1,9 +1,9 @@
-"""Reader of the metadata that a Kafka cluster keeps in ZooKeeper; it never writes there.
+"""Read the metadata that a Kafka cluster keeps in ZooKeeper, without changing it.
 
 `read_znodes` reads the relevant subtrees with kazoo; `read_state` turns them into the same
 `ClusterState` that kraft_log_reader.py builds from a metadata log. Password settings are omitted,
-because they are encrypted with a secret of the broker. Source: Kafka 3.9 ZkData, TopicZNode,
-ProducerIdBlockZNode.
+because they are encrypted with a secret that only the broker has. Source: Kafka 3.9 ZkData,
+TopicZNode, ProducerIdBlockZNode.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_znodes(hosts: str) -> dict[str, bytes]:
 
 
 def _walk(client: Any, path: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the znodes of a subtree. `client` is a KazooClient, which has no types."""
+    """Yield the znodes of a subtree. `client` is a KazooClient, which lacks type annotations."""
     if client.exists(path) is None:
         return
     data, _ = client.get(path)
