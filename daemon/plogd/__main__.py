@@ -47,7 +47,7 @@ def run(
         options.parseOptions(list(argv))  # type: ignore[no-untyped-call]
     except usage.UsageError as error:
         print(f"plog-broker: {error}", file=sys.stderr)
-        # With this, the status of the failed systemd unit contains the reason, too.
+        # With this, the status of the failed systemd unit also contains the reason.
         ServiceNotifier(os.environ).status(str(error))
         return 2
     assert options.observer is not None

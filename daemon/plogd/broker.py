@@ -68,7 +68,7 @@ _METADATA_LOG_CONFIG = TopicConfig(
     cleanup_policy=(),  # No record may be deleted, because there are no snapshots.
     # A change is answered only after its record is durable.
     flush_messages=1,
-    # All changes of a write are in one batch, such as those of a topic with many partitions.
+    # All changes in a write are in one batch, such as those for a topic with many partitions.
     max_message_bytes=64 << 20,
 )
 
@@ -94,7 +94,7 @@ class Broker:
         on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self.config = config
-        """The settings in use: those from the files, overridden by those that clients have set."""
+        """The settings in use: from the files, overridden by settings that clients have set."""
         self._static_config = config
         self._dynamic_settings = DynamicSettings()
         self.clock = ports.clock

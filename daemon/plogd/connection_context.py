@@ -22,7 +22,7 @@ class ConnectionContext:
     local_address: tuple[str, int]
     """The broker's address to which the client has connected."""
     principal: str = ANONYMOUS
-    # Kafka's value for clients that send no name or version (ClientInformation, KIP-511).
+    # Kafka's value for clients that do not send a name or version (ClientInformation, KIP-511).
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     client_id: str = ""

@@ -194,8 +194,7 @@ class PooledFile:
         raise NotImplementedError("use retain, which returns the open file")
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
-        """Retain the file until `end_writing`. Raises OSError, even if only no descriptor is
-        left."""
+        """Retain the file until `end_writing`. Raises OSError (EMFILE if no descriptor is left)."""
         return self._pool.retain_for_writing(self, is_reserved=is_reserved)
 
     def end_writing(self) -> None:

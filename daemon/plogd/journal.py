@@ -33,7 +33,7 @@ VALUES_MAX = 200
 """Maximum number of context fields in an entry, for events that concern thousands of partitions."""
 _WRITE_BYTES_MAX = 4096
 """Number of bytes that a writable pipe or socket accepts without blocking; see pipe(7)."""
-# The errors of sendto for an entry that exceeds the socket's buffer.
+# The errors that sendto raises for an entry that exceeds the socket's buffer.
 _TOO_LARGE = (errno.EMSGSIZE, errno.ENOBUFS)
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
 

@@ -1,7 +1,8 @@
 """The ports of plogd/ports.py, implemented with the real machine.
 
 service.py creates one `Machine` at startup. Brokers in tests use another implementation
-(plogd/testing/controlled_machine.py), so that the broker itself contains no code for tests.
+(plogd/testing/controlled_machine.py), so that the broker itself does not contain any code for
+tests.
 """
 
 from __future__ import annotations

@@ -341,7 +341,7 @@ class OsFiles:
     def sync_fs(self, path: str) -> None:
         """Make the whole file system that holds `path` durable.
 
-        Reports every write-back error since the first call of `supports_sync_fs` for that file
+        Reports every write-back error since the first call to `supports_sync_fs` for that file
         system.
         """
         _sync_fs(self._sync_fs_fd(path), path)

@@ -290,7 +290,7 @@ class Jobs(Protocol):
 
 
 class Report(Protocol):
-    """Reports events of the pure core to the operator; service.py logs them."""
+    """Reports events in the pure core to the operator; service.py logs them."""
 
     def __call__(self, message: str, **fields: object) -> None:
         """Report `message`, a format string with named fields that is stable enough to grep for.

@@ -68,7 +68,7 @@ def entity_of(parts: Mapping[str, str]) -> QuotaEntity:
 
 
 def quota_key(entity: QuotaEntity) -> Key:
-    """Return the key of the quotas of `entity` in the metadata store."""
+    """Return the key under which the metadata store keeps the quotas of `entity`."""
     return (_KEY, *(word for part in entity.parts() for word in part))
 
 
@@ -174,7 +174,7 @@ class RateQuota:
         self._throttle_time = metrics.throttle_time.labels(name)
 
     def set_limit(self, entity: _Entity, limit: float | None) -> None:
-        """Set the quota of `entity`, per second; None removes it."""
+        """Set the quota for `entity`, per second; None removes it."""
         if limit is None:
             self._limits.pop(entity, None)
         else:
@@ -303,7 +303,7 @@ class Quotas:
         self.fetch = RateQuota("Fetch", counters, samples, sample_ms)
 
     def update(self, entity: QuotaEntity, quotas: Mapping[str, float] | None) -> None:
-        """Replace the quotas of `entity` with `quotas`; None removes them."""
+        """Replace the quotas for `entity` with `quotas`; None removes them."""
         if entity.ip is not None:
             # Quotas of IP addresses are stored but not enforced.
             return

@@ -44,7 +44,7 @@ def handle_alter_configs(
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
     configs = resource.configs
-    # A longer list is refused by `check`, so its remaining settings need not be converted.
+    # `check` rejects a longer list, so its remaining settings need not be converted.
     pairs = [(config.name, config.value) for config in configs[:MAX_SETTINGS]]
 
     def check() -> None:
@@ -56,7 +56,7 @@ def _change(resource: AlterConfigsResource) -> ResourceChange:
         resource_type=resource.resource_type,
         name=resource.resource_name,
         check=check,
-        # `check` refuses null values; the condition only narrows the type for mypy.
+        # `check` rejects null values; the condition only narrows the type for mypy.
         alter=lambda _old, _rows: {name: value for name, value in pairs if value is not None},
     )
 

@@ -59,7 +59,7 @@ async def alter_all(
     *,
     validate_only: bool,
 ) -> list[AlterConfigsResourceResponse]:
-    """Alter the resources and return their outcomes in order; refuse repeated resources."""
+    """Alter the resources and return their outcomes in order; reject repeated resources."""
     slices = Slices(broker.fair_queue)
     changes = [change_of(one) async for one in slices.over(resources)]
     # Counted before any change is applied: not even the first of two repetitions takes effect.
@@ -139,7 +139,7 @@ def _response(one: ResourceChange, error: KafkaError | None) -> AlterConfigsReso
 
 
 def refused(resource_type: int, name: str, error: KafkaError) -> AlterConfigsResourceResponse:
-    """Return the outcome of a resource that failed with `error`."""
+    """Return the outcome for a resource that failed with `error`."""
     return AlterConfigsResourceResponse(
         error_code=error.code,
         error_message=error.message,

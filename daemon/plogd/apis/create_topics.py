@@ -106,7 +106,7 @@ def _result(
         counts = len(outcome.assignments), outcome.replication_factor
     else:
         result = CreatableTopicResult(name=name, topic_id=outcome.topic_id, error_message=None)
-        # As in Kafka, the replication factor is that of the first partition.
+        # As in Kafka, the replication factor is taken from the first partition.
         counts = len(outcome.partitions), len(outcome.partitions[0].replicas)
     # Earlier versions ignore these fields, so their cost is avoided.
     if context.version >= _FIRST_VERSION_WITH_DETAILS:

@@ -10,7 +10,7 @@ Decoding and encoding are sliced: after every `SLICE` elements, the request wait
 handled without waiting. A Produce is decoded without waiting if it has at most 2,000 elements; a
 larger one runs alone (sliced_produce.py).
 
-net/request_queue.py calls the dispatcher for every request of a connection, in order. Invariant: a
+net/request_queue.py calls the dispatcher for every request on a connection, in order. Invariant: a
 call raises only CloseConnection, and its Later fails only with CloseConnection or Cancelled.
 """
 

@@ -49,7 +49,7 @@ def _change(
     resource: IncrementalAlterConfigsResource, broker: Broker, validate_only: bool
 ) -> ResourceChange:
     configs = resource.configs
-    # A longer list is refused by `check`, so its remaining settings need not be converted.
+    # `check` rejects a longer list, so its remaining settings need not be converted.
     alterations = [
         Alteration(name=config.name, operation=config.config_operation, value=config.value)
         for config in configs[:MAX_SETTINGS]

@@ -18,7 +18,7 @@ from plogd.ports import Later, spawn
 
 _FIRST_BATCHED_VERSION = 3  # KIP-345.
 _MEMBERS_AT_ONCE: Final = 128
-"""Maximum number of members removed by one operation of the coordinator, which takes one turn."""
+"""Maximum number of members removed by one coordinator operation, which takes one turn."""
 
 
 def handle_leave_group(

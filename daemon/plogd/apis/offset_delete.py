@@ -2,7 +2,7 @@
 
 Serves version 0. If members of the group consume a topic, its offsets are kept, and its partitions
 get an error. A partition that does not exist also gets an error. A response with a top-level error
-contains no topics. A partition that is listed more than once appears in the response once.
+does not contain any topics. A partition that is listed more than once appears in the response once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 _OFFSETS_AT_ONCE: Final = 256
-"""Maximum number of offsets removed by one operation of the coordinator, which takes one turn."""
+"""Maximum number of offsets removed by one coordinator operation, which takes one turn."""
 
 
 def handle_offset_delete(

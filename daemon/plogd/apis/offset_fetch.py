@@ -42,7 +42,7 @@ _FIRST_TOP_LEVEL_ERROR_VERSION = 2
 _FIRST_GROUPS_VERSION = 8  # KIP-709.
 _FIRST_TOPIC_ID_VERSION = 10
 _PARTITIONS_AT_ONCE: Final = 256
-"""Maximum number of partitions that one operation of the coordinator looks up in one turn."""
+"""Maximum number of partitions that one coordinator operation looks up in one turn."""
 
 _Numbers = list[tuple[str, list[int]]]
 """Partition numbers by topic name."""
@@ -147,7 +147,7 @@ async def _several_groups(
     groups: dict[str, list[OffsetFetchRequestTopics] | None] = {}
     async for group in slices.over(request.groups):
         before = groups.setdefault(group.group_id, [])
-        # Null means all topics, which include those in the group's other elements.
+        # Null means all topics, including the topics in the group's other elements.
         if group.topics is None:
             groups[group.group_id] = None
         elif before is not None:
@@ -190,7 +190,7 @@ async def _group(
     found: list[tuple[str, Uuid, Sequence[FetchedOffset]]] = []
     async for name, offsets in slices.over(fetched):
         topic_id = _id_of(name, broker)
-        # The committed offsets of a deleted topic have no topic id.
+        # Committed offsets for a deleted topic do not have a topic id.
         if not by_id or topic_id != ZERO_UUID:
             found.append((name, topic_id, offsets))
     error = UnknownTopicId()

@@ -153,7 +153,7 @@ def _append(produce: _Produce) -> MaybeLater[ProduceResponse | None]:
 
 
 class _Produce:
-    """A Produce request in progress: its appends, its refused partitions, and their order."""
+    """A Produce request in progress: its appends, its rejected partitions, and their order."""
 
     __slots__ = ("_broker", "_entries", "_outcomes", "_request", "_sizes", "_throttle_ms")
 
@@ -171,7 +171,7 @@ class _Produce:
         self._entries: list[tuple[TopicPartition, memoryview]] = []
         self._sizes: list[int] = []
         self._outcomes: list[KafkaError | None] = []
-        """For each partition of the request, in order: why it is refused, or None if it is
+        """For each partition in the request, in order: why it is rejected, or None if it is
         appended."""
         version = context.version
         for topic in request.topic_data:
@@ -192,7 +192,7 @@ class _Produce:
             self._sizes.append(records.nbytes)
 
     def append(self) -> MaybeLater[list[PartitionAppend]]:
-        """Append the records of the partitions that are not refused."""
+        """Append the records of the partitions that are not rejected."""
         return self._broker.replica_manager.append_records(
             self._entries,
             required_acks=self._request.acks,
@@ -236,7 +236,7 @@ class _Produce:
     def _results(
         self, appends: Sequence[PartitionAppend]
     ) -> Iterator[PartitionAppend | KafkaError]:
-        """Yield the outcome of each partition of the request, in order."""
+        """Yield the outcome for each partition in the request, in order."""
         appended = iter(appends)
         for refusal in self._outcomes:
             yield next(appended) if refusal is None else refusal
@@ -275,7 +275,7 @@ def partition_response(
     index: int, result: PartitionAppend | KafkaError
 ) -> PartitionProduceResponse:
     """Return the response for one partition."""
-    # A refused partition was not looked up, so its log start offset is unknown.
+    # A rejected partition was not looked up, so its log start offset is unknown.
     if isinstance(result, KafkaError):
         return _error_response(index, result, log_start_offset=-1)
     if isinstance(result.error, _FOUND_BEFORE_THE_LOG):

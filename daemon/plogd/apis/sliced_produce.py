@@ -27,14 +27,14 @@ AT_ONCE: Final = 500
 """A request is handled in one turn if it has at most this many topics and partitions."""
 _SLICE: Final = 100
 _SLICES_AT_ONCE: Final = 8
-"""Maximum number of slices that wait for the disk. Each sync of one of its partitions makes a slice
-check all of them."""
+"""Maximum number of slices that wait for the disk. Whenever one of a slice's partitions is synced,
+the slice checks all of them."""
 _FEW_BYTES: Final = 2 * AT_ONCE
 """A request of at most this size cannot contain more than `AT_ONCE` topics or partitions."""
 
 
 HandleSlice = Callable[[ProduceRequest, "KafkaError | None"], "MaybeLater[ProduceResponse | None]"]
-"""Handles a slice as a request; if an error is given, refuses all partitions of the slice."""
+"""Handles a slice as a request; if an error is given, rejects all partitions in the slice."""
 
 
 def is_large(request: ProduceRequest, context: RequestContext) -> bool:

@@ -17,7 +17,7 @@ from plogd.fair_queue import Slices
 from plogd.ports import Later
 
 IN_PROGRESS: Final = 32
-"""Maximum number of operations of one request that wait concurrently. They share disk syncs, but
+"""Maximum number of operations for one request that wait concurrently. They share disk syncs, but
 after a sync, all of them continue in the same turn."""
 _STARTED_IN_A_TURN: Final = 16  # Fewer than IN_PROGRESS, so that each turn stays short.
 MAX_CHANGES: Final = 10_000

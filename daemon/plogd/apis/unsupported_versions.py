@@ -1,4 +1,4 @@
-"""Explain why a client and this broker have no API version in common, and what to do about it.
+"""Explain why a client and this broker do not share an API version, and what to do about it.
 
 These functions are pure; dispatch.py calls them to write the log line. The client does not get an
 explanation, because it could not decode a response in an unknown version. Source: KIP-896 (the

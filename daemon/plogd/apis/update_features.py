@@ -4,7 +4,7 @@ Serves versions 0-2.
 
   1 validate only, downgrade types (KIP-778)      2 no results per feature (KIP-1022)
 
-features.py accepts only the current levels. An accepted update therefore changes nothing, so a
+features.py accepts only the current levels. An accepted update therefore has no effect, so a
 validate-only request gets the same response.
 """
 
@@ -34,7 +34,7 @@ _LAST_VERSION_WITH_RESULTS = 1  # KIP-1022.
 def handle_update_features(
     request: UpdateFeaturesRequest, context: RequestContext, broker: Broker
 ) -> UpdateFeaturesResponse:
-    """Accept the current levels; refuse the whole request if it contains a different level."""
+    """Accept the current levels; reject the whole request if it contains a different level."""
     if len(request.feature_updates) > _MAX_UPDATES:
         raise InvalidRequest(f"the request updates more than {_MAX_UPDATES} features")
     counts = Counter(update.feature for update in request.feature_updates)

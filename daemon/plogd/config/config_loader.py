@@ -75,7 +75,7 @@ def load_config(
     read: Callable[[Path], bytes] = Path.read_bytes,
     state_directories: str = "",
 ) -> LoadedConfig:
-    """Load the settings of `files` and then of `overrides` (``name=value``).
+    """Load the settings from `files` and then from `overrides` (``name=value``).
 
     Args:
         read: returns the content of a file, or raises OSError. At startup, no Files port exists

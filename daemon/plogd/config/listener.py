@@ -38,7 +38,7 @@ class Listener:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Return the security protocol of each listener name.
+    """Return the security protocol for each listener name.
 
     >>> parse_protocol_map("inside:PLAINTEXT, OUTSIDE:SSL")
     {'INSIDE': 'PLAINTEXT', 'OUTSIDE': 'SSL'}

@@ -29,7 +29,7 @@ _MAX_COMPARISONS: Final = 5_000_000
 
 
 class Acls:
-    """All ACLs of the cluster; each broker has one instance."""
+    """All ACLs in the cluster; each broker has one instance."""
 
     def __init__(
         self,

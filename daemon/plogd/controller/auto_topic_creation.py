@@ -56,7 +56,7 @@ class AutoTopicCreation:
         return self._max_per_second()
 
     def create(self, name: str) -> Later[TopicState]:
-        """Create the topic, or wait for its creation. Raises the errors of `Controller.plan`.
+        """Create the topic, or wait for its creation. Raises the same errors as `Controller.plan`.
 
         Fails with the KafkaError for the client, which retries after LeaderNotAvailable.
         """

@@ -72,7 +72,7 @@ class Component:
 
 
 class ClientQuotas:
-    """All client quotas of the cluster; each broker has one instance."""
+    """All client quotas in the cluster; each broker has one instance."""
 
     def __init__(self, store: MetadataStore, fair_queue: FairQueue) -> None:
         self._store = store
@@ -135,7 +135,7 @@ class ClientQuotas:
             else:
                 _check_quota(entity, name, value)
                 quotas[name] = value
-        # An entity that has no quotas left is removed from the store.
+        # An entity without any remaining quotas is removed from the store.
         return Change(key=key, value=quotas or None, expected=version)
 
     # -- describing ---------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 This module does not perform I/O: `plan_partitions` returns the replicas of the new partitions, or
 raises the error for the client. controller.py then creates the logs, and only then writes the
-partitions to the metadata store, because Kafka has no record that could remove a partition whose
-log cannot be created.
+partitions to the metadata store, because Kafka does not have a record that could remove a partition
+whose log cannot be created.
 
 Source: Kafka 4.0 ReplicationControlManager.createPartitions and, for internal topics, TopicCommand.
 """

@@ -45,7 +45,7 @@ class Upsertion:
 
 
 class ScramUsers:
-    """All SCRAM credentials of the cluster; each broker has one instance."""
+    """All SCRAM credentials in the cluster; each broker has one instance."""
 
     def __init__(
         self, store: MetadataStore, fair_queue: FairQueue, report: Report = silence

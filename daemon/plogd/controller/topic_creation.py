@@ -59,7 +59,7 @@ class TopicPlan:
 
     @property
     def replication_factor(self) -> int:
-        """Number of replicas of each partition."""
+        """Number of replicas per partition."""
         return len(self.assignments[0])
 
 
@@ -129,7 +129,7 @@ def plan_topic(new: NewTopic, existing: Mapping[str, str], defaults: Defaults) -
 
 
 def check_total(requested: Iterable[NewTopic], defaults: Defaults) -> None:
-    """Raise PolicyViolation if the topics of one request have too many partitions in total."""
+    """Raise PolicyViolation if the topics in one request have too many partitions in total."""
     total = 0
     for new in requested:
         if new.assignments:

@@ -1,6 +1,6 @@
 """A small HTTP server for read-only pages: GET and HEAD, one request per connection.
 
-The server answers the first request of a connection and then closes the connection, so a client
+The server answers the first request on a connection and then closes the connection, so a client
 that pipelines thousands of requests gets one response. It rejects a request with a body before
 reading the body. The number and duration of connections and the size of request heads are limited.
 A response is copied to the socket in pieces, as the client reads it.
@@ -38,7 +38,7 @@ _PEER_LOG_INTERVAL_S: Final = 60.0
 
 
 class Response(NamedTuple):
-    """The response of a page."""
+    """The response for a page."""
 
     status: HTTPStatus
     content_type: str

@@ -2,7 +2,7 @@
 
 For a broker with thousands of topics, the text is several megabytes long. It is therefore created a
 few hundred lines at a time, and other requests run in between. Requests that arrive in the
-meantime, or within a second afterwards, get the same text. A client that reads slowly keeps an old
+meantime, or within a second afterward, get the same text. A client that reads slowly keeps an old
 text in memory, so only the latest few texts are kept: connections that still send an older text are
 closed.
 

@@ -1,4 +1,4 @@
-"""Recognize clients of other protocols on the HTTP port by their first byte.
+"""Recognize clients that use other protocols on the HTTP port by their first byte.
 
 Without this check, the server would wait for the end of a request head that never arrives, and the
 client would wait for a response. net/wrong_protocol.py recognizes HTTP on a Kafka port. Called by

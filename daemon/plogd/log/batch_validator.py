@@ -103,7 +103,7 @@ class AppendOrigin(Enum):
     CLIENT = "client"
     """A produce request: everything is checked."""
     COORDINATOR = "coordinator"
-    """A coordinator of this broker. Coordinators may write control batches and use no sequence
+    """A coordinator of this broker. Coordinators may write control batches, and do not use sequence
     numbers. Their records are stored in the codec that they have chosen."""
     REPLICATION = "replication"
     """A fetch from the leader, which has validated the batch: only the size and the checksum are
@@ -144,7 +144,7 @@ class BatchRules(NamedTuple):
 
     @classmethod
     def of(cls, config: TopicConfig) -> BatchRules:
-        """Return the rules of a topic with these settings."""
+        """Return the rules for a topic with these settings."""
         target = _CODEC_BY_NAME.get(config.compression_type)
         by_broker, is_compacted = config.uses_log_append_time, config.is_compacted
         takes_any_age = config.message_timestamp_before_max_ms == _ANY_AGE
@@ -203,7 +203,8 @@ def validate_batch(
     """Check the single batch in `data`, convert it for the topic, and return it with its header.
 
     Raises CorruptMessage, MessageTooLarge, InvalidRecord, InvalidTimestamp,
-    UnsupportedForMessageFormat, UnsupportedCompressionType, or an error of a callback in `reading`.
+    UnsupportedForMessageFormat, UnsupportedCompressionType, or an error from a callback in
+    `reading`.
     """
     header = check_header(data, rules, origin)
     _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, _, _, _, _ = header

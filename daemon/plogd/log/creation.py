@@ -5,7 +5,7 @@ and calls `create_logs` in a job on the directory's lane. recovery/log_recovery.
 logs.
 
 Source: Kafka 3.9 LogManager.getOrCreateLog, PartitionMetadataFile. Invariant: a failed creation
-leaves no open files, and leaves nothing on disk unless the disk fails.
+does not leave open files, and leaves nothing on disk unless the disk fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run background tasks on all logs, and isolate the errors of each log.
+"""Run background tasks on all logs, and isolate each log's errors.
 
 The tasks are retention, flushes, producer expiration, checkpoints, seals and deletions. If a task
 fails in one log or log directory, the error is counted and reported at a limited rate, and the task
@@ -35,7 +35,7 @@ _REPORTS_PER_INTERVAL = 10
 
 
 class Housekeeping:
-    """Runs passes over logs, and counts the errors of each background task.
+    """Runs passes over logs, and counts the errors in each background task.
 
     `operation_failed(log_dir, error)` decides what an OSError means for a log directory.
     """

@@ -1,9 +1,9 @@
-"""Classify errors of file operations as temporary refusals or disk failures.
+"""Classify errors in file operations as temporary refusals or disk failures.
 
-A refused operation has changed nothing and may succeed later. Any other `OSError` takes the log
-directory offline (docs/architecture.md, rule R15). An exception of another type is a bug. If a bug
-leaves the state of a file unknown, `storage_error` converts the exception into an error that also
-takes the directory offline. Used by the whole log package, on any thread.
+A refused operation has not changed anything and may succeed later. Any other `OSError` takes the
+log directory offline (docs/architecture.md, rule R15). An exception of another type is a bug. If a
+bug leaves the state of a file unknown, `storage_error` converts the exception into an error that
+also takes the directory offline. Used by the whole log package, on any thread.
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ class LeaderEpochs:
         Recovery calls this for every batch that it finds. Removes entries that contradict the new
         entry.
         """
-        # Memory only: a new epoch needs no sync, because recovery reads it from the batch headers.
+        # Memory only: a new epoch does not need a sync, because recovery reads it from the batch
+        # headers.
         if self.highest is not None and epoch > self.highest:
             self.too_high.append(EpochEntry(epoch, start_offset))
             return False

@@ -10,8 +10,8 @@ Called on the reactor's thread. A log has three ends: the high watermark, the du
 log end offset (docs/architecture.md, "Group commit"). Appends and rolls write synchronously unless
 the disk is slow (disk/slow_disk_writes.py). Syncs, seals and deletions run as jobs.
 
-Source: Kafka 3.9 UnifiedLog and LocalLog; the Kafka paper (NetDB 2011), section 3.1.
-Invariant: an append that raises an exception leaves no bytes in the file and changes no state.
+Source: Kafka 3.9 UnifiedLog and LocalLog; the Kafka paper (NetDB 2011), section 3.1. Invariant: an
+append that raises an exception does not leave bytes in the file or change any state.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class Log:
     def flush_if_overdue(self, now_ms: float) -> None:
         """Request a sync if the oldest unflushed append has waited for ``flush.ms``.
 
-        The wait is measured from the first call of this method after the append.
+        The wait is measured from the first call to this method after the append.
         """
         if not self.has_unflushed or self.closed or self.offline:
             self._unflushed_since_ms = None
@@ -472,7 +472,7 @@ class Log:
                 return self._lane.roll()
             try:
                 self.roll()
-            except KafkaStorageError as error:  # Delete older segments anyway.
+            except KafkaStorageError as error:  # Older segments are still deleted.
                 self._hooks.report(
                     "cannot roll a segment for retention: {error}",
                     error=str(error),

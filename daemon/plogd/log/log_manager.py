@@ -85,7 +85,7 @@ class LogManager:
             on_failure=self._syncs_failed,
         )
         self.housekeeping = Housekeeping(ports, operation_failed=self._operation_failed)
-        """Runs passes over all logs, and counts the errors of background work."""
+        """Runs passes over all logs, and counts the errors in background work."""
         self._checkpoints = OffsetCheckpoints(
             jobs=ports.jobs,
             report=ports.report,
@@ -315,7 +315,7 @@ class LogManager:
         by_dir: dict[str, list[Log]] = {one.path: [] for one in self._dirs}
         async for key in Slices(self._queue).over(of_topic):
             log = self.logs.pop(key)
-            log.close()  # Before the rename: a closed log starts no more jobs in its directory.
+            log.close()  # Before the rename: a closed log does not start jobs in its directory.
             by_dir[log.log_dir].append(log)
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
         await gather(deletions)

@@ -217,7 +217,7 @@ class ProducerStateManager:
             self._check_first(header)
             return None
         # Before the sequence check, which would reject a duplicate as out of order.
-        if origin is AppendOrigin.CLIENT:  # Coordinators use no sequence numbers.
+        if origin is AppendOrigin.CLIENT:  # Coordinators do not use sequence numbers.
             duplicate = state.find_duplicate(header)
             if duplicate is not None:
                 return duplicate
@@ -292,7 +292,7 @@ class ProducerStateManager:
         `max_timestamp` replaces the timestamp in `header` if the broker set the timestamps. If this
         raises, nothing has changed.
         """
-        # All operations that can fail come before the first change of the state.
+        # All operations that can fail come before the first change to the state.
         timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
         delta = header.last_offset_delta
         batch = BatchMetadata(

@@ -11,7 +11,7 @@ batch or none of it. A write of many changes, such as a topic with thousands of 
 a single batch, but is prepared and applied to the image in slices (fair_queue.py). The next batch
 begins only after the current batch has been applied. Every write completes with an outcome or an
 error, even if an unexpected exception is raised. A failed write leaves nothing in the log. If a
-record in the log cannot be applied to the image, the store refuses all later writes.
+record in the log cannot be applied to the image, the store rejects all later writes.
 
 Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log's name and topic id.
 """

@@ -3,7 +3,7 @@
 A `Wire` moves the bytes: transport.py on plain ports, copying_output.py with TLS. In a turn, the
 connection starts the received requests in order. The turn ends when no complete request is left,
 the next request may not start yet, too many responses are unsent, or the turn has taken too long.
-In the last case, the connection waits in the run queue for its next turn. All appends of a turn
+In the last case, the connection waits in the run queue for its next turn. All appends in a turn
 share one sync round (`ports.Turn`), and their responses are sent together (`Wire.cork`).
 
 While requests may not start, the connection still reads a limited number of bytes, because only

@@ -41,13 +41,11 @@ class Connections:
     """The connections of one broker and their shared state.
 
     Attributes:
-        settings: the limits; `apply_settings` changes them.
-        descriptors: limits connections so that logs have enough file descriptors.
-        accepted, refused, closed: total numbers of connections.
-        bytes_in, bytes_out: total numbers of bytes received and sent.
-        requests: total number of requests started.
-        notable_turn_ms: shorter turns are not counted, because they cause no noticeable delay even
-            if each connection takes one.
+        settings: the limits; `apply_settings` changes them. descriptors: limits connections so that
+        logs have enough file descriptors. accepted, refused, closed: total numbers of connections.
+        bytes_in, bytes_out: total numbers of bytes received and sent. requests: total number of
+        requests started. notable_turn_ms: shorter turns are not counted, because even one for each
+        connection is not noticeable.
     """
 
     def __init__(
@@ -100,7 +98,7 @@ class Connections:
         self.slots.limit = settings.queued_max_requests
 
     def admit(self, host: str) -> bool:
-        """Return whether to accept a new connection from `host`; count and log a refusal."""
+        """Return whether to accept a new connection from `host`; count and log a rejection."""
         settings = self.settings
         if len(self._open) >= settings.max_connections:
             reason = f"the limit max.connections={settings.max_connections} is reached"
@@ -172,8 +170,8 @@ class Connections:
     def close_all(self) -> Later[None]:
         """Close every connection after its responses are sent; return when all are closed.
 
-        Produce requests in progress are completed, long polls are cancelled, and no further request
-        or connection is accepted. Use `abort_all` for clients that do not read their responses.
+        Produce requests in progress are completed, long polls are cancelled, and new requests and
+        connections are rejected. Use `abort_all` for clients that do not read their responses.
         """
         assert self._all_closed is None, "closed twice"
         self._all_closed = Later()

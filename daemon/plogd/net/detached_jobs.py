@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class StillRunning(OSError):
-    """Raised while an earlier job of the same name is overdue."""
+    """Raised while an earlier job with the same name is overdue."""
 
 
 class _Job(NamedTuple):

@@ -37,12 +37,12 @@ ACCEPT_PAUSE_MS = 200.0
 """Duration of a pause while no descriptor is free; no event reports that a descriptor was
 closed."""
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
-# accept(2) reports errors of the new connection, and EPERM if a firewall rejects it.
+# accept(2) reports errors on the new connection, and EPERM if a firewall rejects it.
 _THEIR_ERROR = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.EINTR, errno.ETIMEDOUT)
 
 
 class ListenerFactory(ServerFactory):
-    """Creates the protocol of each accepted connection of one listener, if it is admitted."""
+    """Creates a protocol for each accepted connection to one listener, if it is admitted."""
 
     noisy = False
 
@@ -56,7 +56,7 @@ class ListenerFactory(ServerFactory):
         return self.make_protocol() if self._shared.admit(host) else None
 
     def make_protocol(self) -> ProtocolConnection:
-        """Return the protocol of an admitted connection."""
+        """Return a protocol for an admitted connection."""
         return ProtocolConnection(self._shared, self._context)
 
     def logPrefix(self) -> str:

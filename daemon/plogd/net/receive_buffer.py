@@ -1,12 +1,12 @@
 """The received bytes of a connection that have not been handled yet.
 
 All connections read into one shared buffer and handle their requests there, so an idle connection
-uses no memory and most requests are not copied. Bytes that are left at the end of a turn cannot
-stay in the shared buffer. An incomplete request of up to 64 KiB, and requests that may not start
-yet, are copied to a buffer of exactly their size. A larger incomplete request moves to a lease
-after part of it has arrived, and the rest is read directly into the lease, which grows as it fills
-(request_memory.py). While all copies together use too much memory, connections read fewer bytes
-ahead, and smaller requests also get leases.
+does not use memory and most requests are not copied. Bytes that are left at the end of a turn
+cannot stay in the shared buffer. An incomplete request of up to 64 KiB, and requests that may not
+start yet, are copied to a buffer of exactly their size. A larger incomplete request moves to a
+lease after part of it has arrived, and the rest is read directly into the lease, which grows as it
+fills (request_memory.py). While all copies together use too much memory, connections read fewer
+bytes ahead, and smaller requests also get leases.
 
 `target` returns the buffer for the next bytes, `received` counts them, `next_frame` and `consume`
 iterate over the requests, and `keep` ends a turn. Reactor thread only; called by connection.py.

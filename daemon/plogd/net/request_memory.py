@@ -196,7 +196,7 @@ class RequestMemory:
         return Lease(self._part_of(frame_bytes), frame_bytes, host, on_granted)
 
     def copied(self, nbytes: int) -> None:
-        """Count the copy of a request of `nbytes` until `decoded` is called."""
+        """Count a copied request of `nbytes` until `decoded` is called."""
         self._part_of(nbytes).count_copy(nbytes)
         self._set_held_limit()
 
@@ -271,7 +271,7 @@ class _Part:
             self.serve_line()
 
     def serve_line(self, requesting: Lease | None = None) -> None:
-        """Grow waiting leases as far as they fit, and notify all of them except `requesting`."""
+        """Grow waiting leases while there is room, and notify all of them except `requesting`."""
         while self._line:
             lease = self._next()
             if not self._fits(lease):

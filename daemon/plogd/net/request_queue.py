@@ -1,12 +1,12 @@
 """Decide when a connection's requests may start, and send their responses in order.
 
-Kafka handles one request of a connection at a time, and clients rely on this: a request starts when
-all earlier requests of its connection are complete. plog makes one exception, which clients cannot
+Kafka handles one request per connection at a time, and clients rely on this: a request starts when
+all earlier requests on its connection are complete. plog makes one exception, which clients cannot
 observe: a Produce that follows only Produces starts immediately. It appends in order of arrival,
 its response is sent in that order, and all these Produces share one sync of the disk. A Produce
 that runs alone may start after other Produces, but nothing starts until it is complete.
 
-`offer` refuses a request that may not start; the caller keeps its bytes and offers the request
+`offer` rejects a request that may not start; the caller keeps its bytes and offers the request
 again after `on_ready`. The code is pure: transport.py and protocol_connection.py use it through
 connection.py, and the simulator uses it directly. A frame is read only during `offer` and still
 belongs to the caller.
@@ -81,12 +81,13 @@ class RequestQueue:
         write: sends a response and takes ownership of its file regions.
         close: closes the connection for the given reason after the responses are sent; the second
             argument is the unexpected exception that caused it, if any.
-        on_ready: called when a refused request may start, or when a mute has ended. It is called in
+        on_ready: called when a rejected request may start, or when a mute has ended. It is called
+        in
             the middle of other work, so it must only schedule a new turn, which offers the request
             again.
 
     Attributes:
-        is_closing: whether no further request starts.
+        is_closing: whether the queue has stopped starting requests.
     """
 
     __slots__ = (
@@ -179,7 +180,7 @@ class RequestQueue:
         return True
 
     def call_when_ready(self) -> None:
-        """Call `on_ready` as after a refusal, for a caller that has stopped reading requests."""
+        """Call `on_ready` as after a rejection, for a caller that has stopped reading requests."""
         self._has_refused = True
 
     def finish(self, reason: str) -> None:
@@ -202,7 +203,7 @@ class RequestQueue:
         self._drop_pending()
 
     def _may_pipeline(self, frame: memoryview) -> bool:
-        """Return whether `frame` may start while others are pending; record a refusal."""
+        """Return whether `frame` may start while others are pending; if not, record that."""
         is_produce = _is_produce(frame)
         # Nothing starts after a request that runs alone, so checking the newest request suffices.
         may_follow = is_produce and not self._pending[-1].runs_alone
@@ -268,7 +269,7 @@ class RequestQueue:
         while self._pending and self._pending[0].later is None:
             request = self._pending.popleft()
             if request.end is not None:
-                # Later requests get no response, because it would be out of order.
+                # Later requests do not get a response, because it would be out of order.
                 self._drop_pending()
                 self._close(*request.end)
                 return

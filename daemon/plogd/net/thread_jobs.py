@@ -202,7 +202,7 @@ class ThreadJobs:
                 worker.wakeup.acquire()
 
     def _serve(self, worker: _Worker, lane: _Lane) -> bool:
-        """Run the lane's jobs until none is left; return whether the thread is free afterwards."""
+        """Run the lane's jobs until none are left; return whether the thread is free afterward."""
         jobs, post = lane.jobs, self._outcomes.post
         while True:
             function, later = jobs.popleft()

@@ -438,7 +438,7 @@ class AppendQueues:
 
 
 def waiting_ms(timeout_ms: int) -> int:
-    """Return the time for which appends of a request with this timeout can wait in a queue."""
+    """Return how long appends in a request with this timeout can wait in a queue."""
     return min(max(timeout_ms, PARKED_MIN_MS), PARKED_MAX_MS)
 
 

@@ -161,7 +161,7 @@ class DelayedFetch:
         return self._found_bytes >= self._params.min_bytes
 
     def _checked(self, key: Hashable, read: PartitionRead | None) -> None:
-        """Finish a check of `key` that needed a job; `read` is None if the job failed."""
+        """Finish a check for `key` that needed a job; `read` is None if the job failed."""
         if self._pending_checks.pop(key, None) is None:
             return  # The wait has ended.
         # If the check failed, the read of all partitions reports the error.

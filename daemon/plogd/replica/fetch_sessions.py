@@ -13,8 +13,8 @@ A session never contains an unknown partition: the response to a fetch of an unk
 contains the error and session id 0, which closes the session.
 
 `FetchSessionCache.begin` returns a `FetchContext` for a request. The context lists each partition
-to read once; after the read, it selects the partitions for the response. This module does no I/O;
-apis/fetch.py calls it.
+to read once; after the read, it selects the partitions for the response. This module does not
+perform I/O; apis/fetch.py calls it.
 
 Source: KIP-227; Kafka 3.9 FetchSession.scala (eviction rules, topic ids of KIP-516).
 """
@@ -267,7 +267,7 @@ class FetchSessionCache:
 
     Together, the sessions have up to `max_total` partitions. If there is no room, a new session
     replaces sessions that have been idle for `MIN_EVICTION_MS`. If all sessions have been used more
-    recently, it replaces the smallest of those that are older than this and smaller than the new
+    recently, it replaces the smallest session that is older than this and smaller than the new
     session. Otherwise, the new session is not opened.
     """
 

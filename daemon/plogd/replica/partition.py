@@ -112,7 +112,7 @@ class Partition:
         self.record_check = record_check
         """The check for records from clients; set only for internal topics."""
         self.has_queue = False
-        """Whether appends are queued (append_queue.py), so that later ones must be queued, too."""
+        """Whether appends are queued (append_queue.py), so that later ones must also be queued."""
         self.broker_id = broker_id
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id

@@ -29,7 +29,7 @@ class Operation(Protocol):
     """A delayed operation. Hashable by identity."""
 
     def try_complete(self, key: Hashable) -> bool:
-        """Complete if the change of `key` makes this possible; return whether it did."""
+        """Complete if the change to `key` makes this possible; return whether it did."""
         ...
 
     def expire(self) -> None:

@@ -203,7 +203,7 @@ class ReplicaManager:
     # -- completion of delayed requests -------------------------------------------------------
 
     def _progress(self, partition: Partition) -> None:
-        """Check the delayed requests of `partition` when the current turn ends."""
+        """Check the delayed requests for `partition` when the current turn ends."""
         is_first = not self._to_check
         self._to_check[partition.topic_partition] = None
         if is_first:
@@ -239,7 +239,7 @@ class ReplicaManager:
         self._listeners.pop(key, None)
 
     def log_dir_failed(self, logs: Sequence[Log]) -> None:
-        """Check the delayed requests of `logs`, because their directory has failed."""
+        """Check the delayed requests for `logs`, because their directory has failed."""
         for log in logs:
             partition = self._partitions.get(log.topic_partition)
             if partition is not None:

@@ -12,7 +12,7 @@ _PREFIX = "kafka_server_brokertopicmetrics_"
 
 
 class _Topic:
-    """The counters of one topic."""
+    """The counters for one topic."""
 
     __slots__ = (
         "bytes_in",
@@ -33,7 +33,7 @@ class _Topic:
 
 
 class TopicStats:
-    """The counters of all topics. Called on the reactor thread."""
+    """The counters for all topics. Called on the reactor thread."""
 
     def __init__(self, metrics: Registry) -> None:
         labels = ("topic",)
@@ -91,7 +91,7 @@ class TopicStats:
         topic.bytes_out.value += nbytes
 
     def forget(self, name: str) -> None:
-        """Remove the counters of a deleted topic."""
+        """Remove the counters for a deleted topic."""
         if self._topics.pop(name, None) is None:
             return
         for family in (

@@ -94,7 +94,7 @@ class ValidationLanes:
         now_ms: int,
         reading: RecordReading,
     ) -> Later[ValidatedBatch]:
-        """Validate a client's batch in a job. Fails with the errors of `validate_batch`."""
+        """Validate a client's batch in a job. Fails with the same errors as `validate_batch`."""
 
         def job(reading: RecordReading) -> ValidatedBatch:
             reading.on_step()  # Raises if the append was abandoned before the job started.

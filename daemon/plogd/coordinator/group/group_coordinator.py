@@ -271,7 +271,7 @@ class GroupCoordinator(Generic[G]):
         return [shard.read(operation) for _, shard in shards]
 
     def commit_offsets(self, commit: OffsetCommit) -> Later[list[KafkaError | None]]:
-        """Commit offsets; return an error or None for each. Fails if all of them are refused."""
+        """Commit offsets; return an error or None for each. Fails if all of them are rejected."""
 
         def count(errors: list[KafkaError | None]) -> list[KafkaError | None]:
             self._commits.inc(errors.count(None))
@@ -301,7 +301,7 @@ class GroupCoordinator(Generic[G]):
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> Later[list[KafkaError | None]]:
-        """Delete offsets; return an error or None for each. Fails if all of them are refused."""
+        """Delete offsets; return an error or None for each. Fails if all of them are rejected."""
         if not group_id:
             return failed(InvalidGroupId("the group id is empty"))
 

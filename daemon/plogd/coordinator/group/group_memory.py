@@ -2,7 +2,7 @@
 
 Clients determine how much metadata a member has, and how many members and groups exist. Therefore,
 each group counts its bytes (`Group.size_bytes`), and `GroupMemory` counts the bytes of all groups.
-A request that would exceed a bound is refused before it changes anything. An existing member can
+A request that would exceed a bound is rejected before it changes anything. An existing member can
 always rejoin if its metadata has not grown.
 
 A request that waits for its shard to be loaded or its topic to be created counts from its arrival
@@ -30,7 +30,7 @@ MAX_PROTOCOLS: Final = 100
 _PROTOCOL_BYTES: Final = 200
 """Estimated memory of a protocol in addition to its name and metadata."""
 
-# Refused clients can retry in a loop, which would fill the log.
+# Rejected clients can retry in a loop, which would fill the log.
 _REPORT_INTERVAL_MS: Final = 60_000.0
 _SHOWN_LENGTH: Final = 200  # A name can have 32,767 characters.
 _ASSIGNMENT: Final = attrgetter("assignment")

@@ -1,9 +1,8 @@
-"""The groups of one shard, and the operations for group requests.
+"""The groups in one shard, and the operations for group requests.
 
-Each method is one operation of the runtime: it returns a `Result`, or raises a KafkaError and
-changes nothing. `replay_group` restores groups from the log during loading, and later applies
-tombstones. The records of a loaded group are not replayed, because they were written from its
-current state.
+Each method is one runtime operation: it returns a `Result`, or raises a KafkaError without changing
+anything. `replay_group` restores groups from the log during loading, and later applies tombstones.
+The records of a loaded group are not replayed, because they were written from its current state.
 
 join_group.py implements JoinGroup, rebalance.py runs rebalances, and offset_metadata_manager.py
 manages committed offsets. Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
@@ -56,7 +55,7 @@ _MEMBER_AND_ASSIGNMENT: Final = attrgetter("member_id", "assignment")
 
 
 class GroupMetadataManager:
-    """The groups of one shard. Called on the reactor thread, inside operations of the runtime."""
+    """The groups in one shard. Called on the reactor thread, inside runtime operations."""
 
     def __init__(
         self,
@@ -133,7 +132,7 @@ class GroupMetadataManager:
             # for unknown members.
             assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
-        # All checks precede this first change: an operation that raises must change nothing.
+        # All checks precede this first change: an operation that raises must not change anything.
         self._rebalances.on_sync(group, member)
         if group.state is STABLE:
             return Result(response=sync_group_response(group, member))
@@ -217,7 +216,7 @@ class GroupMetadataManager:
     ) -> None:
         """Check that the client may commit offsets for an existing group.
 
-        Restarts a member's session. Raises the errors of `Group.validate_offset_commit`.
+        Restarts a member's session. Raises the same errors as `Group.validate_offset_commit`.
         """
         group = self._groups[group_id]
         group.validate_offset_commit(member_id, group_instance_id, generation_id)

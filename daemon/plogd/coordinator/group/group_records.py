@@ -5,7 +5,7 @@ and protocol, and each member's timeouts, metadata and assignment. Delayed reque
 ids and the members' other protocols are not written.
 
 `check_group_record` checks records that clients, such as Kafka's tools, produce to the topic. If a
-record could not be replayed, loading would skip it, so the broker refuses the record. The check can
+record could not be replayed, loading would skip it, so the broker rejects the record. The check can
 run on any thread: jobs of replica/append_queue.py call it for each record.
 
 Source: Kafka 4.0 GroupCoordinatorRecordHelpers, GroupMetadataManager.replay.

@@ -95,8 +95,8 @@ class GroupShard(Generic[G]):
     def delete_group(self, group_id: str) -> Result[tuple[int, bool]]:
         """Delete a slice of a group's offsets; the last slice also deletes the group.
 
-        The group must have no members. The response is the number of deleted offsets, and whether
-        the group is deleted.
+        The group must not have any members. The response is the number of deleted offsets, and
+        whether the group is deleted.
         """
         # Validate before the first slice: a group with members must keep all of its offsets.
         deleted = self.groups.delete(group_id)

@@ -72,7 +72,7 @@ class GroupJoins:
             raise UnknownMemberId(f"group {request.group_id} does not exist; join as a new member")
         group = Group(request.group_id, state_since_ms=self._clock.now_ms())
         result = self._join(group, joining)
-        # Add the group only now: if its first member is refused, the group must not exist.
+        # Add the group only now: if its first member is rejected, the group must not exist.
         group.count_as_unused()
         group.track_memory(self._memory)
         self._groups[group.group_id] = group
@@ -120,7 +120,7 @@ class GroupJoins:
     def _join(self, group: Group, joining: JoinRequest) -> Result[JoinGroupResponse]:
         request = joining.request
         if not self._has_room(group, request):
-            # The group must not wait for a member that it refuses.
+            # The group must not wait for a member that it rejects.
             self._rebalances.remove(group, request.member_id)
             return with_response(
                 self._rebalances.complete_if_all_joined(group),
@@ -149,7 +149,7 @@ class GroupJoins:
         if group.is_empty or group.static_member_id(request.group_instance_id) is not None:
             return True
         # During a rebalance, only members that have joined count: if the group is too large, the
-        # members that join last are refused.
+        # members that join last are rejected.
         if group.state is PREPARING_REBALANCE:
             return (member is not None and member.join is not None) or group.waiting_joins < size
         return member is not None or len(group.members) < size
@@ -189,7 +189,7 @@ class GroupJoins:
             is_new=True,
             join=answer,
         )
-        # Check before anything changes: a refused member must not affect the group.
+        # Check before anything changes: a rejected member must not affect the group.
         self._check_room(group, member.size_bytes)
         if group.is_initial_rebalance:
             group.has_new_member = True

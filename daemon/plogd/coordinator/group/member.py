@@ -62,8 +62,8 @@ class Member:
     @property
     def has_satisfied_heartbeat(self) -> bool:
         """Whether no heartbeat is required, because one of the member's requests is pending."""
-        # A new member sends no heartbeats yet. Its client may have crashed, so a pending JoinGroup
-        # must not keep the member in the group for longer than NEW_MEMBER_TIMEOUT_MS.
+        # A new member does not send heartbeats yet. Its client may have crashed, so a pending
+        # JoinGroup must not keep the member in the group for longer than NEW_MEMBER_TIMEOUT_MS.
         return not self.is_new and (self.join is not None or self.sync is not None)
 
     @property

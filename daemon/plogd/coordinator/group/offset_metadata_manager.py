@@ -60,7 +60,7 @@ class OffsetCommit:
 
 
 class FetchedOffset(NamedTuple):
-    """A partition's committed offset in a response; -1 if it has none, or if there is an error."""
+    """A partition's committed offset in a response; -1 if it is missing or there is an error."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -76,7 +76,7 @@ Fetched = list[tuple[str, list[FetchedOffset]]]
 
 
 class OffsetMetadataManager:
-    """The committed offsets of one shard. Called inside operations of the runtime."""
+    """The committed offsets in one shard. Called inside runtime operations."""
 
     def __init__(
         self, groups: GroupsPort, *, config: Callable[[], BrokerConfig], clock: Clock
@@ -99,7 +99,8 @@ class OffsetMetadataManager:
     def commit(self, commit: OffsetCommit) -> Result[list[KafkaError | None]]:
         """Commit offsets; the response has an error, or None, for each of them in order.
 
-        Raises the errors of `Group.validate_offset_commit`, GroupIdNotFound, IllegalGeneration.
+        Raises GroupIdNotFound, IllegalGeneration, and the errors from
+        `Group.validate_offset_commit`.
         """
         self._validate_commit(commit)
         now_ms = self._clock.now_ms()

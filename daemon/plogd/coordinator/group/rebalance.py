@@ -96,7 +96,7 @@ class Rebalances:
     # -- joining ------------------------------------------------------------------------------
 
     def begin_or_complete(self, group: Group, reason: str) -> Result[None]:
-        """Start a rebalance after a change of members, or complete the current one if possible."""
+        """Start a rebalance after a membership change, or complete the current one if possible."""
         if group.can_rebalance:
             return self.begin(group, reason)
         return self.complete_if_all_joined(group)

@@ -58,7 +58,7 @@ class StaticMembers:
         self, group: Group, joining: JoinRequest, old_id: str, new_id: str
     ) -> Result[JoinGroupResponse]:
         """Replace member `old_id` with the client that uses its instance id, and fence `old_id`."""
-        # Save the former data before it changes, because the write of the new id may fail.
+        # Save the former data before it changes, because writing the new id may fail.
         former = _FormerMember.of(group, group.members[old_id])
         self._rebalances.fence(group, old_id)
         member = group.rename_static_member(old_id, new_id)

@@ -1,6 +1,6 @@
 """The result of an operation on coordinator state: records to write, and a response.
 
-An operation never changes persistent state itself. It returns the records of the change; the
+An operation itself never changes persistent state. It returns the records of the change; the
 runtime appends these records and passes each of them to `replay`. Loading the log calls `replay`
 with the same records, so a restart restores the same state.
 

@@ -79,7 +79,7 @@ class _Event:
 
 
 class DeferredEvents:
-    """The deferred events of one shard. `timeout_error` creates the error of an expired answer."""
+    """The deferred events of one shard. `timeout_error` creates the error for an expired answer."""
 
     def __init__(
         self,

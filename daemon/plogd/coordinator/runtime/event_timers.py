@@ -1,4 +1,4 @@
-"""The implementation of `ShardTimers`: an operation that is due runs as a write of its shard.
+"""Implement `ShardTimers`: an operation that is due runs as a write to its shard.
 
 If the write fails, the operation is retried, unless its key has been rescheduled or cancelled. The
 runtime cancels all timers before it unloads a shard.
@@ -24,7 +24,7 @@ Operation = Callable[[], Result[None]]
 
 
 class EventTimers:
-    """The timers of one shard. `write` runs an operation as a write of the shard."""
+    """The timers of one shard. `write` runs an operation as a write to the shard."""
 
     def __init__(
         self,

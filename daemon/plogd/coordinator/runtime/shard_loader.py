@@ -1,10 +1,10 @@
 """Load a shard by replaying the whole log of its partition.
 
 Jobs find, read, check and decode a chunk of the log. The reactor thread then replays its records in
-slices of a few milliseconds, so that clients of other shards do not have to wait. In a log written
-by Kafka, other protocols leave records of unknown types, which are skipped and counted. Records
-that cannot be decoded or replayed are also skipped: a single invalid record must not make all
-groups of its partition unavailable. An incorrect checksum or a read error aborts the load: an
+slices of a few milliseconds, so that clients that use other shards do not have to wait. In a log
+written by Kafka, other protocols leave records of unknown types, which are skipped and counted.
+Records that cannot be decoded or replayed are also skipped: a single invalid record must not make
+all groups of its partition unavailable. An incorrect checksum or a read error aborts the load: an
 operator may be able to repair the log, whereas skipping the batch would lose its records.
 
 Source: Kafka 4.0 CoordinatorLoaderImpl.

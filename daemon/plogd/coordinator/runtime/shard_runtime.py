@@ -8,8 +8,9 @@
 An operation runs immediately, on state that includes every record appended so far. Its records are
 appended as one batch, so that a crash keeps either all of them or none, and then replayed. The
 response waits until the records are below the high watermark (rule R8); a response to a read waits
-in the same way. A failed append changes nothing. No other code runs on the thread between an
-operation and its replay. On a slow disk, a write can fail after its replay; the shard then reloads.
+in the same way. A failed append does not change anything. No other code runs on the thread between
+an operation and its replay. On a slow disk, a write can fail after its replay; the shard then
+reloads.
 
 Unlike produced records, these appends do not wait when too many bytes are unsynced: in the
 meantime, other operations would change the state on which the response is based. The appends are
@@ -69,7 +70,7 @@ class RecordsTooLarge(KafkaError):
 
 
 class ShardState(Enum):
-    """The state of a shard; the values are those of Kafka's metrics."""
+    """The state of a shard; the values are the same as in Kafka's metrics."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -327,7 +328,8 @@ class ShardRuntime(Generic[S]):
         if not result.records:
             return
         now_ms = self._clock.now_ms()
-        # All records are encoded before the first append: an encoding error must change nothing.
+        # All records are encoded before the first append: an encoding error must not change
+        # anything.
         encoded = self._encode(result.records, now_ms, atomic)
         for start, end in self._batch_ranges(encoded, atomic):
             first_offset = self._append(encoded[start:end], now_ms)
@@ -365,7 +367,7 @@ class ShardRuntime(Generic[S]):
         start, size_bytes = 0, 0
         for index, record in enumerate(encoded):
             nbytes = len(record.key or b"") + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
-            # A record that is too large by itself still gets a batch, which the log refuses.
+            # A record that is too large by itself still gets a batch, which the log rejects.
             if size_bytes + nbytes > room and index > start:
                 yield start, index
                 start, size_bytes = index, 0
@@ -397,7 +399,7 @@ class ShardRuntime(Generic[S]):
 
 
 def _client_error(error: Exception) -> Exception:
-    """Map the error of a failed append as Kafka does, so that clients look up the coordinator."""
+    """Map the error from a failed append as Kafka does, so that clients look up the coordinator."""
     match error:
         case NotCoordinator():
             return error

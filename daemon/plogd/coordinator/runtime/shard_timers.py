@@ -1,6 +1,6 @@
 """A port for the timers of a coordinator shard; each timer has a key.
 
-When a timer is due, its operation runs as a write of the shard: the records are appended and
+When a timer is due, its operation runs as a write to the shard: the records are appended and
 replayed like the records of a request. The runtime implements this port. When it unloads a shard,
 it cancels all of the shard's timers, so a timer never runs on unloaded state.
 

@@ -1,4 +1,4 @@
-"""The clean shutdown file of a log directory: if it exists, the logs need no recovery.
+"""The clean shutdown file of a log directory: if it exists, the logs do not need recovery.
 
 The broker writes the file as the last step of a clean stop, and removes it as the first step of
 startup. If the file is missing, startup recovers every log in the directory (recovery/).

@@ -254,7 +254,7 @@ class SyncRounds:
         try:
             self._files.sync_dir(directory)
         except FileNotFoundError:
-            if not log.closed:  # A log deleted during the round needs no durable names.
+            if not log.closed:  # A log deleted during the round does not need durable names.
                 raise
 
     def _sync_file_system(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:

@@ -94,7 +94,7 @@ class LogDir:
 
     def _make(self) -> None:
         """Durably create the directory and its missing parents."""
-        # Collected before `mkdir`: afterwards, new directories look like old ones.
+        # Collected before `mkdir`: afterward, new directories look like existing directories.
         missing = []
         path = posixpath.abspath(self.path)
         while not self.files.exists(path):

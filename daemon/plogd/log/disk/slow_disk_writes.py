@@ -147,7 +147,7 @@ class SlowDiskWrites:
     ) -> AppendInfo:
         """Assign offsets to the batch and submit a copy of it for writing.
 
-        Raises the errors of `ProducerStateManager.check`.
+        Raises the same errors as `ProducerStateManager.check`.
         """
         duplicate = self._check(batch.header, origin)
         if duplicate is not None:

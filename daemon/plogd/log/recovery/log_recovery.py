@@ -4,7 +4,7 @@ After a clean stop, loading reads only the end of the last segment, the newest p
 the leader epochs. After a crash, it reads all segments from the recovery point on, from the disk
 and not from the page cache. Data that was not durable may be missing, torn or garbage: recovery
 truncates the log at the first incomplete batch, rebuilds the indexes, and syncs the files before
-the log is used. Only disk errors prevent loading, whatever the files contain.
+the log is used. Only disk errors prevent loading, regardless of what the files contain.
 
 The checkpoints and the producer snapshots prove up to which offset records were durable. Damage
 below this offset is bit rot: the damaged bytes are kept, and the other records are served. A
@@ -321,7 +321,7 @@ def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: in
 
 
 def _reject(files: Files, segments: Sequence[LogSegment], findings: DamageReport) -> None:
-    for segment in reversed(segments):  # Newest first, so that a crash leaves no gap in the log.
+    for segment in reversed(segments):  # Newest first, so that a crash cannot leave a gap.
         mark_stray(files, segment)
     findings.rejected(segments, "records before them were never made durable and are lost")
 

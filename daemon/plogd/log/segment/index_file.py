@@ -1,9 +1,9 @@
 """A sparse index on disk: fixed-size entries in ascending order, found by bisection.
 
-`IndexFile` is the base class of `OffsetIndex` and `TimeIndex`. It uses no mmap: an append is one
-small write, a lookup costs a few preads, and the last entry is kept in memory because most lookups
-need it. The file contains only entries. Kafka preallocates the index of an active segment with
-zeros, and trims the file on a roll or a clean stop; after a clean stop, Kafka and plog can
+`IndexFile` is the base class of `OffsetIndex` and `TimeIndex`. It does not use mmap: an append is
+one small write, a lookup costs a few preads, and the last entry is kept in memory because most
+lookups need it. The file contains only entries. Kafka preallocates the index of an active segment
+with zeros, and trims the file on a roll or a clean stop; after a clean stop, Kafka and plog can
 therefore read each other's files.
 
 A missing or damaged index is rebuilt from the ``.log`` (recovery/segment_recovery.py), and each

@@ -11,7 +11,7 @@ In an active segment, damage is only recorded; the indexes are rebuilt after the
 rolled and sealed.
 
 Called on the reactor's thread. Source: Kafka 3.9 LogSegment.recover, which runs only at startup.
-Invariant: a segment is scanned at most once per `RECHECK_MS`, whatever the scan finds.
+Invariant: a segment is scanned at most once per `RECHECK_MS`, regardless of what the scan finds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RECHECK_MS = 600_000.0
 
 _TASK = "index rebuild"
 _STEP_BYTES = 4 << 20
-"""Number of bytes that one job reads; other jobs of the log directory can run between two jobs."""
+"""Number of bytes that one job reads; other jobs for the log directory can run between two jobs."""
 
 
 class IndexRebuilds:
@@ -195,7 +195,8 @@ class _Rebuild:
         assert indexes is not None
         try:
             indexes.add_last_entry()
-            # Before the rename, so that a crash leaves no incomplete indexes under the final names.
+            # Before the rename, so that a crash does not leave incomplete indexes under the final
+            # names.
             for file in indexes.open_files:
                 file.sync()
             indexes.close()

@@ -501,7 +501,7 @@ class LogSegment:
     def delete_files(self) -> None:
         """Close the segment and unlink its files; missing files are not an error."""
         self.close()
-        # The records come last, so that a crash leaves no indexes without records.
+        # The records come last, so that a crash does not leave indexes without records.
         for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
             if self._files.exists(path):

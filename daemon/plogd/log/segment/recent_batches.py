@@ -1,4 +1,4 @@
-"""The positions of a segment's newest batches, so that most lookups need no read.
+"""The positions of a segment's newest batches, so that most lookups do not need a read.
 
 Most lookups are for the newest batches: consumers that keep up fetch them, and the high watermark
 is in them. Each `LogSegment` has a `RecentBatches` and adds each batch that it appends. One thread

@@ -1,4 +1,4 @@
-"""The Twisted protocol of every client connection, and the copying path for TLS.
+"""The Twisted protocol for every client connection, and the copying path for TLS.
 
 On a plain port, the transport moves the bytes itself (transport.py), and this protocol only
 connects it with the shared state. With TLS, `dataReceived` copies the bytes into the shared receive
@@ -23,7 +23,7 @@ from plogd.net.transport import ServerTransport, can_send_files
 
 
 class ProtocolConnection(Protocol):
-    """The Twisted protocol of one client connection.
+    """The Twisted protocol for one client connection.
 
     Args:
         context_of: creates the connection's context from its transport.

@@ -66,7 +66,7 @@ class TlsPort(PlainPort):
 
 @implementer(IHandshakeListener)
 class TlsConnection(ProtocolConnection):
-    """The protocol of a client connection that uses TLS."""
+    """The protocol for a client connection that uses TLS."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class TlsListenerFactory(ListenerFactory):
     """Creates the `TlsConnection` of each accepted connection, if the connection is admitted."""
 
     def make_protocol(self) -> ProtocolConnection:
-        """Return the protocol of an admitted connection."""
+        """Return a protocol for an admitted connection."""
         return TlsConnection(self._shared, self._context, self._listener.name)
 
 

@@ -194,7 +194,7 @@ def run_info(arguments: argparse.Namespace) -> int:
 
 
 def _load(arguments: argparse.Namespace) -> BrokerConfig:
-    """Return the settings of ``--config``, as a broker in this environment would use them."""
+    """Return the settings from ``--config``, as a broker in this environment would use them."""
     state_directories = os.environ.get("STATE_DIRECTORY", "")
     return load_config([arguments.config], state_directories=state_directories).config
 
