@@ -233,8 +233,7 @@ class PooledFile:
         return self._call(lambda file: file.pread(length, position))
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """Read `length` bytes without waiting; return None if not cached or the file is not
-        open."""
+        """Read `length` bytes if they are cached and the file is open; otherwise, return None."""
         opened = self.opened
         if opened is None:
             return None

@@ -385,8 +385,7 @@ class OsFiles:
         return os.stat(path).st_dev
 
     def space(self, path: str) -> DiskSpace:
-        """Return the size, and free space for non-root users, of the file system that holds
-        `path`."""
+        """Return the size and free space (for non-root users) of the file system of `path`."""
         found = os.statvfs(path)
         return DiskSpace(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 

@@ -287,8 +287,7 @@ class LogManager:
         expiration_ms = self._config.producer_id_expiration_ms
 
         def create() -> list[LogState]:
-            # Before the logs exist: after a crash, offsets of a deleted topic would apply to the
-            # new logs.
+            # Otherwise, after a crash, a deleted topic's offsets could apply to the new logs.
             log_dir.forget([new.topic_partition for new in new_logs])
             return create_logs(
                 self._files, log_dir.path, new_logs, producer_id_expiration_ms=expiration_ms

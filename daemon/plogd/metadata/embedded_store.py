@@ -9,9 +9,11 @@ topics, they share the next batch. When the batch is durable, the store updates 
 watchers and completes the writes. If the broker crashes before that, the log keeps either the whole
 batch or none of it. A write of many changes, such as a topic with thousands of partitions, is also
 a single batch, but is prepared and applied to the image in slices (fair_queue.py). The next batch
-begins only after the current batch has been applied. Every write completes with an outcome or an
-error, even if an unexpected exception is raised. A failed write leaves nothing in the log. If a
-record in the log cannot be applied to the image, the store rejects all later writes.
+begins only after the current batch has been applied.
+
+Every write completes with an outcome or an error, even if an unexpected exception is raised. A
+failed write leaves nothing in the log. If a record in the log cannot be applied to the image, the
+store rejects all later writes.
 
 Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log's name and topic id.
 """

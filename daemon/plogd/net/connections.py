@@ -41,11 +41,13 @@ class Connections:
     """The connections of one broker and their shared state.
 
     Attributes:
-        settings: the limits; `apply_settings` changes them. descriptors: limits connections so that
-        logs have enough file descriptors. accepted, refused, closed: total numbers of connections.
-        bytes_in, bytes_out: total numbers of bytes received and sent. requests: total number of
-        requests started. notable_turn_ms: shorter turns are not counted, because even one for each
-        connection is not noticeable.
+        settings: the limits; `apply_settings` changes them.
+        descriptors: limits connections so that logs have enough file descriptors.
+        accepted, refused, closed: total numbers of connections.
+        bytes_in, bytes_out: total numbers of bytes received and sent.
+        requests: total number of requests started.
+        notable_turn_ms: shorter turns are not counted, because they do not cause a noticeable delay
+            even if each connection takes one.
     """
 
     def __init__(

@@ -46,8 +46,8 @@ class OutputQueue:
     """The unsent pieces of responses, and the progress within the first piece.
 
     Args:
-        jobs: reads regions that are not in the page cache. on_warm: called when a flush that ended
-        with COLD may be repeated.
+        jobs: runs the jobs that read regions outside the page cache.
+        on_warm: called when a flush that ended with COLD may be repeated.
 
     Attributes:
         buffered_bytes: the unsent bytes, with each region counted as REGION_WEIGHT_BYTES.

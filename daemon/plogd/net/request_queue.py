@@ -82,9 +82,8 @@ class RequestQueue:
         close: closes the connection for the given reason after the responses are sent; the second
             argument is the unexpected exception that caused it, if any.
         on_ready: called when a rejected request may start, or when a mute has ended. It is called
-        in
-            the middle of other work, so it must only schedule a new turn, which offers the request
-            again.
+            in the middle of other work, so it must only schedule a new turn, which offers the
+            request again.
 
     Attributes:
         is_closing: whether the queue has stopped starting requests.

@@ -288,8 +288,7 @@ class ShardRuntime(Generic[S]):
         return self._shard
 
     def when_loaded(self, call: Callable[[], object]) -> None:
-        """Call `call` once the shard is active, possibly immediately, or never if it closes
-        first."""
+        """Call `call` as soon as the shard is active, but never if the shard closes first."""
         if self.state is ShardState.ACTIVE:
             call()
         elif self.state is not ShardState.CLOSED:

@@ -203,8 +203,7 @@ class SyncRounds:
         )
 
     def _sync(self, tickets: Sequence[SyncTicket]) -> Later[list[SyncFailed]]:
-        """Run one round; return the failures. Tickets for all other directories are then
-        durable."""
+        """Run one round; return the failures. All other directories are durable afterward."""
         file_count = sum(len(ticket.files) + (ticket.directory is not None) for ticket in tickets)
         if not file_count:
             return ready([])
