@@ -240,7 +240,7 @@ class Clock(Protocol):
     """The wall clock and the monotonic clock."""
 
     def now_ms(self) -> int:
-        """Return milliseconds since the epoch. It may jump, so use it only for data on disk."""
+        """Return milliseconds since the epoch. The clock may jump: use it only for data on disk."""
         ...
 
     def monotonic_ms(self) -> float:

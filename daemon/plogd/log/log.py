@@ -526,7 +526,7 @@ class Log:
         self.close()
 
     def _is_all_on_disk(self) -> bool:
-        """Return whether the log is unchanged since its creation, or since a clean load."""
+        """Return whether the log has not changed since it was created or cleanly loaded."""
         end, snapshot_path = self.log_end_offset, self.producer_state.snapshot_path
         if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
             return False

@@ -106,8 +106,8 @@ class ProducerState:
         self.coordinator_epoch = -1
         self.last_timestamp = -1
         """The largest timestamp in the newest batch, for DescribeProducers and snapshots."""
-        # Not based on record timestamps, as in Kafka: a producer of backfilled data would expire
-        # early, and a retried batch would be appended twice.
+        # Unlike in Kafka, inactivity is not measured by record timestamps: a producer of backfilled
+        # data would expire early, and a retried batch would be appended twice.
         self.silent_since_ms: float | None = None
         """A monotonic time at or after the producer's last append, from which its inactivity is
         measured; None until the next expiration check."""

@@ -61,7 +61,7 @@ class ResponseMemory:
     def share(
         self, connection: OpenConnection, responses: Sequence[EncodedResponse], nbytes: int
     ) -> None:
-        """Record that `nbytes` of the bytes in the next `count` call belong to `responses`."""
+        """Record that `nbytes` of the total in the next `count` call belong to `responses`."""
         before, bytes_before = self._shared.pop(connection, ((), 0))
         self.used_bytes += bytes_before - nbytes
         for response in responses:

@@ -268,7 +268,7 @@ class SlowDiskWrites:
         log, group = self._log, self._group
         self._group, self.is_busy = (), False
         self._writes.took(outcome.slowest_ms)
-        # A closed or offline log must not change anymore, so all batches of the job fail.
+        # A closed or offline log must remain unchanged, so all batches in the job fail.
         if log.closed or log.offline:
             for segment in outcome.rolled.values():
                 segment.close()

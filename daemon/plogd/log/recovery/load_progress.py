@@ -65,7 +65,7 @@ class LoadProgress:
         self._ended = LoadAmount()
 
     def begin(self, expected_bytes: int = 0) -> LoadWork:
-        """Return a new log's `LoadWork`; about `expected_bytes` of the log will be scanned."""
+        """Return a `LoadWork` for one log, of which about `expected_bytes` will be scanned."""
         work = LoadWork(expected_bytes)
         work.is_stopped = self.is_stopped
         self._running[work] = None

@@ -158,7 +158,7 @@ class FileRecords:
             self._torn = False
 
     def truncate(self, size_bytes: int) -> int:
-        """Truncate the file at batch boundary `size_bytes`; return the number of bytes removed."""
+        """Truncate to `size_bytes`, a batch boundary; return the number of bytes removed."""
         assert 0 <= size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         cut = self.size_bytes - size_bytes
         if cut:
