@@ -101,7 +101,7 @@ class Broker:
         self.timers = ReliableTimers(ports, on_bug=self.report_bug)
         self.ports = replace(ports, timers=self.timers)
         self.fair_queue = FairQueue(self.timers)
-        """Schedules the slices of requests with many elements."""
+        """Schedules slices for requests with many elements."""
         self.jobs = ports.jobs
         self.metrics = metrics
         self.is_ready = False

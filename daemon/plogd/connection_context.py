@@ -26,7 +26,7 @@ class ConnectionContext:
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     client_id: str = ""
-    """The client id of the last ApiVersions request, for log events; empty before the first
+    """The client id from the last ApiVersions request, for log events; empty before the first
     request."""
     works: bool = False
     """Whether the client has sent a request that is not only for discovery."""

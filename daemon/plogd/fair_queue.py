@@ -1,4 +1,4 @@
-"""Fair scheduling of large requests: one slice of one request per pass of the reactor.
+"""Fair scheduling for large requests: one slice of one request per pass of the reactor.
 
 All clients share the reactor, so a request with thousands of elements is handled a few elements at
 a time, and waits for its next turn in between. `FairQueue` grants turns in order of arrival, one in

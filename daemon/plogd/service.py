@@ -54,7 +54,7 @@ _RESPONSES_MAX_MS = 10_000.0
 """Maximum time that a shutdown waits for clients to read the responses to requests in progress."""
 _OUTSIDE_MAX_S = 15.0
 """Timeout for reading settings and certificate files and for DNS lookups. It is longer than the
-timeout of settings_file.py for a pipe."""
+timeout for a pipe in settings_file.py."""
 
 
 class BrokerService(Service):

@@ -63,7 +63,7 @@ def handle_api_versions(
             SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
             for name, levels in SUPPORTED.items()
         ],
-        # The offset of the features' record in the metadata log.
+        # The offset of the feature record in the metadata log.
         finalized_features_epoch=broker.store.features_epoch,
         finalized_features=[
             # As in Kafka, a finalized feature has a single level.

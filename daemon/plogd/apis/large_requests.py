@@ -50,7 +50,7 @@ class LargeRequests:
         return sum(memory.used_bytes for memory in memories)
 
     def begin(self, api_key: int) -> Share:
-        """Return the share of a new request; the caller must release it."""
+        """Return a share for a new request; the caller must release it."""
         return self._of_disk.get(api_key, self._others).begin()
 
 

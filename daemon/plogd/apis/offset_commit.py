@@ -44,7 +44,7 @@ _Topic = tuple[str, Uuid]
 def handle_offset_commit(
     request: OffsetCommitRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetCommitResponse]:
-    """Commit the offsets of existing partitions."""
+    """Commit offsets for existing partitions."""
     return spawn(_commit(request, context, broker))
 
 

@@ -31,7 +31,7 @@ _OFFSETS_AT_ONCE: Final = 256
 def handle_offset_delete(
     request: OffsetDeleteRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetDeleteResponse]:
-    """Remove the offsets of existing partitions."""
+    """Remove offsets for existing partitions."""
     return spawn(_delete(request, broker))
 
 

@@ -5,7 +5,7 @@ Serves versions 1-10.
   2 null means all topics; top-level error      5 leader epoch     6 flexible
   7 require stable     8 several groups, each with its own error       10 topic ids
 
-The offset of a partition without a committed offset is -1; this includes all partitions of an
+The offset for a partition without a committed offset is -1; this includes all partitions for an
 unknown group. The response is sent only after the group's offsets have been loaded, because a
 client that receives -1 resets its position. A partition or group that is listed more than once
 appears in the response once, because committed metadata can be much larger than the request.
@@ -104,7 +104,7 @@ async def _by_name(topics: Iterable[T], slices: Slices) -> _Numbers:
 async def _fetch(
     group_id: str, asked: _Numbers | None, broker: Broker, *, require_stable: bool
 ) -> Fetched:
-    """Fetch the offsets of `asked`, a few per operation; None means all partitions."""
+    """Fetch the offsets for `asked`, a few per operation; None means all partitions."""
     coordinator = broker.group_coordinator
     if asked is None:
         asked = await coordinator.committed_partitions(group_id)

@@ -1,4 +1,4 @@
-"""The context of a request: its header, and the connection on which it arrived."""
+"""The context of a request: its header, and the connection on which the request arrived."""
 
 from __future__ import annotations
 

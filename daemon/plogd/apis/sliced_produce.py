@@ -79,7 +79,8 @@ def produce_in_slices(
         finally:
             queues.unreserve(reserved)
 
-    # All slices are appended even if the client disconnects: with acks=0, it expects no response.
+    # All slices are appended even if the client disconnects: with acks=0, it does not expect a
+    # response.
     return shielded(spawn(run()))
 
 

@@ -1,7 +1,7 @@
 """Network settings: listeners, connections, and limits on requests and responses.
 
 `BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are Kafka's
-unless the text says otherwise. listener.py parses the texts of listeners.
+unless the text says otherwise. listener.py parses the values that define listeners.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""TLS settings: the certificate of a listener, and the clients that it accepts.
+"""TLS settings: a listener's certificate, and the clients that it accepts.
 
 `BrokerConfig` (broker_config.py) inherits them; ``listener.name.<name>.ssl.…`` sets a value for one
 listener (listener_overrides.py). Names are Kafka's. Keys and certificates must be PEM, which is

@@ -50,7 +50,7 @@ _MAX_WHOLE_NUMBERS: Final[Mapping[str, int | None]] = {
 """The largest value of each quota that must be a whole number; None if fractions are allowed."""
 _QUOTAS_OF_IPS: Final = {"connection_creation_rate"}
 _EXACT, _DEFAULT, _SPECIFIED = range(3)
-"""The match types of DescribeClientQuotas."""
+"""The match types in DescribeClientQuotas."""
 _ANY: Final = None
 
 

@@ -66,7 +66,7 @@ class Brokers(Protocol):
     """The controller's requests to a topic's brokers; currently, each topic has one broker."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
-        """Create the logs of `topic` and start serving it. Fails with KafkaStorageError."""
+        """Create the logs for `topic` and start serving it. Fails with KafkaStorageError."""
         ...
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
@@ -74,7 +74,7 @@ class Brokers(Protocol):
         ...
 
     def create_logs(self, topic: TopicState) -> Later[None]:
-        """Create the missing logs of `topic`, which are not served yet.
+        """Create the missing logs for `topic`, which are not served yet.
 
         Fails with KafkaStorageError, in which case no logs were created.
         """
@@ -111,7 +111,7 @@ class Controller:
         self._names: dict[str, str] = {}
         """Topic names by `collision_key`."""
         self._busy: dict[str, deque[Later[None]]] = {}
-        """Waiting operations, by the collision key of a name that is in use by another one."""
+        """Waiting operations, by the collision key of a name that another operation is using."""
         self._turns = Turns()
         self._incomplete: set[str] = set()
         """Topics that are not served, because both their creation and its rollback failed."""
@@ -189,7 +189,7 @@ class Controller:
     # -- creation -----------------------------------------------------------------------------
 
     def plan(self, new: NewTopic) -> TopicPlan:
-        """Return the plan of a new topic. Raises the KafkaError that the client receives."""
+        """Return the plan for a new topic. Raises the KafkaError that the client receives."""
         return plan_topic(new, self._names, self._defaults())
 
     def check_total(self, requested: Sequence[NewTopic]) -> None:
@@ -276,7 +276,7 @@ class Controller:
     async def _undo(self, topic: TopicState) -> None:
         """Remove a topic and its logs; can be repeated after a failure."""
         # Write the removal last: while the topic is recorded, the next attempt stops it again. A
-        # log that remained open would be mistaken for a log of a new topic with this name.
+        # log that remained open would be mistaken for the log of a new topic with this name.
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
 

@@ -94,7 +94,7 @@ class MetricsPage:
 
     def _drop_texts(self) -> None:
         """Keep the texts in use, at most TEXTS_MAX; abort connections that send older texts."""
-        # By identity, because comparing texts of several megabytes is slow.
+        # By identity, because comparing texts that are several megabytes long is slow.
         sent: dict[int, list[HttpConnection]] = {}
         for connection in self._connections():
             sent.setdefault(id(connection.sending), []).append(connection)

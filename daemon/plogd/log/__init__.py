@@ -1,4 +1,4 @@
-"""A partition's log, and all logs of a broker.
+"""A partition's log, and all logs on a broker.
 
 This package appends and reads records, enforces retention, deletes logs, recovers them after a
 crash and tracks producers. It accesses the disk only through the port `plogd.ports.Files`.

@@ -1,8 +1,8 @@
 """Durably create logs: for each log, a directory with its first segment and its topic id.
 
-`LogManager` chooses the log directory, removes checkpoint entries of older logs with the same name,
-and calls `create_logs` in a job on the directory's lane. recovery/log_recovery.py loads existing
-logs.
+`LogManager` chooses the log directory, removes checkpoint entries for older logs with the same
+name, and calls `create_logs` in a job on the directory's lane. recovery/log_recovery.py loads
+existing logs.
 
 Source: Kafka 3.9 LogManager.getOrCreateLog, PartitionMetadataFile. Invariant: a failed creation
 does not leave open files, and leaves nothing on disk unless the disk fails.
@@ -29,7 +29,8 @@ from plogd.topic_config import TopicConfig
 
 # On a busy disk, creating a thousand logs with separate syncs took 10 to 20 s instead of 6 s.
 _SYNC_FS_FROM = 16
-"""Minimum number of new logs for which two file system syncs replace separate syncs of the logs."""
+"""Minimum number of new logs for which two file system syncs replace a separate sync of each
+log."""
 _FIRST_LOG = file_names.segment_file_name(0, file_names.LOG_SUFFIX)
 _MADE_FILES = frozenset(
     {

@@ -33,7 +33,7 @@ _LEFT = "the next start removes it or moves it to a -stray directory"
 
 
 class Deletions:
-    """Deletes segments and directories of all logs of a broker. Called on the reactor's thread.
+    """Deletes segments and directories for all logs of a broker. Called on the reactor's thread.
 
     `write_log_starts(log_dir)` writes the log start offsets for a directory and returns whether
     that succeeded; `storage_failed(log_dir, error)` takes a log directory offline.

@@ -131,7 +131,7 @@ class _Slice:
 
 
 class _Limit:
-    """Limits the number of log lines of one task per interval."""
+    """Limits the number of log lines for one task per interval."""
 
     __slots__ = ("_count", "_until_ms")
 

@@ -328,7 +328,7 @@ class LogManager:
         return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
 
     def check_suspects(self, log: Log) -> None:
-        """Rebuild those indexes of `log` in which a lookup by a job has found a wrong entry."""
+        """Rebuild any indexes of `log` in which a job's lookup has found a wrong entry."""
         self._index_rebuilds.check_suspects(log)
 
     # -- housekeeping -------------------------------------------------------------------------
@@ -466,7 +466,7 @@ class LogManager:
             log_dir.release()
 
     async def _close_logs(self, log_dir: LogDir) -> None:
-        """Close all logs of a directory, and mark it as clean if all of them could be closed."""
+        """Close all logs in a directory, and mark it as clean if all of them could be closed."""
         # On num.recovery.threads.per.data.dir lanes, as in Kafka.
         closings = [
             self._jobs.submit(self._loading.lane(log_dir), log.close_durably).map(self._closed)

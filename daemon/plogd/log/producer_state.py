@@ -142,7 +142,7 @@ class ProducerState:
         return state
 
     def to_snapshot(self) -> SnapshotEntry:
-        """Return the snapshot entry of this producer."""
+        """Return the snapshot entry for this producer."""
         last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)
         first_offset = self.current_txn_first_offset
         return SnapshotEntry(

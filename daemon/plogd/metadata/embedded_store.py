@@ -100,7 +100,7 @@ class EmbeddedStore:
         self._epoch = log.leader_epochs.latest_epoch + 1  # Rises at each startup (rule R6).
         self._failure: KafkaStorageError | None = None
         self._unwritten: list[MetadataRecord] = []
-        """The registration records of this broker, if the disk was too full to write them."""
+        """This broker's registration records, if the disk was too full to write them."""
 
     def open(self) -> None:
         """Replay the log. Raises KafkaStorageError if it is damaged or has unknown records."""
@@ -297,7 +297,7 @@ class EmbeddedStore:
             now_ms = self._clock.now_ms()
             self._append(batch_of(records, now_ms), now_ms)
         except Exception as error:
-            # No record of the group is in the log. If the log has rejected the batch with a
+            # None of the group's records are in the log. If the log has rejected the batch with a
             # KafkaError, for example on a full disk, the log still works.
             is_refused = isinstance(error, KafkaError) and self._failure is None
             if is_refused and group[0].registration is not None:
@@ -331,7 +331,7 @@ class EmbeddedStore:
     def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
         level, _ = self._image.get(("feature", METADATA_VERSION))
-        # The records of SCRAM users require this level; an older log can have a lower level.
+        # Records for SCRAM users require this level; an older log can have a lower level.
         if level is None or level < METADATA_VERSION_LEVEL:
             records.append(
                 FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)
@@ -340,7 +340,7 @@ class EmbeddedStore:
         return records
 
     def _records_of(self, write: PendingWrite) -> list[MetadataRecord]:
-        """Return the records of the changes that can be made; other changes become conflicts."""
+        """Return the records for the changes that can be made; other changes become conflicts."""
         found = [(change, *self._image.get(change.key)) for change in write.changes]
         stale = [version != change.expected for change, _, version in found]
         stopped = write.atomic and any(stale)

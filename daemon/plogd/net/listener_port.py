@@ -1,8 +1,8 @@
 """A listening socket of a plain listener, which accepts client connections.
 
-`ListenerFactory` creates the context of each accepted connection, unless connections.py refuses the
-connection; transport.py and protocol_connection.py move its bytes. listeners.py opens the ports,
-and tls_port.py derives the ports of TLS listeners from these classes.
+`ListenerFactory` creates the context for each accepted connection, unless connections.py rejects
+the connection; transport.py and protocol_connection.py move its bytes. listeners.py opens the
+ports, and tls_port.py derives the ports of TLS listeners from these classes.
 
 When the process or the system runs out of file descriptors, the port stops accepting for a short
 time and retries. Meanwhile, clients wait in the kernel's queue, and open connections are not

@@ -148,7 +148,7 @@ class RequestQueue:
         return self._mute is not None
 
     def offer(self, frame: memoryview) -> bool:
-        """Start a request and return True, or return False: offer it again after `on_ready`.
+        """Start a request if it may start; if this returns False, offer it again after `on_ready`.
 
         Raises any exception of `dispatch` except CloseConnection; it indicates a bug, and no
         response is sent.

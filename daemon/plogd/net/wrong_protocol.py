@@ -38,7 +38,7 @@ _POSTGRES = (
 # size, so the client would otherwise be reported as slow.
 _POSTGRES_REQUESTS = (bytes.fromhex("0000000804d2162f"), bytes.fromhex("0000000804d21630"))
 _TLS_HANDSHAKE = b"\x16\x03"
-"""A record of type handshake, and the major version (RFC 8446, section 5.1)."""
+"""A handshake record, and the major version (RFC 8446, section 5.1)."""
 _TEXT = frozenset((*range(0x20, 0x7F), *b"\r\n\t"))
 
 

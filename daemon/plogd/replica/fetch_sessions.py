@@ -305,7 +305,7 @@ class FetchSessionCache:
     def begin(
         self, request: FetchRequest, version: int, topic_name: Callable[[Uuid], str | None]
     ) -> MaybeLater[FetchContext]:
-        """Return the context of a request, in its session if it has one."""
+        """Return the context for a request, in its session if it has one."""
         uses_topic_ids = version >= _FIRST_TOPIC_ID_VERSION
         resolve = topic_name if uses_topic_ids else None
         if _is_wide(request):

@@ -67,7 +67,7 @@ class HostedTopics:
         """Called with a topic that is no longer served."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
-        """Create missing logs of `topic`, lead its partitions, and list the topic for clients."""
+        """Create missing logs for `topic`, lead its partitions, and list the topic for clients."""
         return spawn(self.start_topics([topic]))
 
     async def start_topics(self, topics: Sequence[TopicState]) -> None:
@@ -93,7 +93,7 @@ class HostedTopics:
         return missing
 
     def create_logs(self, topic: TopicState) -> Later[None]:
-        """Create the missing logs of `topic`; `start_topic` makes them available to clients."""
+        """Create the missing logs for `topic`; `start_topic` makes them available to clients."""
         return spawn(self._create_logs(topic))
 
     async def _create_logs(self, topic: TopicState) -> None:
@@ -212,7 +212,7 @@ class HostedTopics:
             del self._refused[next(iter(self._refused))]
 
     def _pass_on_refused(self, keys: Collection[tuple[str, int]]) -> None:
-        """Pass rejected batches to the new logs of `keys`, because they must be appended first."""
+        """Pass rejected batches to the new logs for `keys`, because they must be appended first."""
         refused, self._refused = self._refused, {}
         for (key, producer_id), header in refused.items():
             if key not in keys:
@@ -228,7 +228,7 @@ class HostedTopics:
         return [new.topic_partition for new in missing]
 
     def create_missing_logs(self, keys: Collection[TopicPartition]) -> Later[None]:
-        """Create the missing logs of offline partitions, and lead these partitions.
+        """Create the missing logs for offline partitions, and lead these partitions.
 
         Fails with KafkaStorageError or PolicyViolation.
         """
@@ -290,7 +290,7 @@ class HostedTopics:
 
 
 def _refuse(key: bytes | None, value: bytes | None) -> None:
-    """Reject a record of an internal topic for which this broker has no coordinator."""
+    """Reject a record for an internal topic for which this broker does not have a coordinator."""
     raise InvalidRecord("cannot append the record: this broker has no coordinator to replay it")
 
 

@@ -69,7 +69,7 @@ class PartitionRead(NamedTuple):
         return self.diverging_epoch is not None
 
     def close(self) -> None:
-        """Release the file of the region, which will not be sent."""
+        """Release the region's file, which will not be sent."""
         if self.region is not None:
             self.region.close()
 
@@ -108,7 +108,7 @@ class Partition:
     ) -> None:
         self.log = log
         self.sync_rounds = sync_rounds
-        """The sync rounds of the log's file system."""
+        """The sync rounds for the log's file system."""
         self.record_check = record_check
         """The check for records from clients; set only for internal topics."""
         self.has_queue = False
@@ -128,7 +128,7 @@ class Partition:
         log.on_durable = self._log_advanced
 
     def make_leader(self, state: PartitionState) -> None:
-        """Become the leader in the epoch of `state`."""
+        """Become the leader in the epoch that `state` contains."""
         assert state.leader_epoch >= self.leader_epoch
         # Rule R6: two leaders must never append in the same epoch.
         assert state.leader_epoch >= self.log.leader_epochs.latest_epoch, "deposed leader"

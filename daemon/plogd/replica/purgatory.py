@@ -144,7 +144,7 @@ class Purgatory:
         now_ms = self._clock.monotonic_ms()
         while self._bucket_order and self._bucket_order[0] * TICK_MS <= now_ms:
             for operation in self._buckets.pop(heapq.heappop(self._bucket_order)):
-                # The expiration of one operation may remove another, which is still in this list.
+                # Expiring one operation may remove another, which is still in this list.
                 if operation in self._places:
                     self.remove(operation)
                     self.expired += 1

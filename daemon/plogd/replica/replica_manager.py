@@ -235,7 +235,7 @@ class ReplicaManager:
         self._listeners[key] = listener
 
     def stop_listening(self, key: TopicPartition) -> None:
-        """Remove the listener of partition `key`, if there is one."""
+        """Remove the listener for partition `key`, if there is one."""
         self._listeners.pop(key, None)
 
     def log_dir_failed(self, logs: Sequence[Log]) -> None:

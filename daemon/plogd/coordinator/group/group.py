@@ -197,7 +197,7 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Time allowed for all members to join: the longest rebalance timeout of a member."""
+        """Time allowed for all members to join: the longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def static_member_id(self, group_instance_id: str | None) -> str | None:

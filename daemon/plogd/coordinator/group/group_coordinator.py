@@ -290,7 +290,7 @@ class GroupCoordinator(Generic[G]):
     def fetch_offsets(
         self, group_id: str, requested: RequestedPartitions, *, require_stable: bool
     ) -> Later[Fetched]:
-        """Return the committed offsets of the requested partitions."""
+        """Return the committed offsets for the requested partitions."""
         fetched = self.read(
             group_id,
             lambda shard: shard.offsets.fetch(group_id, requested, require_stable=require_stable),

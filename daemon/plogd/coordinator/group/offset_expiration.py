@@ -1,4 +1,4 @@
-"""The rule that decides which committed offsets of a group have expired (KIP-211).
+"""The rule that decides which of a group's committed offsets have expired (KIP-211).
 
 While a group has members, its offsets expire only in topics to which no member subscribes.
 Otherwise, the retention time starts when the last member leaves. If the group never had members, or

@@ -169,7 +169,7 @@ class OffsetMetadataManager:
     def fetch(
         self, group_id: str, requested: RequestedPartitions, *, require_stable: bool
     ) -> Fetched:
-        """Return the committed offsets of the requested partitions."""
+        """Return the committed offsets for the requested partitions."""
         topics = self._of_group(group_id)
         unstable = self._unstable(group_id) if require_stable else frozenset()
         return [

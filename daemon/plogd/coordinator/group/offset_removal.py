@@ -1,4 +1,4 @@
-"""Scans that remove the committed offsets of deleted topics, and expired offsets.
+"""Scans that remove committed offsets for deleted topics, and expired offsets.
 
 A shard can hold millions of offsets, so it is scanned in slices. Each slice is an operation of a
 few milliseconds, followed by a wait until its records are durable, during which other requests can

@@ -25,7 +25,7 @@ OffsetsByTopic: TypeAlias = dict[str, dict[int, CommittedOffset]]
 
 
 class OffsetTable:
-    """Committed offsets of several groups; `count` is the number of offsets."""
+    """Committed offsets for several groups; `count` is the number of offsets."""
 
     __slots__ = ("by_group", "count")
 

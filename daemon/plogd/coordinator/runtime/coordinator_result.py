@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """A record of a coordinator's log, with key and value as decoded messages.
+    """A record in a coordinator's log, with key and value as decoded messages.
 
     `value` is None in a tombstone, which deletes the state stored under the key.
     """

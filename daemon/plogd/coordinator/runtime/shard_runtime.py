@@ -358,7 +358,7 @@ class ShardRuntime(Generic[S]):
         return encoded
 
     def _batch_ranges(self, encoded: Sequence[Record], atomic: bool) -> Iterator[tuple[int, int]]:
-        """Yield the range of records of each batch."""
+        """Yield the range of records for each batch."""
         if atomic:
             yield 0, len(encoded)
             return

@@ -1,4 +1,4 @@
-"""The small files of a log directory, each replaced atomically.
+"""The small files in a log directory, each replaced atomically.
 
 A log directory (an entry of ``log.dirs``) contains the offset checkpoints and ``meta.properties``;
 a partition's directory contains the leader epochs and the topic id. A missing file is read as
@@ -79,7 +79,7 @@ class EpochEntry(NamedTuple):
 
 
 def read_leader_epochs(files: Files, directory: str) -> list[EpochEntry]:
-    """Read a partition's ``leader-epoch-checkpoint``, a text file of entries ``epoch offset``.
+    """Read a partition's ``leader-epoch-checkpoint``, a text file with entries ``epoch offset``.
 
     Returns no entries if the file is missing. Raises CorruptCheckpoint.
     """
@@ -127,7 +127,7 @@ def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
 def write_topic_ids(
     files: Files, topic_ids: Iterable[tuple[str, Uuid]], sync_all: Callable[[], None]
 ) -> None:
-    """Write the topic ids of many new directories; `sync_all` makes all their files durable."""
+    """Write the topic ids for many new directories; `sync_all` makes all their files durable."""
     text_by_path = {
         posixpath.join(directory, file_names.PARTITION_METADATA): _topic_id_text(topic_id)
         for directory, topic_id in topic_ids
@@ -157,7 +157,7 @@ class MetaProperties:
     cluster_id: str
     node_id: int
     directory_id: str = ""
-    """The id of the directory as text; empty in files of older Kafka versions."""
+    """The id of the directory as text; empty in files from older Kafka versions."""
     version: int = 1
     """0 in Kafka's ZooKeeper mode, in which the node id is called ``broker.id``."""
 

@@ -32,7 +32,7 @@ from plogd.notify_all import notify_all
 from plogd.ports import File, Later, Ports, failed, gather, ready, spawn
 
 _PARALLEL_LANES = 8
-"""Number of jobs that share the files of a large round if ``syncfs`` is not used."""
+"""Number of jobs that share the files in a large round if ``syncfs`` is not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ class SyncFailed(Exception):
 
 
 class SyncRounds:
-    """The sync rounds of one file system.
+    """The sync rounds for one file system.
 
     `log_dirs` are the log directories on the file system. While more than `max_unsynced_bytes` are
     pending, appends must wait for `room`. `on_failure` is called with the directories in which a

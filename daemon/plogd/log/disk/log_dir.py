@@ -146,8 +146,8 @@ class LogDir:
         return name not in self._unwritten and self._offsets[name] == offsets
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Remove the entries of deleted logs from the checkpoints."""
-        # Otherwise, the offsets of a deleted log could truncate or delete a new log of that name.
+        """Remove the entries for deleted logs from the checkpoints."""
+        # Otherwise, a deleted log's offsets could truncate or delete a new log with that name.
         for name, offsets in self._offsets.items():
             if any(topic_partition in offsets for topic_partition in topic_partitions):
                 kept = {key: offsets[key] for key in offsets if key not in topic_partitions}

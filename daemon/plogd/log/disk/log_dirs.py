@@ -81,7 +81,7 @@ class LogDirs:
         return ZERO_UUID if identity is None else uuid_from_text(identity.directory_id)
 
     def rounds_of(self, path: str) -> SyncRounds:
-        """Return the sync rounds of the file system that contains a directory."""
+        """Return the sync rounds for the file system that contains a directory."""
         return self._rounds_by_path[path]
 
     def writes_of(self, path: str) -> SlowDisk:
@@ -142,7 +142,7 @@ class LogDirs:
             raise LogDirUnusable(f"cannot use any of log.dirs: {', '.join(self._failures)}")
 
     def explain(self, path: str, error: OSError, default_remedy: str = "") -> str:
-        """Return the text of an error in the directory `path`, with a remedy if one is known."""
+        """Return the text for an error in the directory `path`, with a remedy if one is known."""
         text = describe(error)
         # If `describe` has added a remedy, it is more specific than the default.
         remedy = self.remedy(path, error) or (default_remedy if text == str(error) else "")

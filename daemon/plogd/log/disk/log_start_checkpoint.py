@@ -19,7 +19,7 @@ from plogd.ports import Later, Turn, spawn
 class LogStartCheckpoint:
     """Shared writes of log start offsets.
 
-    `write(log_dir)` writes the offsets of a directory and returns whether it succeeded.
+    `write(log_dir)` writes the offsets for a directory and returns whether that succeeded.
     """
 
     def __init__(self, *, turn: Turn, write: Callable[[str], Awaitable[bool]]) -> None:
@@ -29,7 +29,7 @@ class LogStartCheckpoint:
         """Waiters for a write that has not begun, by log directory."""
 
     def written(self, log_dir: str) -> Later[bool]:
-        """Write the log start offsets of `log_dir`; return whether that succeeded."""
+        """Write the log start offsets for `log_dir`; return whether that succeeded."""
         later: Later[bool] = Later()
         if log_dir not in self._waiting:
             self._waiting[log_dir] = []

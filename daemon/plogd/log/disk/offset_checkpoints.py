@@ -1,4 +1,4 @@
-"""Write the three offset checkpoints of a log directory.
+"""Write the three offset checkpoints in a log directory.
 
     log-start-offset-checkpoint        records below this offset have been deleted
     replication-offset-checkpoint      the high watermark, limited to the durable end
@@ -38,9 +38,9 @@ _OFFSET_OF: Mapping[str, Callable[[Log], int]] = {
 
 
 class OffsetCheckpoints:
-    """The checkpoints of all log directories. Called on the reactor's thread.
+    """The checkpoints in all log directories. Called on the reactor's thread.
 
-    `logs_in(log_dir)` returns the logs of a directory.
+    `logs_in(log_dir)` returns the logs in a directory.
     """
 
     def __init__(

@@ -47,7 +47,7 @@ from plogd.log.segment.log_segment import LogSegment
 
 _CHUNK_BYTES = 1 << 20
 _SEARCH_BYTES = 64 * 1024
-"""Number of bytes read in each step of a search for the next valid batch."""
+"""Number of bytes read in each step of the search for the next valid batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,7 +181,8 @@ class IndexFile(Generic[E]):
         size = self.LAYOUT.size
         if nowait:
             cached = self.file.pread_nowait((end - start) * size, start * size)
-            # The job reads all entries, because each step of the bisection may need another page.
+            # The job reads all entries, because each step of the bisection may need a different
+            # page.
             if cached is None:
                 raise uncached_range(self.file, 0, self.count * size)
             return cached

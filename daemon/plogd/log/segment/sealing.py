@@ -49,7 +49,7 @@ class _Seal(NamedTuple):
 
 
 class Sealing:
-    """The seals of all logs of a broker; called on the reactor's thread.
+    """The seals for all logs of a broker; called on the reactor's thread.
 
     `storage_failed(log_dir, error)` takes a log directory offline.
     """

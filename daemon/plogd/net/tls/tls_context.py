@@ -1,4 +1,4 @@
-"""OpenSSL contexts of TLS listeners, which can be replaced while connections are open.
+"""OpenSSL contexts for TLS listeners, which can be replaced while connections are open.
 
 The `TlsServer` of a listener creates each client's OpenSSL connection from its current context. A
 context never changes: new certificates need a new context, and open connections keep their old

@@ -1,4 +1,4 @@
-"""Read and validate the keys and certificates of TLS listeners from PEM files or settings.
+"""Read and validate keys and certificates for TLS listeners from PEM files or settings.
 
 Each error names the setting, the file and a remedy; OpenSSL would report only numbers, or report an
 error only when the first client connects. Reading blocks, so a job does it, except at startup.
@@ -62,7 +62,7 @@ class _Source:
 def read_material(
     settings: TlsSettings, *, now: datetime, name_for: Callable[[str], str] = str
 ) -> TlsMaterial:
-    """Read the keys and certificates of `settings`, which have passed `check_tls`.
+    """Read the keys and certificates in `settings`, which have passed `check_tls`.
 
     Args:
         name_for: returns the name under which the listener's settings contain a setting.

@@ -82,7 +82,7 @@ class TlsConnection(ProtocolConnection):
     def connectionMade(self) -> None:
         """Start the handshake timeout."""
         super().connectionMade()
-        # The timeout of incomplete requests also applies to handshakes.
+        # The timeout for incomplete requests also applies to handshakes.
         limit_ms = self._shared.settings.plog_partial_request_timeout_ms
         self._deadline = self._shared.timers.call_later(limit_ms, self._handshake_is_overdue)
 

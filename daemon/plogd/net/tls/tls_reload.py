@@ -1,4 +1,4 @@
-"""TLS contexts of all TLS listeners: created from the settings and replaced on a reload.
+"""TLS contexts for all TLS listeners: created from the settings and replaced on a reload.
 
 `prepare_tls` reads files and can be slow, so a reload runs it in a job; `TlsServers` belongs to the
 reactor's thread. Called by service.py.
@@ -39,7 +39,7 @@ class TlsServers:
 
 
 def prepare_tls(config: BrokerConfig, now_ms: int) -> PreparedTls:
-    """Read and validate the files of all TLS listeners; blocks, but may run on any thread.
+    """Read and validate the files for all TLS listeners; blocks, but may run on any thread.
 
     Raises:
         ConfigError: a file is invalid; the error lists every problem on its own line.

@@ -177,8 +177,8 @@ class _Dump:
         except PlogError as error:
             problem = f"cannot read the batch at byte {raw.position}: {error}"
             self._findings.add_damage(self._path, problem)
-            # The missing offsets of the unreadable records are the same damage, so they are not
-            # reported as non-consecutive.
+            # The offsets missing because of unreadable records are part of the same damage, so they
+            # are not reported as non-consecutive.
             self._last_offset = None
 
     def _batch(self, raw: RawBatch) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Copy the files of a log; the copies share blocks where the file system supports it.
+"""Copy a log's files; the copies share blocks where the file system supports this.
 
 The functions first try a single `FICLONE`: on btrfs, xfs and some other file systems, the copy then
 shares the blocks and takes almost no time. Otherwise, they use ``copy_file_range`` for each extent,

@@ -122,7 +122,7 @@ class Plan:
 
 
 def check_sources(sources: Sequence[SourceDir]) -> list[str]:
-    """Return the reasons why these are not the directories of one broker; empty if they are."""
+    """Return the reasons why these directories do not belong to one broker; empty if they do."""
     problems = []
     first = sources[0].identity
     for source in sources[1:]:
@@ -359,7 +359,7 @@ def _check_logs(adopted: Sequence[LogFacts], plan: Plan) -> None:
 def _place(
     adopted: Sequence[LogFacts], sources: Sequence[SourceDir], targets: Sequence[str]
 ) -> dict[TopicPartition, str]:
-    """Return the new log directory of each partition.
+    """Return the new log directory for each partition.
 
     If the numbers of targets and sources are equal, each target receives the partitions of one
     source. Otherwise, partitions are placed in descending order of size, each in the target with

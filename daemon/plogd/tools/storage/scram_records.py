@@ -27,7 +27,7 @@ _SALT_BYTES = 26
 def scram_records(
     arguments: Sequence[str], random_bytes: Callable[[int], bytes]
 ) -> list[UserScramCredentialRecord]:
-    """Return the credentials of all options.
+    """Return the credentials from all options.
 
     Raises UsageError for an invalid option, or if a user has two credentials for one mechanism.
     """
