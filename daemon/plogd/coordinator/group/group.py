@@ -18,8 +18,8 @@ assignment to the others.
   3. All members send SyncGroup; the leader's request contains the assignment. Once the assignment
      is in the log, each member receives its part, and the group becomes STABLE.
   4. When a member leaves, or does not send a request within its session timeout, the group returns
-    to step 1.
-     A group without members becomes EMPTY, and remains EMPTY while it has committed offsets.
+     to step 1. A group without members becomes EMPTY, and remains EMPTY while it has committed
+     offsets.
 
 Only the result of step 3 is durable. After a restart, a group is STABLE or EMPTY in the last
 generation that was written, and members that are still running continue without a rebalance.
