@@ -39,7 +39,7 @@ class SendResults(Generic[T]):
 
     `written` receives several tags per call, `failed` one tag and its error. Only the sending
     thread calls `watch`. The sending thread and the engine's thread call `written` and `failed`;
-    they hold `lock` during these calls.
+    they hold `lock` while they do so.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class SendResults(Generic[T]):
                 # record's part is still in flight.
                 else:
                     late.append((tag, handle))
-        # Without the lock, because the callback of a handle that is done by now runs immediately,
-        # and acquires the lock.
+        # Called without the lock: if the handle is done by now, the callback runs immediately, and
+        # it acquires the lock.
         for tag, handle in late:
             self._handles.call_when_done(handle, partial(self._done_late, tag))
 

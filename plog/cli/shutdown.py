@@ -1,4 +1,4 @@
-"""Graceful shutdown of tools that run until they are interrupted.
+"""Graceful shutdown for tools that run until they are interrupted.
 
 After the first SIGINT or SIGTERM, the tool completes work in progress, commits offsets and prints
 its last line. Another signal interrupts the shutdown.

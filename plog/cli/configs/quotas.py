@@ -145,7 +145,8 @@ async def alter_quotas(
     """Change quotas or a user's credentials. Raises UsageError and the broker's errors."""
     names = {*added, *deleted}
     credentials = names & set(_MECHANISMS)
-    # Two requests would be necessary. If the second failed, only half of the change would be made.
+    # Two requests would be necessary. If the second failed, only half of the change would take
+    # effect.
     if credentials and credentials != names:
         raise UsageError("cannot change quotas and SCRAM credentials together: use two commands")
     kind, user = entities[0]

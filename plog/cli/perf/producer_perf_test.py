@@ -29,7 +29,7 @@ from plog.error_base import PlogError
 if TYPE_CHECKING:
     from plog.client.faces.blocking import Producer
 
-# For bytes.translate(), which converts random bytes to letters in C.
+# Table for bytes.translate(), which converts random bytes to letters in C.
 _LETTERS: Final = bytes(ord(string.ascii_uppercase[i % 26]) for i in range(256))
 _CLIENT_ID: Final = "perf-producer-client"
 _MAX_PRINTED_ERRORS: Final = 10

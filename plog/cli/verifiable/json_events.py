@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import IO, Final
 
 _PACKAGE: Final = "org.apache.kafka.common.errors."
-# Errors whose names in Java do not follow from the names in plog.
+# Errors whose Java names cannot be derived from the names in plog.
 _JAVA_NAMES: Final[Mapping[str, str]] = {
     "AuthenticationFailed": _PACKAGE + "SaslAuthenticationException",
     "BufferExhausted": "org.apache.kafka.clients.producer.BufferExhaustedException",

@@ -103,10 +103,10 @@ class Closing:
     """Closes the producer once, in a separate thread, as Kafka's tool does on a signal."""
 
     # A send can wait for an unavailable broker for a minute. Closing the producer from another
-    # thread ends the wait immediately, while earlier sends are completed.
+    # thread ends the wait immediately, and earlier sends still complete.
 
     def __init__(self, close: Callable[[], object]) -> None:
-        # A daemon, so that a second signal can end the process while this thread waits.
+        # A daemon thread, so that a second signal can end the process while this thread waits.
         self._thread = threading.Thread(target=close, name="closing", daemon=True)
         self._has_begun = False
 

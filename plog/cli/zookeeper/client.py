@@ -1,4 +1,4 @@
-"""Implementation of the `ZooKeeper` port of ports.py with kazoo.
+"""Implement the `ZooKeeper` port in ports.py with kazoo.
 
 Only this module imports kazoo, and only zookeeper-shell imports this module. requests.py encodes
 the requests that kazoo does not support, which ZooKeeper 3.5 to 3.7 added (containers, TTLs, whoami
@@ -60,7 +60,7 @@ RESPONSE_S: Final = 30.0
 _POLL_S: Final = 0.02
 _WAIT_S: Final = 0.25
 _DEFAULT_PORT: Final = 2181
-# The texts without KeeperErrorCode are those of CliWrapperException.
+# The texts without KeeperErrorCode are taken from CliWrapperException.
 _TEXTS: Final[dict[type[Exception], str]] = {
     NoNodeError: "Node does not exist: {path}",
     NoChildrenForEphemeralsError: "Ephemerals cannot have children: {path}",
@@ -104,7 +104,7 @@ _QUOTA_EXCEEDED, _NO_WATCHER = -125, -121
 
 
 class _CodeError(ZookeeperError):  # type: ignore[misc]
-    """An error response with a code of `_CODES`."""
+    """An error response with a code from `_CODES`."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -221,7 +221,7 @@ class KazooConnection:
         return self._send("/", requests.who_am_i())
 
     def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """Return the ensemble's configuration, for which a chroot has no effect."""
+        """Return the ensemble's configuration, which does not depend on the chroot."""
         return self._get(_CONFIG_PATH, _CONFIG_PATH, watch)
 
     def reconfigure(

@@ -14,7 +14,7 @@ from plog.error_base import PlogError
 
 # In the order of ZooKeeper's output, which is not the order of the bits.
 _PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
-# As in ZooKeeperMain.ARGS_PATTERN, quotes only have a meaning at the start of a word.
+# As in ZooKeeperMain.ARGS_PATTERN, quotes are only special at the start of a word.
 _WORD: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^\"'\s]\S*")
 # Commons CLI, which ZooKeeper's shell uses, treats a negative number as a value.
 _NUMBER: Final = re.compile(r"-\d*\.?\d+")

@@ -1,7 +1,6 @@
-"""Watches of a session, which a client must track to remove them or restore them.
-
-Pure. Paths include the chroot. client.py calls a session's `Watches` from two threads. It reports
-events without a lookup in `Watches`, because a server only sends events for which a watch is set.
+"""The watches of a session, which a client must track to remove or restore them. Pure. Paths
+include the chroot. client.py calls a session's `Watches` from two threads. It reports events
+without a lookup in `Watches`, because a server only sends events for which a watch is set.
 
 Source: ZooKeeper 3.8 ZKWatchManager, ClientCnxn.SendThread.primeConnection.
 """
@@ -71,7 +70,7 @@ class Watches:
         self._watched.clear()
 
     def batches(self) -> Iterator[list[list[str]]]:
-        """Yield all watches as arguments of `requests.set_watches`, split by size."""
+        """Yield all watches as arguments for `requests.set_watches`, split by size."""
         batch = _Batch()
         # A copy, because another thread can add watches.
         for kind, path in list(self._watched):

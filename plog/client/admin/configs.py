@@ -85,7 +85,7 @@ class ConfigAdmin(AdminBase):
         )
 
     async def describe_config(self, resource: ConfigResource) -> dict[str, ConfigEntry]:
-        """Return the configs of one resource by name. Raises the error of `describe_configs`."""
+        """Return one resource's configs by name. Raises the error from `describe_configs`."""
         return (await self.describe_configs([resource])).get(resource)
 
     async def incremental_alter_configs(

@@ -1,8 +1,8 @@
-"""Decode group descriptions of the classic protocol and of KIP-848. No I/O.
+"""Decode group descriptions from the classic protocol and from KIP-848's protocol. No I/O.
 
 In the classic protocol, the broker stores subscriptions and assignments as opaque bytes; this
-module decodes the bytes of consumers. In KIP-848's protocol, the broker assigns the partitions, so
-its responses contain them.
+module decodes the bytes from consumers. In KIP-848's protocol, the broker assigns the partitions,
+so its responses contain them.
 """
 
 from __future__ import annotations

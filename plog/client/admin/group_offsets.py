@@ -97,8 +97,8 @@ class GroupOffsetAdmin(AdminBase):
         async def ask(node_id: int) -> Mapping[TopicPartition, KafkaError | None]:
             request = offset_commit_request(group, offsets)
             response = await self._cluster.ask_node(node_id, request, OffsetCommitResponse)
-            # OffsetCommit reports a wrong coordinator in each partition. Raise that error: a retry
-            # at the right coordinator can succeed.
+            # OffsetCommit reports a wrong coordinator for each partition. Raise that error: a retry
+            # with the right coordinator can succeed.
             return _raise_for_whole(committed_offsets(group, response))
 
         return Results(await ask_coordinator(self._cluster, group, ask))
@@ -134,7 +134,7 @@ class GroupOffsetAdmin(AdminBase):
 def _raise_for_whole(
     outcomes: Mapping[TopicPartition, KafkaError | None],
 ) -> Mapping[TopicPartition, KafkaError | None]:
-    """Raise an error of the coordinator, which OffsetCommit repeats in each partition."""
+    """Raise a coordinator error, which OffsetCommit repeats for each partition."""
     for error in outcomes.values():
         if error is not None and error.code in (
             ErrorCode.NOT_COORDINATOR,
@@ -152,7 +152,7 @@ def offset_fetch_requests(
     groups: Mapping[str, Collection[TopicPartition] | None], *, version: int, require_stable: bool
 ) -> list[OffsetFetchRequest]:
     """Return one request for all groups, or one per group for an older coordinator."""
-    # `require_stable` (KIP-447) was added one version before many groups (KIP-709).
+    # `require_stable` (KIP-447) was added one version before support for many groups (KIP-709).
     stable = require_stable and version >= _FIRST_BATCH - 1
     if version < _FIRST_BATCH:
         return [

@@ -112,7 +112,7 @@ class GroupAdmin(AdminBase):
             group: found
             for group, found in described.items()
             # A broker with KIP-848 disabled, the default in Kafka 3.7 to 3.9, returns an error for
-            # each group. Then, keep the classic result.
+            # each group. In that case, keep the classic result.
             if not isinstance(found, GroupIdNotFound | UnsupportedVersion)
         }
 

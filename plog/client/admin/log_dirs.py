@@ -29,7 +29,7 @@ from plog.wire.messages.describe_log_dirs import (
 )
 
 ANY_LOG_DIR: Final = "any"
-"""A special target directory: the broker chooses the directory."""
+"""A special target that lets the broker choose the directory."""
 
 
 class LogDirAdmin(AdminBase):

@@ -90,7 +90,7 @@ class QuotaAdmin(AdminBase):
         response = await self._cluster.ask_controller(
             alter_client_quotas_request(quotas, validate_only=validate_only),
             AlterClientQuotasResponse,
-            # A broker that is no longer the controller reports that in each result.
+            # A broker that is no longer the controller reports NOT_CONTROLLER in each result.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.entries
             ),

@@ -109,8 +109,8 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
 def log_notes(about: str, outcomes: Iterable[tuple[int, str | None]]) -> None:
     """Log each message that a broker sends with successful outcomes, once.
 
-    For example, plog brokers store ACLs without enforcing them, and say so. Apache Kafka brokers
-    send no such messages.
+    For example, plog brokers store ACLs without enforcing them, and say so. Apache Kafka brokers do
+    not send such messages.
     """
     # A broker repeats the same message for each item.
     notes = dict.fromkeys(message for code, message in outcomes if code == 0 and message)

@@ -101,7 +101,7 @@ class TopicDescriptionAdmin(AdminBase):
         try:
             described = await self._describe_in_pages(names or (), page_partitions)
         except UnsupportedVersion:
-            # Brokers have pages only since KIP-966.
+            # Brokers support pages only since KIP-966.
             return await self._describe_unpaged(names, include_operations)
         if include_operations:
             return described

@@ -1,7 +1,7 @@
 """Create and delete topics, and add partitions; topic_descriptions.py lists and describes topics.
 
-The controller serves these requests. The functions after the class do no I/O: they convert values
-to requests, and responses to values.
+The controller serves these requests. The functions after the class do not perform I/O: they convert
+values into requests, and responses into values.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class TopicAdmin(AdminBase):
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> Results[str, None]:
-        """Increase topics to new total numbers of partitions. Errors: InvalidPartitions, ..."""
+        """Increase topics to new total partition counts. Errors: InvalidPartitions, ..."""
 
         async def ask(names: list[str]) -> Mapping[str, KafkaError | None]:
             request = create_partitions_request(

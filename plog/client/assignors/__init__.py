@@ -1,4 +1,5 @@
-"""Partition assignors: the leader of a consumer group uses them to divide the partitions.
+"""Partition assignors: the leader of a consumer group uses them to divide the partitions among the
+members.
 
 This package contains range, round-robin, sticky and cooperative sticky assignors with the same
 results as Kafka's. `plog.client.group` joins groups and revokes partitions. Start with assignor.py,

@@ -1,4 +1,4 @@
-"""Handling of fetch responses: records are buffered, and errors are retried or reported.
+"""Handle fetch responses: buffer records, and retry or report errors.
 
 Offsets such as the high watermark are always updated. All other results apply only if the
 partition's position has not changed since the request. An error is not reported while earlier

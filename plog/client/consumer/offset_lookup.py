@@ -1,9 +1,8 @@
-"""Offset lookup at partition leaders: by timestamp, or at the start or end of a log.
-
-The module converts ListOffsets requests and responses to plain values. `OffsetLookup` sends
-requests to all leaders, and retries after a change of leader, until every partition has a result or
-the timeout expires. With isolation.level=read_committed, the end is the last stable offset. Source:
-KIP-79, KIP-207, KIP-320; Kafka 3.9 OffsetFetcher.
+"""Look up offsets at partition leaders: by timestamp, or at the start or end of a log. The module
+converts plain values into ListOffsets requests, and responses into plain values. `OffsetLookup`
+sends requests to all leaders, and retries after a change of leader, until every partition has a
+result or the timeout expires. With isolation.level=read_committed, the end is the last stable
+offset. Source: KIP-79, KIP-207, KIP-320; Kafka 3.9 OffsetFetcher.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from plog.wire.messages.list_offsets import (
 )
 
 CONSUMER = -1
-"""The replica ID in requests of clients, which are not replicas."""
+"""The replica ID in requests from clients, which are not replicas."""
 UNKNOWN_OFFSET = -1
 MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
 """Errors that are not retriable in Kafka, but after which a retry may succeed."""
@@ -248,6 +247,6 @@ class OffsetLookup:
                 node_id, request, ListOffsetsResponse, deadline=deadline
             )
         except KafkaError as error:
-            # An error of the connection applies to all queries.
+            #             # A connection error applies to all queries.
             return TimestampResults({}, {query.partition: error for query in queries})
         return read_list_offsets(queries, response)

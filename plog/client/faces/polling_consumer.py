@@ -228,7 +228,7 @@ class PollingConsumer(ConsumerCore):
     ) -> None:
         """Continue at the group's committed offsets, for all assigned partitions by default.
 
-        ``auto.offset.reset`` decides for partitions without a committed offset. Raises
+        ``auto.offset.reset`` applies to partitions without a committed offset. Raises
         NoOffsetForPartition if that is ``none``, and the errors of `committed`.
         """
         asked = checked_partitions(partitions) or list(self.positions.assigned)

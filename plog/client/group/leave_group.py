@@ -1,4 +1,4 @@
-"""Leave a group explicitly: the other members need not wait for the session to expire."""
+"""Leave a group explicitly, so that the other members need not wait for the session to expire."""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ _TRIED = " (tried for "
 
 
 class Backoff:
-    """The pauses of one call: they double from `first_s` to `longest_s` and end at the deadline.
+    """The pauses between one call's attempts: they double from `first_s` to `longest_s` and end at
+    the deadline.
 
     Each pause is randomized by 20 %. Source: KIP-580.
     """

@@ -1,7 +1,7 @@
 """Bootstrap from the controllers of an Apache Kafka cluster, which do not serve Metadata (KIP-919).
 
-The client sends DescribeCluster instead. It converts the response to a Metadata response, so that
-the rest of the client needs no special case.
+The client sends DescribeCluster instead. It converts the response into a Metadata response, so that
+the rest of the client does not need a special case.
 """
 
 from __future__ import annotations

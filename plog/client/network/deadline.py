@@ -2,7 +2,7 @@
 
 A public method with a timeout creates a `Deadline` and passes it on. Every wait of the call (for a
 connection, a response, a retry backoff or a metadata refresh) ends at the deadline, so that the
-whole call does not exceed its timeout. Kafka's clients call it a Timer.
+whole call does not exceed its timeout. Kafka's clients call this a Timer.
 """
 
 from __future__ import annotations

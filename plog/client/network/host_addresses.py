@@ -1,8 +1,8 @@
-"""Lookup of a broker's addresses with the system's resolver.
+"""Look up a broker's addresses with the system's resolver.
 
 A client cannot set the resolver's timeout, and the resolver may take minutes if no name server
-responds. Therefore, it always runs in a thread that the caller can abandon: twisted_network.py has
-its own threads, and socket_connection.py calls `look_up_within`.
+responds. Therefore, the lookup always runs in a thread that the caller can abandon:
+twisted_network.py has its own threads, and socket_connection.py calls `look_up_within`.
 """
 
 from __future__ import annotations

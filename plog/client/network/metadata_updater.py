@@ -51,7 +51,7 @@ class MetadataUpdater:
         self.on_update: list[Callable[[ClusterMetadata], None]] = []
         """Called with each new snapshot."""
         self.on_refusal: list[Callable[[KafkaError], None]] = []
-        """Called when brokers refuse metadata for a reason that a retry cannot fix."""
+        """Called when brokers reject Metadata requests for a reason that a retry cannot fix."""
         self.auto_create_topics = auto_create_topics
         self._settings = settings
         self._wanted: set[str] = set()
@@ -204,7 +204,7 @@ class MetadataUpdater:
             except (Cancelled, ClosedError):
                 raise
             except Exception as error:
-                # Retry even after a bug: without metadata, the client cannot work.
+                # Retry even after an unexpected error: without metadata, the client cannot work.
                 self._refresh_failed(error)
                 self._stale.set()
             # For a new topic, or during an election, leaders are missing. Refresh again after the

@@ -24,7 +24,7 @@ _JITTER = 0.2
 # After 30 doublings, every delay has reached its maximum.
 _MAX_DOUBLINGS = 30
 _DRAIN_S = 0.01
-"""The interval between checks whether a connection still has requests in flight."""
+"""The interval between checks for whether a connection still has requests in flight."""
 
 
 class Node:
@@ -46,7 +46,7 @@ class Node:
         self.host = host
         self.port = port
         self.next_try_s = 0.0
-        """When the next attempt to connect may start, after one that failed."""
+        """When the next attempt to connect may start after a failed attempt."""
         self._network = network
         self._settings = settings
         self._security = security

@@ -75,8 +75,7 @@ class Channel(Protocol):
     def close(self) -> None:
         """Close the channel; pending requests fail with ConnectionFailed.
 
-        Bytes of `send` that were already written are still transmitted. Repeated calls have no
-        effect.
+        Bytes that `send` has already written are still transmitted. Repeated calls have no effect.
         """
         ...
 
@@ -124,15 +123,15 @@ class Network(Protocol):
         ...
 
     def now_s(self) -> float:
-        """Return seconds on a monotonic clock."""
+        """Return the monotonic time in seconds."""
         ...
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970, as in record timestamps."""
+        """Return the current time in milliseconds since 1970, as in record timestamps."""
         ...
 
     def random(self) -> float:
-        """Return a random number of at least 0 and below 1, for jitter."""
+        """Return a random number from 0 up to but not including 1, for jitter."""
         ...
 
     def sleep(self, seconds: float) -> Awaitable[None]:

@@ -134,7 +134,7 @@ class Security:
         if self.key is not None and self.chain is not None:
             key = self.key.blocks("PRIVATE KEY")[0]
             chain = self.chain.blocks("CERTIFICATE")
-            # Without a password, OpenSSL would ask for it on the terminal.
+            # Without a password, OpenSSL would prompt for it on the terminal.
             if is_encrypted(key) and not self.key_password:
                 raise TlsFailed(
                     f"{self.key.where}: the private key is encrypted; set ssl.key.password"
@@ -245,7 +245,7 @@ def why_no_pair(reason: str, has_password: bool) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return OpenSSL's text for an error of the `ssl` module, in lower case."""
+    """Return OpenSSL's text for an error from the `ssl` module, in lower case."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         return reason.lower().replace("_", " ")

@@ -174,7 +174,7 @@ class BlockedSends(Generic[H]):
         partition: int | None,
         deadline_s: float,
     ) -> T | None:
-        """Call `attempt` after all sends that already wait for memory, and return its result.
+        """Call `attempt` after all sends that are already waiting for memory; return its result.
 
         Returns None if the topic or the partition is not known.
         """

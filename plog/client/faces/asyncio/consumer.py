@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the application, which may be a coroutine function."""
+    """Call an application's function, which may be a coroutine function."""
     result = function(*arguments)
     if inspect.isawaitable(result):
         # The engine's coroutines can await only Deferreds.
