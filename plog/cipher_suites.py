@@ -1,6 +1,7 @@
-"""Translate the standard cipher suite names in Kafka's settings into OpenSSL's names. Pure. Names
-that OpenSSL already understands are passed through unchanged. Source: RFC 8446, RFC 5289, RFC 7905,
-openssl-ciphers(1).
+"""Translate the standard cipher suite names in Kafka's settings into OpenSSL's names.
+
+Pure. Names that OpenSSL already understands are passed through unchanged. Source: RFC 8446, RFC
+5289, RFC 7905, openssl-ciphers(1).
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ class OffsetOutOfRange(KafkaError):
 
 
 class CorruptMessage(KafkaError):
-    """A record batch does not match its checksum, or has a wrong size."""
+    """A record batch does not match its checksum or has the wrong size."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -82,7 +82,7 @@ class NotCoordinator(KafkaError):
 
 
 class InvalidTopicException(KafkaError):
-    """The name is not valid for a topic."""
+    """The topic name is not valid."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -118,7 +118,7 @@ class IllegalGeneration(KafkaError):
 
 
 class InconsistentGroupProtocol(KafkaError):
-    """The member supports no protocol that all members of the group support."""
+    """The member does not support any protocol that all members of the group support."""
 
     code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -154,19 +154,19 @@ class InvalidCommitOffsetSize(KafkaError):
 
 
 class TopicAuthorizationFailed(KafkaError):
-    """The principal may not do this to the topic."""
+    """The principal is not authorized to perform this operation on the topic."""
 
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class GroupAuthorizationFailed(KafkaError):
-    """The principal may not do this to the group."""
+    """The principal is not authorized to perform this operation on the group."""
 
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 class ClusterAuthorizationFailed(KafkaError):
-    """The principal may not do this to the cluster."""
+    """The principal is not authorized to perform this operation on the cluster."""
 
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
@@ -286,7 +286,7 @@ class ConcurrentTransactions(KafkaError):
 
 
 class TransactionalIdAuthorizationFailed(KafkaError):
-    """The principal may not use this transactional id."""
+    """The principal is not authorized to use this transactional id."""
 
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
@@ -304,7 +304,7 @@ class LogDirNotFound(KafkaError):
 
 
 class UnknownProducerId(KafkaError):
-    """The partition has no state for this producer id."""
+    """The partition does not have any state for this producer id."""
 
     code = ErrorCode.UNKNOWN_PRODUCER_ID
 
@@ -316,7 +316,7 @@ class NonEmptyGroup(KafkaError):
 
 
 class GroupIdNotFound(KafkaError):
-    """No group has this id."""
+    """There is no group with this id."""
 
     code = ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -334,7 +334,7 @@ class InvalidFetchSessionEpoch(KafkaError):
 
 
 class ListenerNotFound(KafkaError):
-    """The leader has no listener with the name of the one that received the request."""
+    """The leader does not have a listener with the same name as the receiving listener."""
 
     code = ErrorCode.LISTENER_NOT_FOUND
 
@@ -418,7 +418,7 @@ class GroupSubscribedToTopic(KafkaError):
 
 
 class InvalidRecord(KafkaError):
-    """A batch's records break the rules of the format or of the topic."""
+    """A batch's records violate the rules of the record format or of the topic."""
 
     code = ErrorCode.INVALID_RECORD
 

@@ -140,7 +140,7 @@ class SimpleClient:
             timeout_ms=timeout_ms,
             topic_data=[produce.TopicProduceData(name=topic, partition_data=[data])],
         )
-        # With acks=0, the broker sends no response.
+        # With acks=0, the broker does not send a response.
         if acks == 0:
             self._connection.send(request, self._version_of(request))
             return -1

@@ -30,7 +30,7 @@ _FIXED = struct.Struct(">hhih")  # api key, version, correlation id, length of t
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE = struct.Struct(">i")
 _MAX_TAGGED_FIELDS = 1_000
-"""Limit for a request header. Kafka defines none, so clients send few or no tagged fields."""
+"""Limit for a request header. Kafka does not define any, so clients send few or none."""
 
 
 class RequestHeader(NamedTuple):
@@ -87,7 +87,7 @@ def _skip_tags(data: Buffer, position: int) -> int:
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """Return the header of a response of this API and version."""
+    """Return the header of a response for this API and version."""
     return _CORRELATION_ID.pack(correlation_id) + response_tags(api_key, version)
 
 
@@ -121,7 +121,7 @@ def encode_request(header: RequestHeader, message: ApiMessage) -> bytes:
 # only a few hundred pairs of arguments exist.
 @cache
 def response_tags(api_key: int, version: int) -> bytes:
-    """Return the bytes after the correlation id of a response: an empty tag section, or nothing."""
+    """Return the bytes after the correlation id in a response: an empty tag section, or nothing."""
     # A client that reads an ApiVersions response does not know the broker's versions yet (KIP-511).
     if api_key == ApiKey.API_VERSIONS or version < API_BY_KEY[api_key].response.flexible_from:
         return b""

@@ -292,8 +292,10 @@ def print_records(
     arguments: argparse.Namespace,
     is_stopped: Callable[[], bool],
 ) -> None:
-    """Print records until the limit, the timeout or a signal. Raises errors from the consumer and
-    the formatter, after marking the records that were not printed as unread.
+    """Print records until the limit, the timeout or a signal.
+
+    Raises errors from the consumer and the formatter, after marking the records that were not
+    printed as unread.
     """
     from plog.client.errors import WokenUp
 

@@ -160,8 +160,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) -> int:
-    """Send a record, read it, and return the latency in ns. Raises PlogError if the record does not
-    arrive or a different record arrives.
+    """Send a record, read it, and return the latency in ns.
+
+    Raises PlogError if the record does not arrive or a different record arrives.
     """
     begin_ns = time.perf_counter_ns()
     # As in Kafka's tool, the latency includes the acknowledgment.

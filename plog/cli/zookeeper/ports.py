@@ -86,8 +86,9 @@ class Command(NamedTuple):
     min_words: int = 0
     """Minimum number of words after the command's name."""
     watch_replacement: str = ""
-    """The options that replace a deprecated second word that sets a watch. Empty if the command
-    does not accept this word.
+    """The options that replace a deprecated second word that sets a watch.
+
+    Empty if the command does not accept this word.
     """
 
 

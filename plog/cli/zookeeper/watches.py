@@ -1,6 +1,7 @@
-"""The watches of a session, which a client must track to remove or restore them. Pure. Paths
-include the chroot. client.py calls a session's `Watches` from two threads. It reports events
-without a lookup in `Watches`, because a server only sends events for which a watch is set.
+"""The watches of a session, which a client must track to remove or restore them.
+
+Pure. Paths include the chroot. client.py calls a session's `Watches` from two threads. It reports
+events without a lookup in `Watches`, because a server only sends events for which a watch is set.
 
 Source: ZooKeeper 3.8 ZKWatchManager, ClientCnxn.SendThread.primeConnection.
 """

@@ -1,8 +1,9 @@
-"""Look up offsets at partition leaders: by timestamp, or at the start or end of a log. The module
-converts plain values into ListOffsets requests, and responses into plain values. `OffsetLookup`
-sends requests to all leaders, and retries after a change of leader, until every partition has a
-result or the timeout expires. With isolation.level=read_committed, the end is the last stable
-offset. Source: KIP-79, KIP-207, KIP-320; Kafka 3.9 OffsetFetcher.
+"""Look up offsets at partition leaders: by timestamp, or at the start or end of a log.
+
+The module converts plain values into ListOffsets requests, and responses into plain values.
+`OffsetLookup` sends requests to all leaders, and retries after a change of leader, until every
+partition has a result or the timeout expires. With isolation.level=read_committed, the end is the
+last stable offset. Source: KIP-79, KIP-207, KIP-320; Kafka 3.9 OffsetFetcher.
 """
 
 from __future__ import annotations

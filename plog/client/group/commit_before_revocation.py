@@ -60,8 +60,7 @@ class CommitBeforeRevocation:
         only_these: bool,
         longest_s: float,
     ) -> bool:
-        """Return whether the partitions `going` may be revoked; start or retry the commit if it is
-        due.
+        """Return whether `going` may be revoked; start or retry the commit if it is due.
 
         Unless `only_these`, the commit also includes all other partitions.
         """

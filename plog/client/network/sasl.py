@@ -70,8 +70,7 @@ class Credentials:
 
 
 def credentials_of(settings: SecuritySettings) -> Credentials:
-    """Return the credentials from ``sasl.jaas.config``, or from the username and password
-    settings."""
+    """Return the credentials from ``sasl.jaas.config`` or from the individual settings."""
     if settings.sasl_jaas_config is None:
         return Credentials(user=settings.sasl_username or "", password=settings.sasl_password or "")
     options = dict(parse_jaas(settings.sasl_jaas_config).options)

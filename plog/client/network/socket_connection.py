@@ -188,9 +188,11 @@ class SocketConnection:
 
 
 def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
-    """Return a socket connected to the first address of `host` that accepts the connection. The
-    socket's timeout is the remainder of `timeout_s`, for a TLS handshake. Raises ConnectionFailed
-    if the name cannot be resolved, and the first address's OSError if no address accepts.
+    """Return a socket connected to the first address of `host` that accepts the connection.
+
+    The socket's timeout is the remainder of `timeout_s`, for a TLS handshake. Raises
+    ConnectionFailed if the name cannot be resolved, and the first address's OSError if no address
+    accepts.
     """
     deadline_s = time.monotonic() + timeout_s
 

@@ -207,8 +207,7 @@ class BatchCompletion:
         return False
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
-        """Fail `batch` with the broker's error, but invalid records with their own errors
-        (KIP-467)."""
+        """Fail `batch` with the broker's error; invalid records get their own errors (KIP-467)."""
         # The broker may have written an earlier attempt, although it rejected the last one.
         doubt = "; the record may be in the log" if batch.in_doubt else ""
         error: KafkaError = error_from_code(

@@ -199,7 +199,8 @@ class PartitionSequences(Generic[B]):
     def unknown_producer(self, batch: B, *, is_fenced: bool = False) -> bool:
         """Handle the loss of the producer's state in the broker, or a newer epoch of its ID.
 
-        Returns whether to retry `batch` with new numbers; a batch in doubt must not get any.
+        Returns whether to retry `batch` with new numbers; a batch in doubt must not get new
+        numbers.
         """
         batch.on_wire = False
         self.is_broken = True

@@ -225,7 +225,7 @@ class TransactionCoordinator:
 
         The request is sent to the coordinator of `group_id`, by default to the transaction's
         coordinator. The first permanent error is raised. With `while_open`, any error is raised
-        once the transaction accepts no more additions.
+        once the transaction no longer accepts additions.
         """
         kind = CoordinatorKind.TRANSACTION if group_id is None else CoordinatorKind.GROUP
         key = self._id if group_id is None else group_id

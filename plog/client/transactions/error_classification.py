@@ -1,4 +1,4 @@
-"""Classification of transaction errors: retry, abort and begin again, or close the producer.
+"""Classify transaction errors: retry, abort and begin again, or close the producer.
 
 Source: Kafka 4.3 TransactionManager; KIP-360, KIP-588, KIP-654, KIP-1050.
 """

@@ -130,7 +130,8 @@ class TransactionManager:
         self._is_adding = False
         state.on_new_partition = self._start_adder
 
-    # -- calls of the application ---------------------------------------------------------------
+    #     # -- calls by the application
+    # ---------------------------------------------------------------
 
     async def init(self, timeout_s: float | None = None) -> None:
         """Implement `TransactionCalls.init_transactions`."""
@@ -230,7 +231,8 @@ class TransactionManager:
     ) -> None:
         """Start the call `name`, or join it if it is in progress, and wait for its outcome."""
         call = self._call
-        # `begin` checks the state first, so that a call that is not allowed changes nothing.
+        # `begin` checks the state first, so that a call that is not allowed does not change
+        # anything.
         if call is None:
             begin()
             call = self._call = _Call(self._network, name, work())
@@ -363,7 +365,7 @@ class TransactionManager:
         state.ended(identity)
 
     def _was_never_begun(self, error: Exception) -> bool:
-        """Return whether the coordinator has no transaction to abort, as its requests were lost."""
+        """Return whether the coordinator has no transaction to abort because requests were lost."""
         # INVALID_TXN_STATE means that the coordinator has no transaction to end.
         is_unknown = isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE
         if is_unknown and self.state.is_v2:
@@ -429,7 +431,7 @@ class TransactionManager:
             self._fail_transaction(error)
 
     def _fail(self, error: Exception) -> None:
-        """Handle a permanent error of a coordinator."""
+        """Handle a permanent error from a coordinator."""
         verdict = verdict_of(error)
         self.state.is_forgotten |= verdict is Verdict.FORGOTTEN
         # The coordinator may still process the request later; a new epoch fences it.

@@ -173,13 +173,14 @@ class TransactionState:
 
         Raises TransactionAbortable if it must be aborted.
         """
-        # A record that `send` rejected is missing from the transaction, which must not commit then.
+        # If `send` has rejected a record, it is missing from the transaction, which must not
+        # commit.
         if self.phase is Phase.IN_TRANSACTION and self._send_error is not None:
             self.fail_transaction(self._send_error)
         self._expect(Phase.IN_TRANSACTION, "commit_transaction()")
 
     def begin_commit(self) -> None:
-        """Accept no more records. Raises the errors of `check_may_commit`."""
+        """Stop accepting records. Raises the errors of `check_may_commit`."""
         self.check_may_commit()
         self.phase = Phase.COMMITTING
 
