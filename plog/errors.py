@@ -1,7 +1,7 @@
 """The errors that brokers return to clients, one class for each error code.
 
 If a client breaks a rule, code in the pure packages raises a subclass of `KafkaError`; only
-plogd/apis/dispatch.py converts errors to codes. A response contains the error's message if the
+plogd/apis/dispatch.py converts errors into codes. A response contains the error's message if the
 protocol has a field for it. The default message is the docstring of the class, so these docstrings
 are written for users. The base classes are in error_base.py, the codes in error_codes.py.
 """

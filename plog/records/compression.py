@@ -279,7 +279,7 @@ def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
 def _zstd_compressor(level: int, nbytes: int) -> zstandard.ZstdCompressor:
     if level > zstandard.MAX_COMPRESSION_LEVEL:
         raise ValueError(f"zstd has no level {level}")
-    # The window is never larger than the input, so a small input needs no limit.
+    # The window is never larger than the input, so a small input does not need a limit.
     if nbytes <= 1 << _ZSTD_MAX_WINDOW_LOG:
         return zstandard.ZstdCompressor(level=level)
     chosen = zstandard.ZstdCompressionParameters.from_level(level, source_size=nbytes)

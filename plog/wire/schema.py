@@ -161,9 +161,11 @@ class Message(Struct):
         return WireError(f"cannot decode {cls.__name__} version {version}: {error}")
 
     def encode(self, version: int) -> bytes:
-        """Return the message as bytes. Raises WireError if the message cannot be encoded, for
-        example because its records are a Passthrough, and UnsupportedVersion if `version` is
-        unknown, or if it lacks a field that is set and not ignorable.
+        """Return the message as bytes.
+
+        Raises WireError if the message cannot be encoded, for example because its records are a
+        Passthrough. Raises UnsupportedVersion if `version` is unknown, or if it lacks a field that
+        is set and not ignorable.
         """
         # join accepts memoryviews, but raises TypeError for a Passthrough, which is not in memory.
         try:

@@ -115,8 +115,8 @@ class TopicDescriptionAdmin(AdminBase):
         cursor: Cursor | None = None
         while True:
             request = DescribeTopicPartitionsRequest(
-                # The broker continues after the cursor in sorted order, so the names must be sorted
-                # as well.
+                # The broker continues after the cursor in sorted order, so the names must also be
+                # sorted.
                 topics=[DescribedTopic(name=name) for name in sorted(names)],
                 response_partition_limit=page_partitions,
                 cursor=cursor,

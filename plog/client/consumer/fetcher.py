@@ -207,7 +207,7 @@ class NodeFetcher:
         )
 
     async def _refused(self, code: int) -> None:
-        """Handle a top-level error of a fetch response."""
+        """Handle a top-level error in a fetch response."""
         # Retry immediately the first time: a busy broker evicts sessions in normal operation, and
         # the next fetch is full.
         if code in _SESSION_ERRORS and not self._failures:

@@ -140,7 +140,7 @@ class RangeReader:
         # If no connection is ready, `fetch` sends the request when the records are needed.
         if connection is None or connection.throttled_until_s > self._cluster.network.now_s():
             return
-        # `fetch` will wait for this response, so its time limit applies here, too.
+        # `fetch` will wait for this response, so its time limit also applies here.
         timeout_s = min(self._timeout_s, self._settings.request_timeout_ms / 1000)
         request = self._request(partition, position)
         response = connection.ask(request, FetchResponse, timeout_s=timeout_s)

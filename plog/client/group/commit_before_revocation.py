@@ -92,7 +92,7 @@ class CommitBeforeRevocation:
         self._generation = generation
         self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         if self._commits.is_automatic:
-            # The next owner reads all records after the committed position again, so return no more
+            # The next owner reads all records after the committed position again, so stop returning
             # records of these partitions.
             self._positions.withhold(going)
             self._start(self._expire(longest_s))

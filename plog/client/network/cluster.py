@@ -55,7 +55,7 @@ class Cluster(MetadataUpdater):
     ) -> None:
         super().__init__(network, settings, auto_create_topics=auto_create_topics)
         self.trouble: KafkaError | None = None
-        """The error of the last request that any broker may answer; None if it succeeded."""
+        """The error from the last request that any broker may answer; None if it succeeded."""
         self._security = security_of(settings)
         self._seeds = [
             # As in Kafka, bootstrap servers have negative ids, which no broker has.

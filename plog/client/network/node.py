@@ -116,7 +116,7 @@ class Node:
 
     def _late(self, deadline: Deadline) -> Exception:
         """Return the error for a call that has waited for the connection until its deadline."""
-        # The error of the last attempt is more useful than a timeout.
+        # The error from the last attempt is more useful than a timeout.
         if self._failure is not None:
             return self._failure.with_traceback(None)
         return RequestTimedOut(

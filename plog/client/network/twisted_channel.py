@@ -204,7 +204,7 @@ class TwistedChannel(Protocol):
         if (first_s := min(deadlines_s)) > self._clock.seconds():
             self._watch_until(first_s)
         else:
-            # A broker answers in order, so later responses would be late as well.
+            # A broker answers in order, so later responses would also be late.
             self._end(RequestTimedOut(f"{self.address} did not respond in time"))
 
     # -- called by the transport --------------------------------------------------------------

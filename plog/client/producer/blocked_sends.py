@@ -85,7 +85,7 @@ class BlockedSends(Generic[H]):
 
     @property
     def has_waiters(self) -> bool:
-        """Whether records are waiting for memory; later records must then wait as well."""
+        """Whether records are waiting for memory; later records must then also wait."""
         return bool(self._waiters)
 
     async def send_soon(

@@ -133,7 +133,7 @@ class PartitionSequences(Generic[B]):
     def sent(self, batch: B, identity: ProducerIdentity) -> None:
         """Record that `batch` is sent now, with the next numbers unless it already has numbers.
 
-        If the partition has no identity yet, it takes `identity`, the producer's.
+        If the partition has no identity yet, it takes the producer's `identity`.
         """
         # A retry keeps its numbers, so that the broker can recognize it.
         if batch.base_sequence == NO_SEQUENCE:
@@ -205,7 +205,7 @@ class PartitionSequences(Generic[B]):
         batch.on_wire = False
         self.is_broken = True
         if is_fenced:
-            # The broker knows a newer epoch of the ID, so it would fence the next epoch as well.
+            # The broker knows a newer epoch of the ID, so it would also fence the next epoch.
             self._drop_producer_id()
         return not batch.in_doubt
 

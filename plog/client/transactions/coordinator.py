@@ -249,7 +249,7 @@ class TransactionCoordinator:
             except (KafkaError, WireError) as failure:
                 error = failure
             verdict = verdict_of(error)
-            # After a lost connection, the coordinator may have moved as well.
+            # After a lost connection, the coordinator may also have moved.
             if verdict is Verdict.FIND_COORDINATOR or _is_connection_error(error):
                 self._cluster.forget_coordinator(key, kind)
             elif verdict is not Verdict.RETRY:

@@ -81,7 +81,7 @@ class _Call:
         except Cancelled:
             self._error = ClosedError(f"{self.name} failed: the producer was closed")
         except Exception as error:
-            # Log a bug in plog; the waiting calls raise the exception as well.
+            # Log a bug in plog; the waiting calls also raise the exception.
             if not isinstance(error, PlogError | WireError):
                 log.exception("%s failed", self.name)
             self._error = error
