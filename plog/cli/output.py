@@ -1,8 +1,8 @@
 """Output of results: Kafka's plain columns for scripts, tables for people, JSON for programs.
 
 On a terminal, a result is printed as a table that fits the width, with a bold header unless
-``NO_COLOR`` is set. In a pipe or a file, the output is exactly that of Kafka's tool, because
-scripts parse it. With ``--json``, the output is always one JSON document.
+``NO_COLOR`` is set. In a pipe or a file, the output is exactly the same as that of Kafka's tool,
+because scripts parse it. With ``--json``, the output is always one JSON document.
 """
 
 from __future__ import annotations

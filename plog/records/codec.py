@@ -259,7 +259,7 @@ def _walk(
 ) -> tuple[int, int, int]:
     """Append the heads of the next `count` records; return new values of the last three parameters.
 
-    Raises the errors of `_decode_into`, after appending the records before the error.
+    Raises the same errors as `_decode_into`, after appending the records before the error.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)

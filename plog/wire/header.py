@@ -34,7 +34,7 @@ _MAX_TAGGED_FIELDS = 1_000
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request; see `decode_request_header` for requests of unknown versions."""
+    """The header of a request; see `decode_request_header` for unknown versions."""
 
     api_key: int
     api_version: int
@@ -54,7 +54,7 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
     """Return the header at the start of `data`, and the position of the body.
 
     For an unknown version, the header is valid, but the position is not. The caller checks whether
-    the broker serves the version, and responds to ApiVersions requests of all versions.
+    the broker serves the version, and responds to ApiVersions requests in any version.
 
     Raises WireError, or UnknownApiKey for an unknown API key.
     """

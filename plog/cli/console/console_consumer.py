@@ -1,8 +1,8 @@
 """``plog console-consumer``: print the records of topics as they arrive.
 
-Names, flags and output are those of Kafka's kafka-console-consumer.sh. Without ``--group``, this
-tool does not join a group, so it starts immediately and leaves no state on the broker. Kafka's tool
-then joins a group with a random name.
+Names, flags and output match Kafka's kafka-console-consumer.sh. Without ``--group``, this tool does
+not join a group, so it starts immediately and leaves no state on the broker. Kafka's tool then
+joins a group with a random name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``plog console-producer``: send each line of standard input, or of a file, as a record.
 
-Names and flags are those of Kafka's kafka-console-producer.sh. If a record cannot be delivered, the
-tool prints the line number, continues with the next lines, and exits with 1.
+Names and flags match Kafka's kafka-console-producer.sh. If a record cannot be delivered, the tool
+prints the line number, continues with the next lines, and exits with 1.
 """
 
 from __future__ import annotations

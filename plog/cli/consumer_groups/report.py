@@ -1,6 +1,6 @@
 """Reports of ``plog consumer-groups --describe``: offsets and lag, members, or states.
 
-Columns and widths are those of Kafka's tool. Source: Kafka 4.3 ConsumerGroupCommand.
+Columns and widths match Kafka's tool. Source: Kafka 4.3 ConsumerGroupCommand.
 """
 
 from __future__ import annotations

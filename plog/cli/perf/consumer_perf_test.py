@@ -1,6 +1,6 @@
 """``plog consumer-perf-test``: measure the throughput of a consumer.
 
-Names, flags and columns are those of Kafka's kafka-consumer-perf-test.sh. Source: Kafka 4.3
+Names, flags and columns match Kafka's kafka-consumer-perf-test.sh. Source: Kafka 4.3
 ConsumerPerformance.
 """
 

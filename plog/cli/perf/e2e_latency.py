@@ -1,7 +1,7 @@
 """``plog e2e-latency``: measure the latency from a producer to a consumer.
 
 The tool sends a record, waits until the consumer has received it, and then sends the next record.
-Flags, positional arguments and output are those of Kafka's kafka-e2e-latency.sh. Source: Kafka 4.3
+Flags, positional arguments and output match Kafka's kafka-e2e-latency.sh. Source: Kafka 4.3
 EndToEndLatency, KIP-1172.
 """
 

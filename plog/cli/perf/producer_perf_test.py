@@ -1,6 +1,6 @@
 """``plog producer-perf-test``: measure the throughput and latency of a producer.
 
-Names, flags and lines are those of Kafka's kafka-producer-perf-test.sh.
+Names, flags and lines match Kafka's kafka-producer-perf-test.sh.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Events of the verifiable tools: one JSON object per line, in the format of Kafka's tools.
 
 Kafka's system tests and other checkers parse these lines. Therefore the names of events, fields and
-errors, and the order of fields, are those of Kafka's tools.
+errors, and the order of fields, match Kafka's tools.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """``plog verifiable-consumer``: a group member that prints each step as an event.
 
-Flags and events are those of Kafka's kafka-verifiable-consumer.sh. Source: Kafka 4.3
-VerifiableConsumer.
+Flags and events match Kafka's kafka-verifiable-consumer.sh. Source: Kafka 4.3 VerifiableConsumer.
 """
 
 from __future__ import annotations

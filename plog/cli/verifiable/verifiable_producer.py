@@ -1,7 +1,6 @@
 """``plog verifiable-producer``: send increasing numbers and print each result as an event.
 
-Flags and events are those of Kafka's kafka-verifiable-producer.sh. Source: Kafka 4.3
-VerifiableProducer.
+Flags and events match Kafka's kafka-verifiable-producer.sh. Source: Kafka 4.3 VerifiableProducer.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class KazooConnection:
         transaction = self._client.transaction()
         for path in paths:
             transaction.delete(path)
-        # kazoo returns the errors of a transaction instead of raising them.
+        # kazoo returns the errors from a transaction instead of raising them.
         results = self._result(paths[-1], transaction.commit_async())
         return not any(isinstance(result, Exception) for result in results)
 

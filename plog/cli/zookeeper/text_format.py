@@ -24,7 +24,7 @@ _BAD_CHARACTERS: Final = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uff
 
 
 class CommandRefused(PlogError):
-    """A command failed; the message is that of ZooKeeper's shell."""
+    """A command failed; the message is the same as in ZooKeeper's shell."""
 
     exit_code = 1
 

@@ -96,7 +96,7 @@ class MissingTopics:
             elif count.reported_s is None or (
                 one in subscribed and now_s - count.reported_s >= self._repeat_s
             ):
-                # The offset fetcher repeats the errors of assigned partitions; only the errors of
+                # The offset fetcher repeats the errors for assigned partitions; only the errors for
                 # subscribed topics are repeated here.
                 count.reported_s = now_s
                 errors.append(one)

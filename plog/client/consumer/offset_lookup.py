@@ -179,7 +179,7 @@ class OffsetLookup:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            # Continue with the known metadata: errors of the next attempt are more informative.
+            # Continue with the known metadata: errors from the next attempt are more informative.
 
     async def _ask_leaders(
         self, timestamps: Mapping[TopicPartition, int], deadline: Deadline

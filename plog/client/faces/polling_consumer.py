@@ -118,7 +118,7 @@ class PollingConsumer(ConsumerCore):
         """Call `take` until its result is true or `timeout_s` has passed; return the last result.
 
         A caller outside the engine's coroutines passes `adapt`, which makes the engine's awaitables
-        awaitable for it. Raises WokenUp, and the errors of `prepare` and `take`.
+        awaitable for it. Raises WokenUp, and the same errors as `prepare` and `take`.
         """
         # Without a subscription or an assignment, the wait would never end.
         if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
@@ -229,7 +229,7 @@ class PollingConsumer(ConsumerCore):
         """Continue at the group's committed offsets, for all assigned partitions by default.
 
         ``auto.offset.reset`` applies to partitions without a committed offset. Raises
-        NoOffsetForPartition if that is ``none``, and the errors of `committed`.
+        NoOffsetForPartition if that is ``none``, and the same errors as `committed`.
         """
         asked = checked_partitions(partitions) or list(self.positions.assigned)
         missing = [partition for partition in asked if partition not in self.positions.assigned]

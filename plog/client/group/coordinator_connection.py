@@ -41,7 +41,7 @@ class CoordinatorConnection:
     async def connected(self, deadline: Deadline | None = None) -> Connection:
         """Return an open connection to the coordinator.
 
-        Raises the errors of `Cluster.coordinator` and `Node.connected`.
+        Raises the same errors as `Cluster.coordinator` and `Node.connected`.
         """
         if self._is_closed:
             raise ClosedError(f"the member of group {self.group_id} is closed")

@@ -444,7 +444,7 @@ class GroupMember(ConsumerSubscription):
         return await self._committed.committed(partitions, timeout_s=timeout_s)
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics with the names of Kafka's consumer-coordinator-metrics."""
+        """Return metrics, named as in Kafka's consumer-coordinator-metrics."""
         last_s = self._heartbeats.last_answer_s
         # As in Kafka's consumer, -1 means that the coordinator has not answered a heartbeat yet.
         return {

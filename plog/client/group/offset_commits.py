@@ -428,7 +428,7 @@ class Commits:
             log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics with the names of Kafka's consumer-coordinator-metrics."""
+        """Return metrics, named as in Kafka's consumer-coordinator-metrics."""
         return {
             "commit-total": float(self._committed_count),
             "commit-failed-total": float(self._failed_count),

@@ -23,7 +23,7 @@ async def ask_controllers(
         [DescribeClusterRequest, type[DescribeClusterResponse]], Awaitable[DescribeClusterResponse]
     ],
 ) -> MetadataResponse:
-    """Return the controllers, including the active one. Raises the errors of `as_metadata`."""
+    """Return the controllers, including the active one. Raises the same errors as `as_metadata`."""
     # The endpoint type selects controllers instead of brokers.
     request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
     return as_metadata(await ask(request, DescribeClusterResponse))

@@ -38,7 +38,7 @@ _FIRST_COORDINATOR_BATCH = 4
 
 
 class CoordinatorKind(IntEnum):
-    """The kind of a coordinator; the numbers are those of FindCoordinator."""
+    """The kind of a coordinator, with the numbers that FindCoordinator uses."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -110,7 +110,7 @@ class Cluster(MetadataUpdater):
         *,
         deadline: Deadline | None = None,
     ) -> R:
-        """Send one request to a broker. Raises the errors of `connection` and `Channel.ask`."""
+        """Send one request to a broker. Raises errors from `connection` and `Channel.ask`."""
         connection = await self.connection(node_id, deadline=deadline)
         return await self._ask(connection, request, response, deadline)
 

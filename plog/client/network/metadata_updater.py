@@ -148,7 +148,8 @@ class MetadataUpdater:
     ) -> ClusterMetadata:
         """Fetch the metadata of `topics`, by default of all topics that are kept fresh.
 
-        With an empty collection, fetch only the brokers. Raises the errors of `Cluster.ask_any`.
+        With an empty collection, fetch only the brokers. Raises the same errors as
+        `Cluster.ask_any`.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers:

@@ -67,7 +67,7 @@ class Channel(Protocol):
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
         """Send a request without a response; the awaitable completes when the bytes are written.
 
-        A caller that awaits it cannot send faster than the broker reads. Raises the errors of
+        A caller that awaits it cannot send faster than the broker reads. Raises the same errors as
         `ask`.
         """
         ...

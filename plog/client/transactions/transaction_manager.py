@@ -279,7 +279,7 @@ class TransactionManager:
     async def _begin(self) -> None:
         is_v2 = self._coordinator.is_v2
         if is_v2 and not self.state.is_v2 and self.state.number:
-            # The cluster was upgraded to version 2. A new epoch fences late requests of version 1.
+            # The cluster was upgraded to version 2. A new epoch fences late version 1 requests.
             await self._renew()
         self.state.begin(is_v2=is_v2)
 

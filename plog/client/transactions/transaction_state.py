@@ -180,7 +180,7 @@ class TransactionState:
         self._expect(Phase.IN_TRANSACTION, "commit_transaction()")
 
     def begin_commit(self) -> None:
-        """Stop accepting records. Raises the errors of `check_may_commit`."""
+        """Stop accepting records. Raises the same errors as `check_may_commit`."""
         self.check_may_commit()
         self.phase = Phase.COMMITTING
 
