@@ -148,7 +148,7 @@ class RebalanceInProgress(KafkaError):
 
 
 class InvalidCommitOffsetSize(KafkaError):
-    """The offsets of one request do not fit into one batch: commit them in several requests."""
+    """The offsets in one request do not fit into one batch: commit them in several requests."""
 
     code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 

@@ -104,7 +104,7 @@ class Setting:
     update: UpdateMode = "read-only"
     group: str = ""
     aliases: tuple[str, ...] = ()
-    # Broker settings whose values are the default of this topic setting, by precedence. The factor
+    # Broker settings whose values are the default for this topic setting, by precedence. The factor
     # converts a value to the unit of this setting.
     synonyms: tuple[tuple[str, int], ...] = ()
 

@@ -129,7 +129,7 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Return the message of an expected error.
+    """Return the message for an expected error.
 
     >>> describe(FileNotFoundError(2, "No such file or directory", "orders.txt"))
     'orders.txt: not found'

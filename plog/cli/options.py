@@ -135,7 +135,7 @@ def add_json_option(parser: argparse._ActionsContainer) -> None:
 
 
 def add_admin_options(parser: argparse.ArgumentParser, *older: str, required: bool = True) -> None:
-    """Add the options of all admin tools; `older` are older names of ``--bootstrap-server``."""
+    """Add the options for all admin tools; `older` are older names of ``--bootstrap-server``."""
     add_bootstrap_option(parser, *older, required=required)
     add_command_config_option(parser)
     add_json_option(parser)

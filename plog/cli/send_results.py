@@ -35,7 +35,7 @@ class _Run(Generic[T]):
 
 
 class SendResults(Generic[T]):
-    """Reports the results of records, which are identified by tags.
+    """Reports the results for records, which are identified by tags.
 
     `written` receives several tags per call, `failed` one tag and its error. Only the sending
     thread calls `watch`. The sending thread and the engine's thread call `written` and `failed`;
@@ -56,7 +56,7 @@ class SendResults(Generic[T]):
         self._run: _Run[T] | None = None
 
     def watch(self, tag: T, handle: RecordHandle) -> None:
-        """Report the result of the record that was sent last."""
+        """Report the result for the record that was sent last."""
         run = self._run
         if run is None or run.is_done or not self._handles.share_batch(handle, run.first):
             self._run = run = _Run(handle, tag)

@@ -160,7 +160,7 @@ class SimpleClient:
         """Return records from `offset` on, or an empty list if none arrive within `max_wait_ms`.
 
         Returns about `max_bytes` of records, but at least one batch if any are available. Includes
-        records of aborted transactions (`SimpleConsumer` can filter them out). Raises
+        records from aborted transactions (`SimpleConsumer` can filter them out). Raises
         OffsetOutOfRange.
         """
         wanted = fetch.FetchPartition(

@@ -32,7 +32,7 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16 adds gzip's header and trailer.
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # Version and lowest compatible version.
-_XERIAL_BLOCK_BYTES = 32 * 1024  # The default of snappy-java.
+_XERIAL_BLOCK_BYTES = 32 * 1024  # snappy-java's default.
 _INT32 = Struct(">i")
 
 _LZ4_FAST_LEVEL = 9

@@ -146,7 +146,7 @@ class Field:
 
 
 _UNSET: Any = object()
-"""The default of arguments that were not given."""
+"""The default for arguments that were not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def field(
         ignorable: Whether encoding a version that lacks the field drops its value. By default,
             encoding fails if the value is not the default.
     """
-    # Declared to return Any, so that type checkers accept it as the default of an attribute.
+    # Declared to return Any, so that type checkers accept it as an attribute's default.
     return _Declaration(versions, nullable, tag, default, ignorable)
 
 

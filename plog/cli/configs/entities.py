@@ -2,7 +2,7 @@
 
 ``--topic orders`` and ``--entity-type topics --entity-name orders`` are equivalent, and so are
 ``--client-defaults`` and ``--entity-type clients --entity-default``. A user combined with a client
-selects the quotas of that user's connections with that client id.
+selects the quotas for that user's connections with that client id.
 """
 
 from __future__ import annotations

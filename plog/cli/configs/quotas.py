@@ -54,7 +54,7 @@ async def describe_quotas(cluster: Cluster, entities: Sequence[Entity], *, as_js
     parts: dict[str, Any] = {_PARTS[kind]: _match(name) for kind, name in entities}
     found = await QuotaAdmin(cluster).describe_client_quotas(_typed(parts), strict=False)
     # A filter that is not strict also matches entities with more components: for --user alone, it
-    # matches the quotas of that user's clients.
+    # matches the quotas for that user's clients.
     quotas = {entity: each for entity, each in found.items() if len(entity.parts) == len(parts)}
     users: Mapping[str, tuple[ScramCredentialInfo, ...]] = {}
     first = entities[0]

@@ -182,7 +182,7 @@ class PerfTest:
             if number == arguments.warmup_records and number:
                 self._begin_steady_state()
             payload = next_payload()
-            # The last item is true if the record was sent after the warm-up. The result of an
+            # The last item is true if the record was sent after the warm-up. The result for an
             # earlier record can arrive later, but must not count as steady state.
             tag = (now_ms(), len(payload), self._steady is not None)
             try:

@@ -168,7 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
     reader_config = _config(
         arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
     )
-    # Otherwise, records of aborted transactions would become visible in the copy.
+    # Otherwise, records from aborted transactions would become visible in the copy.
     reader_config.setdefault("isolation.level", "read_committed")
     # If retention deletes records before they are copied, the tool must fail. Any other value would
     # skip the records silently.

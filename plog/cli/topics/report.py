@@ -88,7 +88,7 @@ class Topic:
 async def describe(cluster: Cluster, names: Sequence[str], arguments: argparse.Namespace) -> int:
     """Print the description of the topics `names`."""
     topics = await _read(cluster, names, arguments.partition_size_limit_per_response)
-    # As in Kafka's tool, filters of partitions also omit the lines of topics.
+    # As in Kafka's tool, partition filters also omit the lines for topics.
     options = [name for name in REPORTS if getattr(arguments, name[2:].replace("-", "_"))]
     if arguments.topics_with_overrides:
         topics = [topic for topic in topics if topic.overrides]

@@ -116,7 +116,7 @@ class Closing:
             self._thread.start()
 
     def finish(self) -> None:
-        """Close the producer and wait for the results of all sent records."""
+        """Close the producer and wait for the results for all sent records."""
         self.begin()
         self._thread.join()
 

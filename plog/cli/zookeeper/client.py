@@ -274,7 +274,7 @@ class KazooConnection:
     def _on_state(self, state: str) -> None:
         # kazoo reports a failed authentication as LOST, but ZooKeeper's shell as AuthFailed.
         has_failed = self._client.client_state == KeeperState.AUTH_FAILED
-        # The watches end with the session. On a new connection of the same session, the client has
+        # The watches end with the session. On a new connection in the same session, the client has
         # to set them again.
         if state == KazooState.LOST:
             self._watches.clear()
@@ -342,7 +342,7 @@ class KazooConnection:
 
 
 def _text(error: Exception, path: str) -> str:
-    """Return the message of ZooKeeper's shell for `error`."""
+    """Return the message that ZooKeeper's shell prints for `error`."""
     text = _TEXTS.get(type(error))
     if text is not None:
         return text.format(path=path)

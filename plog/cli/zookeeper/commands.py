@@ -28,7 +28,7 @@ from plog.cli.zookeeper.text_format import (
 from plog.version import VERSION
 
 _TTL_MAX_MS: Final = (1 << 40) - 1  # Five bytes of ephemeralOwner contain the TTL.
-_BATCH: Final = 1000  # The default of `deleteall -b`.
+_BATCH: Final = 1000  # The default for `deleteall -b`.
 _WATCH_MODES: Final = ("PERSISTENT", "PERSISTENT_RECURSIVE")
 _INT: Final = range(-(1 << 31), 1 << 31)
 

@@ -96,7 +96,7 @@ class _Response:
         return (self.buffer() or b"").decode(errors="replace")
 
     def texts(self, per_record: int = 1) -> list[str]:
-        """Read a vector of records of `per_record` strings each; null becomes an empty list."""
+        """Read a vector of records with `per_record` strings each; null becomes an empty list."""
         return [self.text() for _ in range(max(self.number(), 0) * per_record)]
 
     def stat(self) -> Stat:

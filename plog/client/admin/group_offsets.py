@@ -1,4 +1,4 @@
-"""List, alter and delete committed offsets of groups; groups.py manages the groups.
+"""List, alter and delete groups' committed offsets; groups.py manages the groups.
 
 Each group's coordinator serves these requests. An alteration is a commit without a generation,
 which the coordinator accepts only while the group has no members.
@@ -80,13 +80,13 @@ class GroupOffsetAdmin(AdminBase):
     async def group_offsets(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of one group. Raises the first error."""
+        """Return one group's committed offsets. Raises the first error."""
         return (await self.list_group_offsets({group: partitions})).get(group).raise_first()
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
     ) -> Results[TopicPartition, None]:
-        """Set committed offsets of a group without members; create the group if it is missing.
+        """Set committed offsets for a group without members; create the group if it is missing.
 
         Errors, per partition: NonEmptyGroup, UnknownTopicOrPartition, ...
         """
@@ -225,7 +225,7 @@ def offset_commit_request(
 def fetched_offsets(
     request: OffsetFetchRequest, response: OffsetFetchResponse
 ) -> dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError]:
-    """Return the offsets of each group, from a response of any version."""
+    """Return the offsets for each group, from a response in any version."""
     # Up to version 7, a request and its response contain only one group.
     if request.group_id:
         found = _offsets((topic.name, topic.partitions) for topic in response.topics)

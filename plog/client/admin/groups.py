@@ -212,7 +212,7 @@ def leave_group_request(
 
 
 def listed_groups(response: ListGroupsResponse) -> list[GroupListing]:
-    """Return the groups of one broker."""
+    """Return the groups in one broker's response."""
     return [
         GroupListing(
             group_id=group.group_id,

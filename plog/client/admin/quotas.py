@@ -71,7 +71,7 @@ class QuotaAdmin(AdminBase):
     async def describe_client_quotas(
         self, which: QuotaFilter | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Return the quotas of all entities that match the filter, by default of all entities.
+        """Return the quotas for all entities that match the filter, by default for all entities.
 
         With `strict`, entities that have additional parts do not match.
         """

@@ -313,15 +313,15 @@ class ConsumerCore(OffsetQueries):
         self._offset_fetcher.wake()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop returning records of these partitions until `resume`; keep the buffered records."""
+        """Stop returning records from these partitions until `resume`; keep buffered records."""
         self.positions.pause(checked_partitions(partitions))
         self._fetcher.wake()
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Return records of these partitions again."""
+        """Return records from these partitions again."""
         self.positions.resume(checked_partitions(partitions))
         self._fetcher.wake()
-        # Records of these partitions may already be buffered, so wake a waiting poll.
+        # Records from these partitions may already be buffered, so wake a waiting poll.
         self._notify()
 
     @property

@@ -80,7 +80,7 @@ def list_offsets_request(
 def read_list_offsets(
     queries: Iterable[TimestampQuery], response: ListOffsetsResponse
 ) -> TimestampResults:
-    """Return the results of `queries` in `response`."""
+    """Return the results for `queries` in `response`."""
     results = {
         TopicPartition(topic.name, one.partition_index): one
         for topic in response.topics

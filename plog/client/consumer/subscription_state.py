@@ -431,7 +431,7 @@ class SubscriptionState:
         return self._generation
 
     def clear_error_locked(self, partition: TopicPartition) -> None:
-        """Remove the error of this partition. The caller must hold the lock."""
+        """Remove the error for this partition. The caller must hold the lock."""
         if self._errors:
             self._errors.pop(partition, None)
 

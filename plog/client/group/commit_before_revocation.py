@@ -93,7 +93,7 @@ class CommitBeforeRevocation:
         self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         if self._commits.is_automatic:
             # The next owner reads all records after the committed position again, so stop returning
-            # records of these partitions.
+            # records from these partitions.
             self._positions.withhold(going)
             self._start(self._expire(longest_s))
 

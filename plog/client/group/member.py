@@ -177,7 +177,7 @@ class GroupMember(ConsumerSubscription):
     def polled(self, *, waits: bool = False) -> None:
         """Record a poll: the application has processed all earlier records. Thread-safe.
 
-        With `waits`, the poll lasts until the next call of this method.
+        With `waits`, the poll lasts until the next call to this method.
         """
         self._heartbeats.polled(waits=waits)
         self._commits.polled()

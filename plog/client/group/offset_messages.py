@@ -1,4 +1,4 @@
-"""Convert OffsetCommit and OffsetFetch messages of all versions to and from plain values."""
+"""Convert OffsetCommit and OffsetFetch messages in all versions to and from plain values."""
 
 from __future__ import annotations
 

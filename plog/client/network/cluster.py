@@ -2,7 +2,7 @@
 
 A `Cluster` keeps one connection to each broker that it needs. It finds the leader of a partition,
 the coordinator of a group and the controller, and it retries requests. metadata_updater.py provides
-the metadata; callers interpret the responses. Every request of a call ends at the call's
+the metadata; callers interpret the responses. Every request in a call ends at the call's
 `Deadline`. Without a deadline, ``default.api.timeout.ms`` limits the request and its retries. Use
 only in the network's thread.
 

@@ -114,8 +114,8 @@ class Connection:
                 f"cannot send a request to {self.address}: the call timed out after"
                 f" {deadline.timeout_s:g} s"
             )
-        # One caller's short deadline must not close the connection, which would fail the requests
-        # of other callers.
+        # One caller's short deadline must not close the connection, which would fail other callers'
+        # requests.
         return self._channel.ask(request, response, version, timeout_s=timeout_s, wait_s=left_s)
 
     def send(

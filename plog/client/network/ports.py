@@ -154,7 +154,8 @@ class Network(Protocol):
     def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> Awaitable[list[T]]:
         """Run all coroutines, concurrently where possible, and return their results.
 
-        After all coroutines have ended, raises the error of the first failed coroutine in the list.
+        After all coroutines have ended, raises the error from the first failed coroutine in the
+        list.
         """
         ...
 

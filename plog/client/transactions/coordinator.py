@@ -52,7 +52,7 @@ R = TypeVar("R", bound=ApiMessage)
 
 _FEATURE = "transaction.version"
 _LAST_VERSION_1 = 4
-"""The last version of EndTxn and TxnOffsetCommit for transactions of version 1."""
+"""The last version of EndTxn and TxnOffsetCommit for version 1 transactions."""
 _LAST_ADD_PARTITIONS = 3
 """The last version of AddPartitionsToTxn for clients; later versions are only for brokers."""
 _FIRST_WITH_GROUP = 3
@@ -87,7 +87,7 @@ class TransactionCoordinator:
 
     @property
     def is_v2(self) -> bool:
-        """Whether the cluster uses transactions of version 2, according to the coordinator."""
+        """Whether the cluster uses version 2 transactions, according to the coordinator."""
         # Read the features again each time: the cluster may have been upgraded (KIP-584).
         connection = self._cluster.idle_connection(self._node_id)
         if connection is not None:
@@ -279,7 +279,7 @@ def _is_connection_error(error: Exception) -> bool:
 
 
 def _has_version_2(connection: Connection) -> bool:
-    """Return whether the cluster uses, and the broker supports, transactions of version 2."""
+    """Return whether the cluster uses, and the broker supports, version 2 transactions."""
     level = max(
         (
             feature.max_version_level

@@ -66,7 +66,7 @@ class TransactionState:
         self.phase = Phase.UNINITIALIZED
         self.identity: ProducerIdentity | None = None
         self.is_v2 = False
-        """Whether the current transaction is of version 2."""
+        """Whether the current transaction uses version 2."""
         self.number = 0
         """Number of transactions begun."""
         self.begun = Begun.NO
