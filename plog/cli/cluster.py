@@ -78,7 +78,7 @@ def _set_run(parser: argparse.ArgumentParser, tool: _Tool) -> None:
 
 
 def _add_connection(parser: argparse.ArgumentParser) -> None:
-    #     # `add_admin_options` does not fit: unlike Kafka's other tools, ClusterTool has --config
+    # `add_admin_options` does not fit: unlike Kafka's other tools, ClusterTool has --config
     # and short option names.
     parser.add_argument(
         "--bootstrap-server",

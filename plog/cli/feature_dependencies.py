@@ -66,7 +66,7 @@ def run_version_mapping(arguments: argparse.Namespace) -> int:
 
 
 def run_feature_dependencies(arguments: argparse.Namespace) -> int:
-    """Print the dependencies of each level. Raises UnknownFeature, UsageError."""
+    """Print the dependencies of each level. Raises UnknownFeature or UsageError."""
     requested = [(name, level_of(name, text)) for name, text in arguments.feature]
     needs = [(name, level, dict(needed_levels(name, level))) for name, level in requested]
     show(

@@ -62,7 +62,7 @@ def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> i
 
 
 def main_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
-    """Return the parser of `plog` itself, which provides its help."""
+    """Return the parser for `plog` itself, which provides its help."""
     parser = Parser(
         prog="plog",
         usage="plog COMMAND [OPTION]...",
@@ -115,7 +115,7 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
     show_warnings()
     try:
         code: int = parsed.run(parsed)
-    #     # This OSError is not a failure of the tool; `main` handles it.
+    # This OSError is not a failure of the tool; `main` handles it.
     except BrokenPipeError:
         raise
     except (PlogError, OSError) as error:

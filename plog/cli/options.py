@@ -55,7 +55,7 @@ def add_bootstrap_option(
         metavar="HOST:PORT[,HOST:PORT]",
         help="brokers for the initial connection; the client discovers the others",
     )
-    # Hidden options, for an error message that helps users of old documentation.
+    # Hidden options, for an error message that helps users who follow old documentation.
     parser.add_argument(
         "--zookeeper",
         "--zk-tls-config-file",
@@ -177,7 +177,7 @@ def number_list(text: str) -> list[int]:
 
 def read_properties(path: str) -> dict[str, str]:
     """Return the settings in a properties file. Raises OSError, or UsageError for invalid lines."""
-    #     # Read as bytes, because the encoding can be UTF-8 or Latin-1.
+    # Read as bytes, because the encoding can be UTF-8 or Latin-1.
     with open(path, "rb") as file:
         text = decode_properties(file.read())
     try:

@@ -12,7 +12,7 @@ from plog.compiled import compiled_folders, is_compiled
 COMPILED = ("codec",)
 """Modules that setup.py compiles if Cython and a compiler are available."""
 
-# # Inserted in front, so that Python finds a compiled module before its source (decision 0011).
+# Inserted in front, so that Python finds a compiled module before its source (decision 0011).
 __path__[:0] = compiled_folders(__path__[0], COMPILED)
 
 

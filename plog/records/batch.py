@@ -205,7 +205,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     position, end = 0, len(data)
     while end - position > MAGIC_POSITION:
         size, magic = read_size_and_magic(data, position)
-        #         # Checked before the size, because messages with magic 0 and 1 can be smaller than
+        # Checked before the size, because messages with magic 0 and 1 can be smaller than
         # a header.
         if magic in (0, 1):
             raise UnsupportedForMessageFormat(

@@ -30,7 +30,7 @@ def decode_columns(
     if max(len(columns.keys), len(columns.values)) + len(data) > _MAX_END:
         raise ValueError("cannot append to full columns; start new ones")
     rows_before = len(columns)
-    #     # Resized in advance, because the compiled loop uses views of the arrays, which prevent
+    # Resized in advance, because the compiled loop uses views of the arrays, which prevent
     # resizing.
     columns.extend(min(max_rows, header.records_count))
     try:

@@ -217,7 +217,7 @@ def _read_message(view: memoryview, position: int) -> _Message:
         raise CorruptRecords(f"{end - position} bytes follow the message before byte {end}")
     # Magic 0 has no timestamps, so the bit has no meaning there.
     log_append_time = magic and attributes & LOG_APPEND_TIME_BIT
-    #     # In a batch with magic 2, -1 is the only valid negative timestamp.
+    # In a batch with magic 2, -1 is the only valid negative timestamp.
     return _Message(
         magic=magic,
         compression=Compression(codec),

@@ -63,7 +63,7 @@ def iter_records(
     The function verifies checksums and skips control batches. Raises CorruptBatch.
     """
     for position, header in iter_batches(data):
-        #         # Skipped before the checksum is verified, because this batch is not used.
+        # Skipped before the checksum is verified, because this batch is not used.
         if header.last_offset < from_offset or header.is_control:
             continue
         if not crc_is_valid(data, position, header):

@@ -104,7 +104,7 @@ def java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or _SCIENTIFIC_BELOW <= abs(value) < _SCIENTIFIC_FROM:
         return repr(value)
-    # repr uses the fewest digits that identify the number, as Java does since version 19.
+    # repr uses the fewest digits that identify the number, as Java has done since version 19.
     mantissa, _, exponent = f"{value!r}".partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")

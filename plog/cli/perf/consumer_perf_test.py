@@ -162,7 +162,7 @@ def run(arguments: argparse.Namespace) -> int:
         "receive.buffer.bytes": arguments.socket_buffer_size,
         "max.partition.fetch.bytes": arguments.fetch_size,
         "auto.offset.reset": "latest" if arguments.from_latest else "earliest",
-        "check.crcs": "false",  # As in Kafka's tool, so that the results are comparable.
+        "check.crcs": "false",  # As in Kafka's tool, to keep results comparable.
     }
     defaults = {
         "client.id": _CLIENT_ID,

@@ -56,7 +56,7 @@ class TimePace:
         due_s = self._begin_s + (timestamp_ms - self._first_ms) / 1000 / self._factor
         wait_s = due_s - now_s
         if wait_s > self._longest_s:
-            #             # The schedule is shifted, so that the pauses after this record are not
+            # The schedule is shifted, so that the pauses after this record are not
             # shortened.
             self._begin_s -= wait_s - self._longest_s
             return self._longest_s

@@ -263,7 +263,7 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     names = await _topics_to_change(TopicDescriptionAdmin(cluster), arguments)
     results = await TopicAdmin(cluster).delete_topics(names)
     deleted = [name for name in names if name not in results.errors]
-    # Kafka's tool prints nothing, although a pattern can match more topics than intended.
+    # Kafka's tool does not print anything, although a pattern can match more topics than intended.
     text = "\n".join(f"Deleted topic {name}." for name in deleted)
     print_outcome(text, {"deleted": deleted}, as_json=arguments.json)
     failed = (name for name in names if name in results.errors)

@@ -89,8 +89,8 @@ _STATES: Final = {
     KazooState.LOST: "Expired",
 }
 _CONFIG_PATH: Final = "/zookeeper/config"
-# Error codes that kazoo does not define. When it receives an undefined code, it closes the
-# connection.
+# Error codes that kazoo does not define. Without them, kazoo closes the connection when it receives
+# such a code.
 _CODES: Final = {
     -120: "Ephemeral node on local session",
     -121: "No such watcher",
@@ -196,8 +196,8 @@ class KazooConnection:
         """Add an identity to the session."""
         try:
             self._client.add_auth_async(scheme, credential).get(timeout=RESPONSE_S)
-        # A server closes the connection after a failed authentication, so the error can also be the
-        # loss of the connection.
+        # A server closes the connection after a failed authentication, so the error can also be a
+        # lost connection.
         except (KazooException, KazooTimeoutError) as error:
             raise CommandRefused(
                 f"KeeperErrorCode = AuthFailed for {scheme}: the server has closed the connection"
@@ -259,8 +259,7 @@ class KazooConnection:
 
     def close(self) -> None:
         """End the session; the server deletes its ephemeral znodes."""
-        # In this order, because the listener would report the end of the session as a lost
-        # connection.
+        # Remove the listener first: it would report the end of the session as a lost connection.
         self._client.remove_listener(self._on_state)
         self._client.stop()
         self._client.close()
@@ -272,7 +271,8 @@ class KazooConnection:
         self._client._connection._read_watch_event = self._read_event
 
     def _on_state(self, state: str) -> None:
-        # kazoo reports a failed authentication as LOST, but ZooKeeper's shell as AuthFailed.
+        # kazoo reports a failed authentication as LOST, but ZooKeeper's shell reports it as
+        # AuthFailed.
         has_failed = self._client.client_state == KeeperState.AUTH_FAILED
         # The watches end with the session. On a new connection in the same session, the client has
         # to set them again.

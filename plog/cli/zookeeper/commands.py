@@ -168,7 +168,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
     data = text.encode()
     if "b" in given.options:
         try:
-            #             # Without `validate`, Python silently skips invalid characters.
+            # Without `validate`, Python silently skips invalid characters.
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
             raise CommandRefused(f"cannot decode the data as base64: {error}") from None

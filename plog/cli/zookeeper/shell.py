@@ -155,7 +155,7 @@ def _security(path: str | None) -> Security | None:
 
 
 def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """Convert ``zookeeper.ssl.*`` settings to the settings of plog's client.
+    """Convert ``zookeeper.ssl.*`` settings into the settings of plog's client.
 
     >>> tls_settings({"zookeeper.ssl.truststore.location": "ca.pem"})
     {'security.protocol': 'SSL', 'ssl.truststore.location': 'ca.pem'}

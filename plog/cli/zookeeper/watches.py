@@ -34,7 +34,7 @@ _REMOVAL_EVENTS: Final = {
     RECURSIVE: "PersistentWatchRemoved",
 }
 _BATCH_BYTES: Final = 128 * 1024
-"""Size of the paths in one request, as in ZooKeeper's client; servers accept one megabyte."""
+"""Approximate size of the paths in one request, as in ZooKeeper; servers accept one megabyte."""
 
 
 class Watches:

@@ -148,7 +148,7 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
     if dataclasses.is_dataclass(hint):
         fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(hint)}
         conformed = _fields(fields, hint, name)
-        # An unchanged object is returned as it is, which avoids a copy for each call.
+        # An unchanged object is returned as is, which avoids a copy for each call.
         changed = {one: conformed[one] for one in fields if conformed[one] != fields[one]}
         return dataclasses.replace(value, **changed) if changed else value
     if hint is int and not isinstance(value, int):

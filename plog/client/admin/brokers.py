@@ -254,7 +254,7 @@ def updated_features(
     updates: Iterable[str], response: UpdateFeaturesResponse
 ) -> dict[str, KafkaError | None]:
     """Return the outcome for each feature."""
-    # Since version 2, a response contains only one error, which applies to all features.
+    # From version 2 on, a response contains only one error, which applies to all features.
     whole = outcome(response.error_code, response.error_message, "the features", None)
     by_feature = {
         result.feature: outcome(

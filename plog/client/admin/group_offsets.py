@@ -54,8 +54,8 @@ class GroupOffsetAdmin(AdminBase):
     ) -> Results[str, Results[TopicPartition, OffsetAndMetadata | None]]:
         """Return each group's committed offsets: all, or only those of the given partitions.
 
-        A requested partition without a committed offset has None. With `require_stable`, the call
-        waits for pending transactions that commit offsets.
+        A requested partition without a committed offset is mapped to None. With `require_stable`,
+        the call waits for pending transactions that commit offsets.
         """
         wanted: Mapping[str, Collection[TopicPartition] | None]
         wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(several(groups))

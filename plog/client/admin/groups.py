@@ -217,7 +217,8 @@ def listed_groups(response: ListGroupsResponse) -> list[GroupListing]:
         GroupListing(
             group_id=group.group_id,
             protocol_type=group.protocol_type,
-            # Brokers return the state since Kafka 2.6 (KIP-518) and the type since 3.8 (KIP-848).
+            # Only brokers from Kafka 2.6 on return the state (KIP-518), and only from 3.8 on the
+            # type (KIP-848).
             state=GroupState(group.group_state) if group.group_state else None,
             type=group.group_type or None,
         )

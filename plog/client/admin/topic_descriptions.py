@@ -68,7 +68,7 @@ class TopicDescriptionAdmin(AdminBase):
             every = await self._describe_by_name(
                 None, page_partitions, include_authorized_operations
             )
-            # Responses with and without pages have different orders, so sort the topics.
+            # Responses with and without pages list topics in different orders, so sort them.
             return Results({name: every[name] for name in sorted(every, key=str)})
         asked = several(topics)
         names = [topic for topic in asked if isinstance(topic, str)]
@@ -101,7 +101,7 @@ class TopicDescriptionAdmin(AdminBase):
         try:
             described = await self._describe_in_pages(names or (), page_partitions)
         except UnsupportedVersion:
-            # Brokers support pages only since KIP-966.
+            # Only brokers with KIP-966 support pages.
             return await self._describe_unpaged(names, include_operations)
         if include_operations:
             return described

@@ -283,7 +283,7 @@ def _created(topic: CreatableTopicResult) -> CreatedTopic:
 
 
 def deleted_topics(response: DeleteTopicsResponse) -> dict[str | Uuid, KafkaError | None]:
-    """Return the outcome for each topic, both by name and by id."""
+    """Return the outcome for each topic, keyed both by name and by id."""
     outcomes: dict[str | Uuid, KafkaError | None] = {}
     for topic in response.responses:
         about = f"topic {topic.name or uuid_to_text(topic.topic_id)}"

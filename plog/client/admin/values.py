@@ -355,7 +355,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group in a listing. Brokers return `state` since Kafka 2.6 and `type` since 3.8."""
+    """A group in a listing. Kafka 2.6 added `state`, and 3.8 added `type`."""
 
     group_id: str
     protocol_type: str

@@ -31,7 +31,7 @@ from plog.wire.internal.consumer_protocol import (
 from plog.wire.primitives import Buffer
 
 NO_GENERATION = -1
-# Subscriptions contain the generation since version 2 (KIP-792), the rack since 3 (KIP-881).
+# Version 2 of subscriptions added the generation (KIP-792), and version 3 the rack (KIP-881).
 _SUBSCRIPTION_VERSION = 3
 _ASSIGNMENT_VERSION = 3
 

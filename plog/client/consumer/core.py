@@ -220,8 +220,7 @@ class ConsumerCore(OffsetQueries):
         """Whether `prepare` must be awaited before more records are taken. Thread-safe."""
         return self._member.needs_attention
 
-    #     # -- calls by the application
-    # -----------------------------------------------------------------
+    # -- calls by the application -----------------------------------------------------------------
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Assign exactly these partitions; partitions already assigned keep their positions.

@@ -248,6 +248,6 @@ class OffsetLookup:
                 node_id, request, ListOffsetsResponse, deadline=deadline
             )
         except KafkaError as error:
-            #             # A connection error applies to all queries.
+            # A connection error applies to all queries.
             return TimestampResults({}, {query.partition: error for query in queries})
         return read_list_offsets(queries, response)

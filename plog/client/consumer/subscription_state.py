@@ -50,8 +50,7 @@ class SubscriptionState:
         self.on_assign: Callable[[], None] = lambda: None
         """Called when the assignment changes."""
 
-    #     # -- calls by the application
-    # -----------------------------------------------------------------
+    # -- calls by the application -----------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions; partitions already assigned keep their positions."""
@@ -128,7 +127,7 @@ class SubscriptionState:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit after all returned records, which excludes `held_back`."""
-        #         # Call this without the lock, because it runs the face's code.
+        # Call this without the lock, because it runs the face's code.
         held_back = self.held_back()
         with self.lock:
             return {

@@ -52,8 +52,8 @@ from plog.wire.primitives import WireError
 
 log = logging.getLogger("plog.client.group")
 
-# The coordinator answers a JoinGroup at the latest when the rebalance timeout expires. Kafka's
-# AbstractCoordinator has the same margin for the network (JOIN_GROUP_TIMEOUT_LAPSE).
+# The coordinator answers a JoinGroup before the rebalance timeout expires or when it expires.
+# Kafka's AbstractCoordinator has the same margin for the network (JOIN_GROUP_TIMEOUT_LAPSE).
 _JOIN_MARGIN_MS = 5_000
 _FIRST_STATIC_VERSION = 5
 

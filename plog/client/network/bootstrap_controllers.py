@@ -13,7 +13,7 @@ from plog.errors import UnsupportedVersion, error_from_code
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
-# DescribeCluster has endpoint types since version 1 (KIP-919).
+# Version 1 of DescribeCluster added endpoint types (KIP-919).
 BROKER_ENDPOINTS: Final = 1
 CONTROLLER_ENDPOINTS: Final = 2
 

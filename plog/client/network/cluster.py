@@ -33,7 +33,7 @@ log = logging.getLogger("plog.client")
 
 R = TypeVar("R", bound=ApiMessage)
 
-# Since this version, a FindCoordinator request can contain several keys (KIP-699).
+# From this version on, a FindCoordinator request can contain several keys (KIP-699).
 _FIRST_COORDINATOR_BATCH = 4
 
 
@@ -324,7 +324,7 @@ class Cluster(MetadataUpdater):
             answer = await self._ask(node, request, FindCoordinatorResponse, deadline)
         except KafkaError as failure:
             return failure
-        # Since version 4, the response has an entry for each key.
+        # From version 4 on, the response has an entry for each key.
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
             if found.error_message:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=ApiMessage)
 
 SOFTWARE_NAME = "plog"
-# Since version 3, ApiVersions contains the name of the client software (KIP-511).
+# From version 3 on, ApiVersions contains the name of the client software (KIP-511).
 _FIRST_WITH_NAME = 3
 
 

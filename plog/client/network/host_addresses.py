@@ -35,7 +35,7 @@ def look_up(host: str, port: int) -> list[str]:
     except OSError as error:
         raise ConnectionFailed(f"cannot resolve {host}:{port}: {error.strerror}") from error
     except UnicodeError as error:
-        # A label of the host name is empty or too long for IDNA.
+        # A label in the host name is empty or too long for IDNA.
         raise ConnectionFailed(f"{host!r} is not a host name") from error
     return list(dict.fromkeys(str(info[4][0]) for info in infos))
 

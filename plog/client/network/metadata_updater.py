@@ -162,7 +162,7 @@ class MetadataUpdater:
             allow_auto_topic_creation=self.auto_create_topics,
         )
         response = await self._ask_some(request, MetadataResponse, deadline)
-        # Since version 13, a response can contain an error for the whole request (KIP-1102).
+        # From version 13 on, a response can contain an error for the whole request (KIP-1102).
         if response.error_code:
             raise error_about(response.error_code, "metadata")
         self._learn(response, replace_topics=every)

@@ -216,7 +216,7 @@ class Node:
         return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter
 
     def close_if_idle(self, longest_s: float) -> None:
-        """Close the connection if it was unused for more than `longest_s`, unless negative."""
+        """Close the connection if it was unused for longer than `longest_s`; never if negative."""
         connection = self._connection
         # A connection with requests in flight is not idle.
         if connection is None or connection.in_flight or longest_s < 0:

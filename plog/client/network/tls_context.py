@@ -105,7 +105,8 @@ class Security:
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
     _making: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-    # The cached contexts by kind, with the state of the files when they were read; see `kept`.
+    # The cached contexts, keyed by kind, with the state of the files when they were read; see
+    # `kept`.
     _made: dict[str, tuple[object, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

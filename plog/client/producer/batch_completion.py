@@ -73,7 +73,7 @@ STALE_METADATA = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
     }
 )
-"""Errors that may mean that a partition has another leader."""
+"""Errors that may mean that a partition's leader has changed."""
 
 
 class BatchCompletion:

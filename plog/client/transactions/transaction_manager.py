@@ -130,8 +130,7 @@ class TransactionManager:
         self._is_adding = False
         state.on_new_partition = self._start_adder
 
-    #     # -- calls by the application
-    # ---------------------------------------------------------------
+    # -- calls by the application ---------------------------------------------------------------
 
     async def init(self, timeout_s: float | None = None) -> None:
         """Implement `TransactionCalls.init_transactions`."""

@@ -161,7 +161,7 @@ class TransactionState:
         self.phase = Phase.IN_TRANSACTION
         self.is_v2 = is_v2
         self.number += 1
-        # A `send` of the previous transaction may have failed after it ended.
+        # A `send` in the previous transaction may have failed after the transaction ended.
         self._send_error = None
 
     def check_may_add_offsets(self) -> None:

@@ -101,7 +101,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         """Yield records indefinitely; wait for new records."""
         unread = self._core.unread
         while True:
-            # Taking records one by one would cost more time for each record.
+            # Taking records one by one would take longer per record.
             if not unread:
                 unread.put(await self.consume())
             for record in unread.records():
