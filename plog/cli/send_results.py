@@ -87,7 +87,7 @@ class SendResults(Generic[T]):
                 # record's part is still in flight.
                 else:
                     late.append((tag, handle))
-        # Called without the lock: if the handle is done by now, the callback runs immediately, and
+        # Called without the lock: if the handle is already done, the callback runs immediately, and
         # it acquires the lock.
         for tag, handle in late:
             self._handles.call_when_done(handle, partial(self._done_late, tag))

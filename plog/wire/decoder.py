@@ -6,7 +6,7 @@ Reading past the end raises `struct.error` or `IndexError`; `Message.decode` con
 errors from invalid UTF-8, to WireError. Records are not copied; they stay views of the input.
 
 A bounded decoder also limits the total number of array elements, at every depth, and tagged fields.
-An element can take a single byte on the wire but some hundred bytes as an object. Small requests
+An element can take a single byte on the wire but several hundred bytes as an object. Small requests
 cannot contain many elements, so only large requests need a bounded decoder.
 
 A sliced decoder is a bounded decoder in the form of a generator. It yields after a given number of

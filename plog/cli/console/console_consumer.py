@@ -41,7 +41,7 @@ _MAX_RECORDS: Final = 500
 _PIPE_CHECK_S: Final = 1.0
 """Time between checks for whether the reader of the output has closed the pipe."""
 _TOPIC_LOOKUP_S: Final = 3.0
-"""Time to wait for an unknown topic, because brokers take some time to learn of a new topic."""
+"""Time to wait for an unknown topic: a new topic does not immediately appear on all brokers."""
 _PIPE_CLOSED: Final = "unable to write to standard output, closing the consumer"
 _EARLIEST, _LATEST = "earliest", "latest"
 

@@ -149,7 +149,8 @@ class Security:
         # several threads open connections concurrently, only one of them creates the context.
         sources = (self.trusted, self.key, self.chain)
         with self._making:
-            # Get the state before reading the files: a change in between then causes another read.
+            # Get the state before reading the files: a change in the meantime then causes another
+            # read.
             state = [source.state for source in sources if source is not None]
             known = self._made.get(kind)
             if known is None or known[0] != state:

@@ -155,8 +155,8 @@ class ProducerBatch(SequencedBatch):
 
     def _finish(self) -> None:
         assert not self.is_done
-        # A handle refers to its batch. An application that keeps handles must not thereby keep the
-        # records in memory.
+        # A handle refers to its batch. If an application keeps handles, the records must not stay
+        # in memory with them.
         self._sizes = [
             (timestamp, _NULL if key is None else len(key), _NULL if value is None else len(value))
             for _, timestamp, key, value, _ in self.records

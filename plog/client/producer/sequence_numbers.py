@@ -239,7 +239,7 @@ class PartitionSequences(Generic[B]):
         self._window = deque(sent)
 
     def recover(self) -> tuple[list[B], list[B]]:
-        """Resume after missing numbers, as soon as that is possible.
+        """Resume after missing numbers, as soon as possible.
 
         Returns the batches that fail because their outcome cannot be known, and the batches that
         get new numbers. The call has no effect while a response is outstanding or a batch in doubt
