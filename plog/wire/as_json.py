@@ -3,8 +3,8 @@
 Names are in camelCase, bytes in base64, and UUIDs in Kafka's text form. Fields appear in the order
 of the message's definition. As on the wire, fields that the version lacks are omitted, and so are
 tagged fields with their default value. `compact_json` formats numbers and escapes like Java, so
-that scripts and tests can compare the text byte for byte. Source: Kafka 4.3 JsonConverterGenerator;
-Jackson's JsonNode.toString.
+that scripts and tests can compare the text byte for byte.
+Source: Kafka 4.3 JsonConverterGenerator; Jackson's JsonNode.toString.
 """
 
 from __future__ import annotations

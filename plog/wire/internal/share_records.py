@@ -2,7 +2,8 @@
 
 plog does not write these records, but its tools print them if a Kafka log contains them. As in
 `__consumer_offsets`, a number precedes keys and values; `SHARE_RECORDS` maps the key's number to
-the declarations of key and value. Source: Kafka 4.3 share-coordinator messages.
+the declarations of key and value.
+Source: Kafka 4.3 share-coordinator messages.
 """
 
 from __future__ import annotations
