@@ -1,7 +1,7 @@
 """Client library of plog, a durable publish-subscribe log that speaks Kafka's protocol.
 
 `Producer`, `Consumer` and `Admin` are the blocking API; plog.aio and plog.twisted are the APIs for
-asyncio and Twisted. This module only re-exports names that other modules define.
+asyncio and Twisted. This module only re-exports names defined in other modules.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ _MODULE_OF = {
 
 _FACES = ("aio", "twisted")
 
-__all__ = sorted(_MODULE_OF)  # Derived, so that the names are listed only once.
+__all__ = sorted(_MODULE_OF)  # Derived, so that each name is listed only once.
 
 
 def __getattr__(name: str) -> object:
@@ -133,7 +133,7 @@ def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Stored, so that the next use of the name does not call this function.
+    # Cached, so that the next use of the name does not call this function.
     value = globals()[name] = getattr(import_module(module), name)
     return value
 

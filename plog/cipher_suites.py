@@ -1,4 +1,4 @@
-"""Translation of standard cipher suite names, which Kafka's settings contain, to OpenSSL's names.
+"""Translate the standard cipher suite names in Kafka's settings into OpenSSL's names.
 
 Pure. Names that OpenSSL already understands are passed through unchanged. Source: RFC 8446, RFC
 5289, RFC 7905, openssl-ciphers(1).
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 # OpenSSL uses the standard names for the suites of TLS 1.3.
 _TLS_1_3 = re.compile(r"TLS_(AES_(128|256)_(GCM|CCM)(_8)?|CHACHA20_POLY1305)_SHA(256|384)")
-# Only key exchanges with forward secrecy: with the others (TLS_RSA_…), an attacker that obtains the
+# Only key exchanges with forward secrecy: with the others (TLS_RSA_…), an attacker who obtains the
 # server's key can decrypt recorded connections.
 _TLS_1_2 = re.compile(
     r"TLS_(?P<exchange>ECDHE_RSA|ECDHE_ECDSA|DHE_RSA)_WITH_"
@@ -49,7 +49,7 @@ def _translated(suite: str) -> str:
             f"{suite} is not supported; use TLS_AES_128_GCM_SHA256,"
             " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 or another suite with ECDHE or DHE"
         )
-    # OpenSSL's names omit CBC mode, and the hash of ChaCha20 suites.
+    # OpenSSL omits "CBC" from its names, and the hash from the names of ChaCha20 suites.
     exchange = match["exchange"].replace("_", "-")
     if match["chacha"]:
         return f"{exchange}-CHACHA20-POLY1305"

@@ -1,4 +1,4 @@
-"""Selection of modules compiled by Cython, if they exist and match their sources.
+"""Select modules compiled by Cython if they exist and match their sources.
 
 setup.py compiles some modules (decision 0011) into a folder next to their sources. The folder name
 contains a checksum of the sources. After a change to a source, Python therefore does not find the
@@ -22,7 +22,7 @@ def folder_name(package_folder: str, modules: Sequence[str]) -> str:
     """Return the name of the folder for the compiled `modules` of a package. Raises OSError."""
     check = 0
     for module in modules:
-        # The .pxd file declares the C types, so it affects the compiled module, too.
+        # The .pxd file declares the C types, so it also affects the compiled module.
         for suffix in (".py", ".pxd"):
             with open(os.path.join(package_folder, module + suffix), "rb") as file:
                 check = crc32(b"%d:%b" % (check, file.read()))

@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 from plog.error_codes import RETRIABLE, ErrorCode
 
 # A protocol string has at most 32,767 bytes, and a character takes up to four. A response with a
-# longer message could not be encoded, which would fail the request for its other resources, too.
+# longer message could not be encoded, which would also fail the request for its other resources.
 MESSAGE_MAX_CHARACTERS = 8_000
 """Maximum length of an error message."""
 

@@ -1,7 +1,7 @@
 """The errors that brokers return to clients, one class for each error code.
 
 If a client breaks a rule, code in the pure packages raises a subclass of `KafkaError`; only
-plogd/apis/dispatch.py converts errors to codes. A response contains the error's message if the
+plogd/apis/dispatch.py converts errors into codes. A response contains the error's message if the
 protocol has a field for it. The default message is the docstring of the class, so these docstrings
 are written for users. The base classes are in error_base.py, the codes in error_codes.py.
 """
@@ -22,7 +22,7 @@ class OffsetOutOfRange(KafkaError):
 
 
 class CorruptMessage(KafkaError):
-    """A record batch does not match its checksum, or has a wrong size."""
+    """A record batch does not match its checksum or has the wrong size."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
@@ -82,7 +82,7 @@ class NotCoordinator(KafkaError):
 
 
 class InvalidTopicException(KafkaError):
-    """The name is not valid for a topic."""
+    """The topic name is not valid."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -118,7 +118,7 @@ class IllegalGeneration(KafkaError):
 
 
 class InconsistentGroupProtocol(KafkaError):
-    """The member supports no protocol that all members of the group support."""
+    """The member does not support any protocol that all members of the group support."""
 
     code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
@@ -148,25 +148,25 @@ class RebalanceInProgress(KafkaError):
 
 
 class InvalidCommitOffsetSize(KafkaError):
-    """The offsets of one request do not fit into one batch: commit them in several requests."""
+    """The offsets in one request do not fit into one batch: commit them in several requests."""
 
     code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 class TopicAuthorizationFailed(KafkaError):
-    """The principal may not do this to the topic."""
+    """The principal is not authorized to perform this operation on the topic."""
 
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class GroupAuthorizationFailed(KafkaError):
-    """The principal may not do this to the group."""
+    """The principal is not authorized to perform this operation on the group."""
 
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
 class ClusterAuthorizationFailed(KafkaError):
-    """The principal may not do this to the cluster."""
+    """The principal is not authorized to perform this operation on the cluster."""
 
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
@@ -286,7 +286,7 @@ class ConcurrentTransactions(KafkaError):
 
 
 class TransactionalIdAuthorizationFailed(KafkaError):
-    """The principal may not use this transactional id."""
+    """The principal is not authorized to use this transactional id."""
 
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
@@ -304,7 +304,7 @@ class LogDirNotFound(KafkaError):
 
 
 class UnknownProducerId(KafkaError):
-    """The partition has no state for this producer id."""
+    """The partition does not have any state for this producer id."""
 
     code = ErrorCode.UNKNOWN_PRODUCER_ID
 
@@ -316,7 +316,7 @@ class NonEmptyGroup(KafkaError):
 
 
 class GroupIdNotFound(KafkaError):
-    """No group has this id."""
+    """There is no group with this id."""
 
     code = ErrorCode.GROUP_ID_NOT_FOUND
 
@@ -334,7 +334,7 @@ class InvalidFetchSessionEpoch(KafkaError):
 
 
 class ListenerNotFound(KafkaError):
-    """The leader has no listener with the name of the one that received the request."""
+    """The leader does not have a listener with the same name as the receiving listener."""
 
     code = ErrorCode.LISTENER_NOT_FOUND
 
@@ -418,7 +418,7 @@ class GroupSubscribedToTopic(KafkaError):
 
 
 class InvalidRecord(KafkaError):
-    """A batch's records break the rules of the format or of the topic."""
+    """A batch's records violate the rules of the record format or of the topic."""
 
     code = ErrorCode.INVALID_RECORD
 

@@ -1,4 +1,4 @@
-"""Configuration of pyOpenSSL contexts, for both ends of a TLS connection.
+"""Configure pyOpenSSL contexts for both ends of a TLS connection.
 
 plogd/net/tls/tls_context.py creates the server's contexts, plog/client/network/twisted_tls.py the
 client's. If OpenSSL rejects a value, a ValueError states the remedy, and the caller adds the
@@ -102,7 +102,7 @@ def for_openssl(certificates: Sequence[x509.Certificate]) -> Iterator[crypto.X50
 
 
 def reason_of(error: SSL.Error) -> str:
-    """Return OpenSSL's reason for an error: the last entry of its error queue, if it has entries.
+    """Return OpenSSL's reason for an error: the last entry in its error queue, if there is one.
 
     >>> reason_of(SSL.Error([("SSL routines", "", "unknown protocol")]))
     'unknown protocol'

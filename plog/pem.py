@@ -1,4 +1,4 @@
-"""PEM parser for keys and certificates, and detection of other keystore formats.
+"""Parse keys and certificates in PEM format, and detect other keystore formats.
 
 Pure. The callers interpret the blocks: plogd/net/tls/tls_files.py for the broker,
 plog/client/network/tls_context.py for clients.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-# A setting can contain PEM data in one line, so the body need not have line ends (KIP-651).
+# A setting can contain PEM data in one line, so the body need not contain line breaks (KIP-651).
 _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
 # The magic numbers of Java's formats JKS and JCEKS.
 _JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
@@ -34,7 +34,7 @@ def pem_blocks(data: bytes, kind: str) -> list[bytes]:
 
 
 def _with_line_ends(body: bytes) -> bytes:
-    # Encrypted keys in OpenSSL's traditional format have headers, in which line ends matter.
+    # Encrypted keys in OpenSSL's traditional format have headers, in which line breaks matter.
     if b":" in body:
         return body.strip() + b"\n"
     text = b"".join(body.split())

@@ -1,4 +1,4 @@
-"""Checks of the ``ssl.keystore.…`` and ``ssl.truststore.…`` settings of clients and the broker.
+"""Check the ``ssl.keystore.…`` and ``ssl.truststore.…`` settings of clients and the broker.
 
 Keys and certificates are in PEM format, in a file or in the setting itself. Other TLS settings are
 checked in plog/client/settings/security.py for clients and in plogd/config/tls_settings.py for the

@@ -1,4 +1,4 @@
-"""Declaration of settings as dataclass fields, with type, default, bounds and description.
+"""Declare settings as dataclass fields with a type, default, bounds and description.
 
 The broker's `BrokerConfig` and `TopicConfig` and the clients' `ClientSettings` declare their
 settings in this way. Parsing, validation, DescribeConfigs responses, the pages in docs/ and the
@@ -104,7 +104,7 @@ class Setting:
     update: UpdateMode = "read-only"
     group: str = ""
     aliases: tuple[str, ...] = ()
-    # Broker settings whose values are the default of this topic setting, by precedence. The factor
+    # Broker settings whose values are the default for this topic setting, by precedence. The factor
     # converts a value to the unit of this setting.
     synonyms: tuple[tuple[str, int], ...] = ()
 
@@ -125,7 +125,7 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """The allowed values as text for error messages and docs; empty if all values are."""
+        """The allowed values as text for error messages and docs; empty if all are allowed."""
         if self.type is SettingType.BOOLEAN:
             return "true, false"
         if self.one_of:
@@ -267,7 +267,7 @@ class Setting:
 
 
 def _number_text(number: float | None) -> str:
-    """Return a bound as text, or an empty text for no bound or the maximum of the type."""
+    """Return a bound as text; empty if there is no bound or it is the type's maximum."""
     return "" if number is None or number in (INT_MAX, LONG_MAX) else f"{number}"
 
 

@@ -1,4 +1,4 @@
-"""Documentation of settings: rows of Markdown tables and entries of example files.
+"""Document settings in rows of Markdown tables and entries of example files.
 
 Pure. The pages and files themselves are defined in plogd/config/docs.py for the broker and in
 plog/client/settings/docs.py for clients.
@@ -44,7 +44,7 @@ def by_group(rows: Iterable[Setting]) -> Iterator[tuple[str, list[Setting]]]:
 
 
 def table(columns: Columns, rows: Iterable[Setting]) -> str:
-    """Return a Markdown table with one line per setting."""
+    """Return a Markdown table with one row per setting."""
     lines = [" | ".join(columns), " | ".join("---" for _ in columns)]
     lines += [" | ".join(cell(row) for cell in columns.values()) for row in rows]
     return "".join(f"| {line} |\n" for line in lines)

@@ -57,7 +57,7 @@ def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Stored, so that the next use of the name does not call this function.
+    # Cached, so that the next use of the name does not call this function.
     value = globals()[name] = getattr(import_module(module), name)
     return value
 

@@ -1,8 +1,8 @@
-"""Helpers that run a tool's admin requests, sequentially and over blocking sockets.
+"""Run a tool's admin requests sequentially over blocking sockets.
 
-A tool passes `run_admin` a coroutine function that takes a `Cluster`. The tool only imports the
+A tool passes `run_admin` a coroutine function that takes a `Cluster`. The tool imports only the
 admin clients that it needs (TopicAdmin, ConfigAdmin and others in `plog.client.admin`), because
-each import delays the command.
+each import slows down the command's startup.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
         )
     if servers is None and controllers is None and arguments.command_config is None:
         raise UsageError("cannot connect: no server given; use --bootstrap-server HOST:PORT")
-    if servers is not None or controllers is not None:  # Either option overrides both in the file.
+    if servers is not None or controllers is not None:  # Either replaces both settings.
         given["bootstrap.servers"] = servers or ""
         given["bootstrap.controllers"] = controllers or ""
     timeout_ms = getattr(arguments, "timeout_ms", None)
     if timeout_ms is not None:
-        # A call can consist of a single request, which can then use the entire time. The default
-        # request.timeout.ms would end it earlier.
+        # A call may consist of a single request, which can then use the entire timeout. With the
+        # default request.timeout.ms, it would fail earlier.
         given["default.api.timeout.ms"] = timeout_ms
         given["request.timeout.ms"] = timeout_ms
     return AdminSettings.from_file(arguments.command_config, given)

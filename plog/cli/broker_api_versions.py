@@ -68,7 +68,7 @@ def lines(name: str, response: BrokerApiVersions | KafkaError) -> Iterator[str]:
 
 
 def _texts(apis: Mapping[int, VersionRange]) -> dict[int, str]:
-    """Return the text to print for each API, by the API's key."""
+    """Return the text to print for each API, keyed by API key."""
     # As in Kafka's tool, the APIs that the client knows but the broker does not serve are listed.
     return {
         key: version_text(key, apis[key]) if key in apis else "UNSUPPORTED"
@@ -95,7 +95,7 @@ def version_text(key: int, served: VersionRange) -> str:
 
 
 def api_name(key: int) -> str:
-    """Return Kafka's name of an API.
+    """Return Kafka's name for an API.
 
     >>> api_name(18), api_name(999)
     ('ApiVersions', 'UNKNOWN')

@@ -1,4 +1,4 @@
-"""Client settings from a file, from properties on the command line, and from flags.
+"""Read client settings from a file, from properties on the command line, and from flags.
 
 As in Kafka's tools, properties override the file, and flags override both.
 """
@@ -25,7 +25,7 @@ SERVERS: Final = "bootstrap.servers"
 
 
 def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
-    """Add ``--command-config`` and ``--command-property``, and their older names for a `role`."""
+    """Add ``--command-config``, ``--command-property`` and their older names for a `role`."""
     add_client_config_option(parser, role)
     add_property_option(
         parser,
@@ -37,14 +37,14 @@ def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
 
 
 def add_client_config_option(parser: argparse._ActionsContainer, role: str) -> None:
-    """Add ``--command-config``, and its older name for a `role`."""
+    """Add ``--command-config``, and its older name for a client `role`."""
     add_command_config_option(parser, f"--{role}.config", role=role)
 
 
 def add_client_property_list(
     parser: argparse._ActionsContainer, *older: str, description: str = "client settings"
 ) -> None:
-    """Add ``--command-property`` with several values after one flag, as in Kafka's perf tests."""
+    """Add ``--command-property``, which accepts several values, as in Kafka's perf tests."""
     parser.add_argument(
         "--command-property",
         *older,
@@ -68,7 +68,7 @@ def topic_pattern(text: str) -> str:
 
 
 def merged(file: str | None, given: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the properties of `file`, if there is one, overridden by `given`."""
+    """Return the properties in `file`, if there is one, overridden by `given`."""
     return {**(read_properties(file) if file else {}), **dict(given)}
 
 
@@ -92,7 +92,7 @@ def client_config(
 
 
 def known_to(table: type[ClientSettings], config: Mapping[str, object]) -> dict[str, object]:
-    """Return the settings in `config` that `table` defines, for tools with several clients."""
+    """Return the settings in `config` that `table` defines, for tools that use several clients."""
     from plog.settings import settings_of
 
     # A client rejects settings that only another client has.

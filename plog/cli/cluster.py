@@ -78,7 +78,8 @@ def _set_run(parser: argparse.ArgumentParser, tool: _Tool) -> None:
 
 
 def _add_connection(parser: argparse.ArgumentParser) -> None:
-    # Not `add_admin_options`: unlike Kafka's other tools, ClusterTool has --config and short names.
+    # `add_admin_options` does not fit: unlike Kafka's other tools, ClusterTool has --config
+    # and short option names.
     parser.add_argument(
         "--bootstrap-server",
         "-b",

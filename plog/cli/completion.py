@@ -1,4 +1,4 @@
-"""``plog completion``: print shell code that completes command lines, and serve its requests.
+"""``plog completion``: print shell code that completes command lines, and answer its requests.
 
 For each completion, the shell code runs ``plog`` with the request in environment variables, and the
 package argcomplete computes the completions from the parsers (docs/decisions/0012). Completions
@@ -60,7 +60,7 @@ def complete(environment: Mapping[str, str]) -> None:
 
 
 def completion_parser(line: str) -> Parser:
-    """Return a parser with the names of all commands and the options of the command in `line`.
+    """Return a parser with all command names and the options of the command in `line`.
 
     >>> "completion" in completion_parser("plog compl").format_help()
     True

@@ -1,4 +1,4 @@
-"""Generator of docs/cli.md from the parsers: ``python -m plog.cli.docs > docs/cli.md``.
+"""Generate docs/cli.md from the parsers: ``python -m plog.cli.docs > docs/cli.md``.
 
 tests/unit/cli/test_docs.py checks that the file is up to date.
 """

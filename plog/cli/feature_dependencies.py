@@ -1,4 +1,4 @@
-"""The subcommands ``version-mapping`` and ``feature-dependencies``, which need no cluster.
+"""The subcommands ``version-mapping`` and ``feature-dependencies``, which run without a cluster.
 
 They belong to both ``plog features`` and ``plog storage``. Source: Kafka 4.3 FeatureCommand,
 StorageTool.
@@ -66,7 +66,7 @@ def run_version_mapping(arguments: argparse.Namespace) -> int:
 
 
 def run_feature_dependencies(arguments: argparse.Namespace) -> int:
-    """Print the dependencies of each level. Raises UnknownFeature, UsageError."""
+    """Print the dependencies of each level. Raises UnknownFeature or UsageError."""
     requested = [(name, level_of(name, text)) for name, text in arguments.feature]
     needs = [(name, level, dict(needed_levels(name, level))) for name, level in requested]
     show(
@@ -99,7 +99,7 @@ def _lines(name: str, level: int, needed: dict[str, int]) -> list[str]:
 
 
 def named_level(feature: str, level: int) -> str:
-    """Return text with a feature, its level and, if it exists, the level's name.
+    """Return text with a feature, its level and the level's name, if it has one.
 
     >>> named_level("metadata.version", 21), named_level("group.version", 1)
     ('metadata.version=21 (3.9-IV0)', 'group.version=1')

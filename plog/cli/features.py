@@ -202,7 +202,7 @@ def run_update(verb: str, arguments: argparse.Namespace) -> int:
 def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
     """Return the levels that the options request. Raises UsageError."""
     if verb == "disable":
-        # The protocol has no separate request: a feature is disabled at level 0.
+        # The protocol does not have a separate request: setting level 0 disables a feature.
         given = [(name, "0") for name in arguments.feature]
     elif arguments.release_version is not None:
         if arguments.metadata is not None or arguments.feature:

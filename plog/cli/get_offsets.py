@@ -156,7 +156,7 @@ async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
         lambda: [
             Table(
                 ("TOPIC", "PARTITION", "OFFSET"),
-                # For people, partitions are sorted by number.
+                # In tables, partitions are sorted by number.
                 [(topic, number, offset) for (topic, number), offset in sorted(rows)],
             )
         ],

@@ -51,7 +51,8 @@ def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> i
     # Users of git and other programs with commands first try 'plog help topics'.
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:2], "--help"]
-    # Not with argparse's subparsers, which need the options of all tools and would import them.
+    # argparse's subparsers are not used, because they need the options of all tools and would
+    # import every tool.
     if arguments and not arguments[0].startswith("-"):
         name = arguments[0]
         return run_tool(name, load_tool(name, commands), arguments[1:])
@@ -61,7 +62,7 @@ def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> i
 
 
 def main_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
-    """Return the parser of `plog` itself, which provides its help."""
+    """Return the parser for `plog` itself, which provides its help."""
     parser = Parser(
         prog="plog",
         usage="plog COMMAND [OPTION]...",
@@ -73,13 +74,14 @@ def main_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
     for row in commands:
         if row.is_installed:
             names = ", ".join((row.name, *row.short_names))
-            # Only for the list in the help: `run` finds the command by the first argument.
+            # Only for the list of commands in the help: `run` finds the command by the first
+            # argument.
             group.add_argument(names, nargs="?", metavar=names, help=row.summary)
     return parser
 
 
 def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
-    """Return a tool's configure function, from plog or from another distribution."""
+    """Return a tool's configure function, which can come from another distribution."""
     row = find_command(name, commands)
     if row is not None and row.is_installed:
         return row.load()
@@ -113,7 +115,7 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
     show_warnings()
     try:
         code: int = parsed.run(parsed)
-    # An OSError, but not a failure of the tool; `main` handles it.
+    # This OSError is not a failure of the tool; `main` handles it.
     except BrokenPipeError:
         raise
     except (PlogError, OSError) as error:
@@ -127,7 +129,7 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
 
 
 def describe(error: Exception) -> str:
-    """Return the message of an expected error.
+    """Return the message for an expected error.
 
     >>> describe(FileNotFoundError(2, "No such file or directory", "orders.txt"))
     'orders.txt: not found'

@@ -1,4 +1,4 @@
-"""Generator of manual pages from the parsers: ``python -m plog.cli.manual_pages FOLDER``.
+"""Generate manual pages from the parsers: ``python -m plog.cli.manual_pages FOLDER``.
 
 The program writes plog.1, a page for each command, such as plog-topics.1, and a page for each short
 name, which refers to the command's page. The Debian package plog-tools installs the pages. docs.py
@@ -33,7 +33,7 @@ file, the output is that of Kafka's tool.\
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page by its file name."""
+    """Return the text of each page, keyed by file name."""
     result = {"plog.1": _main_page()}
     for row in COMMANDS:
         result[f"plog-{row.name}.1"] = _command_page(row)

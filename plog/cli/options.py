@@ -1,4 +1,4 @@
-"""Options that several tools share, in current and older spellings of Kafka's tools.
+"""Options that several tools share, with the current and older spellings from Kafka's tools.
 
 An older spelling is an alias of the current spelling: ``--property`` and ``--formatter-property``
 append to the same list. The parser rejects invalid values, so that the error identifies the option.
@@ -55,7 +55,7 @@ def add_bootstrap_option(
         metavar="HOST:PORT[,HOST:PORT]",
         help="brokers for the initial connection; the client discovers the others",
     )
-    # Hidden options, for an error message that helps users of old documentation.
+    # Hidden options, for an error message that helps users who follow old documentation.
     parser.add_argument(
         "--zookeeper",
         "--zk-tls-config-file",
@@ -66,7 +66,7 @@ def add_bootstrap_option(
 
 
 class _RemovedOption(argparse.Action):
-    """An option that identified the cluster, and that Kafka has removed."""
+    """Rejects an option that used to identify the cluster and that Kafka has removed."""
 
     def __call__(
         self,
@@ -135,14 +135,14 @@ def add_json_option(parser: argparse._ActionsContainer) -> None:
 
 
 def add_admin_options(parser: argparse.ArgumentParser, *older: str, required: bool = True) -> None:
-    """Add the options of all admin tools; `older` are older names of ``--bootstrap-server``."""
+    """Add the options for all admin tools; `older` are older names of ``--bootstrap-server``."""
     add_bootstrap_option(parser, *older, required=required)
     add_command_config_option(parser)
     add_json_option(parser)
 
 
 def positive(text: str) -> int:
-    """Parse a whole number above 0."""
+    """Parse a whole number greater than 0."""
     return _number(text, 1)
 
 
@@ -177,7 +177,7 @@ def number_list(text: str) -> list[int]:
 
 def read_properties(path: str) -> dict[str, str]:
     """Return the settings in a properties file. Raises OSError, or UsageError for invalid lines."""
-    # As bytes, because the encoding can be UTF-8 or Latin-1.
+    # Read as bytes, because the encoding can be UTF-8 or Latin-1.
     with open(path, "rb") as file:
         text = decode_properties(file.read())
     try:
@@ -199,7 +199,7 @@ def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
 
 
 def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str) -> None:
-    """Reject options `names` unless one of `actions` is given. Raises UsageError."""
+    """Reject the options `names` unless one of `actions` is given. Raises UsageError."""
     actions = list(actions)
     if any(is_given(arguments, action) for action in actions):
         return
@@ -211,5 +211,5 @@ def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str
 def is_given(arguments: argparse.Namespace, name: str) -> bool:
     """Return whether an option, such as ``--list``, is given."""
     value = getattr(arguments, name.lstrip("-").replace("-", "_"))
-    # Not a truth test, because 0 is a valid value, for example for --to-offset.
+    # A truth test would be wrong, because 0 is a valid value, for example for --to-offset.
     return value is not None and value is not False and value != []

@@ -1,8 +1,8 @@
 """Output of results: Kafka's plain columns for scripts, tables for people, JSON for programs.
 
 On a terminal, a result is printed as a table that fits the width, with a bold header unless
-``NO_COLOR`` is set. In a pipe or a file, the output is exactly that of Kafka's tool, because
-scripts parse it. With ``--json``, the output is always one JSON document.
+``NO_COLOR`` is set. In a pipe or a file, the output is exactly the same as that of Kafka's tool,
+because scripts parse it. With ``--json``, the output is always one JSON document.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def print_outcome(text: str, data: object, *, as_json: bool) -> None:
 
 def print_json(data: object, stream: IO[str] | None = None) -> None:
     """Print one JSON document."""
-    import json  # Few commands print JSON, and each import delays the others.
+    import json  # Few commands need this slow import.
 
     print(json.dumps(data, indent=2, ensure_ascii=False), file=stream or sys.stdout)
 
@@ -112,7 +112,7 @@ def fitted(natural: Sequence[int], width: int) -> list[int]:
     """
     widths = list(natural)
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-    # By one character at a time, so that several wide columns end up with the same width.
+    # One character at a time, so that several wide columns end up with the same width.
     while excess > 0:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] <= _MIN_WIDTH:
@@ -141,7 +141,7 @@ def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from tqdm import tqdm  # Few commands need it, and its import would delay all others.
+    from tqdm import tqdm  # Few commands need this slow import.
 
     with tqdm(total=total, unit=unit, unit_scale=scale, unit_divisor=1024) as bar:
 

@@ -1,4 +1,4 @@
-"""The argparse parser of all tools, with one-line errors, and help that ends with examples.
+"""The argparse parser for all tools, with one-line errors, and help that ends with examples.
 
 An error is a single line on standard error, which refers to the help instead of printing it. As in
 Kafka's tools, the exit code is 1.
@@ -19,7 +19,7 @@ _MANY_OPTIONS: Final = 6
 
 
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Formats help with a wide column of options; does not reflow examples."""
+    """Formats help with a wide option column, and does not reflow examples."""
 
     def __init__(self, prog: str, **options: Any) -> None:
         super().__init__(prog, max_help_position=32, **options)

@@ -35,11 +35,11 @@ class _Run(Generic[T]):
 
 
 class SendResults(Generic[T]):
-    """Reports the results of records, which are identified by tags.
+    """Reports the results for records, which are identified by tags.
 
     `written` receives several tags per call, `failed` one tag and its error. Only the sending
     thread calls `watch`. The sending thread and the engine's thread call `written` and `failed`;
-    they hold `lock` during these calls.
+    they hold `lock` while they do so.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SendResults(Generic[T]):
         self._run: _Run[T] | None = None
 
     def watch(self, tag: T, handle: RecordHandle) -> None:
-        """Report the result of the record that was sent last."""
+        """Report the result for the record that was sent last."""
         run = self._run
         if run is None or run.is_done or not self._handles.share_batch(handle, run.first):
             self._run = run = _Run(handle, tag)
@@ -87,8 +87,8 @@ class SendResults(Generic[T]):
                 # record's part is still in flight.
                 else:
                     late.append((tag, handle))
-        # Without the lock, because the callback of a handle that is done by now runs immediately,
-        # and acquires the lock.
+        # Called without the lock: if the handle is already done, the callback runs immediately, and
+        # it acquires the lock.
         for tag, handle in late:
             self._handles.call_when_done(handle, partial(self._done_late, tag))
 

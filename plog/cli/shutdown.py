@@ -1,4 +1,4 @@
-"""Graceful shutdown of tools that run until they are interrupted.
+"""Graceful shutdown for tools that run until they are interrupted.
 
 After the first SIGINT or SIGTERM, the tool completes work in progress, commits offsets and prints
 its last line. Another signal interrupts the shutdown.
@@ -24,7 +24,7 @@ _SAME_REQUEST_S: Final = 0.5
 class Shutdown:
     """A context in which signals request a shutdown; only for the main thread.
 
-    The signal handler calls `wake`, which must interrupt a blocking call of the tool.
+    The signal handler calls `wake`, which must interrupt a blocking call in the tool.
     """
 
     def __init__(self, wake: Callable[[], object] | None = None) -> None:

@@ -1,6 +1,6 @@
-"""Standard streams of the tools: replacement of closed streams, and warnings of the client library.
+"""Standard streams of the tools: replace closed streams, and show the client's warnings.
 
-Warnings are printed on standard error in the same format as the tools' errors.
+Warnings are printed to standard error in the same format as the tools' errors.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def open_closed_streams() -> None:
 
 
 def show_warnings() -> None:
-    """Print the client's warnings on standard error."""
-    import logging  # The client imports it in any case.
+    """Print the client's warnings to standard error."""
+    import logging  # Not an extra cost: the client imports it anyway.
 
     shown = logging.StreamHandler()
     shown.setFormatter(logging.Formatter("plog: %(message)s"))

@@ -1,8 +1,8 @@
-"""Checks of the application objects that a client calls: serializers, assignors, interceptors.
+"""Check the application objects that a client calls: serializers, assignors, interceptors.
 
 The faces run these checks in their constructors and raise a TypeError that names the parameter.
-Without the checks, a mistake would surface only during a rebalance or a send, or never. Checks of
-rebalance listeners are in rebalance_listener.py.
+Without the checks, a mistake would surface only during a rebalance or a send, or never. The checks
+for rebalance listeners are in rebalance_listener.py.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _check_assignor(name: str, assignor: object) -> None:
 
 def check_methods(name: str, given: object, methods: Sequence[str], advice: str) -> None:
     """Raise TypeError if `given` is a class or lacks one of `methods`."""
-    # A class has the methods as well, but a call needs an instance.
+    # A class also has the methods, but they can only be called on an instance.
     if isinstance(given, type):
         refuse(name, given, "this is a class; give an instance of it")
     missing = [method for method in methods if not callable(getattr(given, method, None))]

@@ -70,12 +70,12 @@ class BufferExhausted(PlogError):
 class RecordTooLarge(MessageTooLarge):
     """A record exceeds max.request.size or buffer.memory: raise that setting, or split the record.
 
-    The topic's max.message.bytes limits the size as well.
+    The topic's max.message.bytes also limits the size.
     """
 
 
 class _RecordError(PlogError):
-    """An error of a single record; `partition` is None if the record's partition is not known."""
+    """An error for a single record; `partition` is None if the record's partition is not known."""
 
     def __init__(
         self, message: str, partition: TopicPartition | None = None, offset: int = -1

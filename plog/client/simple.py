@@ -140,7 +140,7 @@ class SimpleClient:
             timeout_ms=timeout_ms,
             topic_data=[produce.TopicProduceData(name=topic, partition_data=[data])],
         )
-        # With acks=0, the broker sends no response.
+        # With acks=0, the broker does not send a response.
         if acks == 0:
             self._connection.send(request, self._version_of(request))
             return -1
@@ -160,7 +160,7 @@ class SimpleClient:
         """Return records from `offset` on, or an empty list if none arrive within `max_wait_ms`.
 
         Returns about `max_bytes` of records, but at least one batch if any are available. Includes
-        records of aborted transactions (`SimpleConsumer` can filter them out). Raises
+        records from aborted transactions (`SimpleConsumer` can filter them out). Raises
         OffsetOutOfRange.
         """
         wanted = fetch.FetchPartition(

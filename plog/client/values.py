@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # Admin tools start faster without codecs and checksums.
     from plog.records.batch import TimestampType
     from plog.records.codec import Header
 
-# All values are NamedTuples, which Python creates faster than dataclasses: a client creates up to
-# a million of some of them a second.
+# All values are NamedTuples, which Python creates faster than dataclasses: a client may create up
+# to a million of them per second.
 
 UNKNOWN_OFFSET = -1
 """The offset of a record when it is not known, for example after a send with acks=0."""

@@ -1,8 +1,8 @@
 """Record batches: the bytes that Kafka stores in its logs and sends unchanged to clients.
 
 This package reads and patches batch headers, encodes, decodes and compresses records, and computes
-checksums. It does no I/O and is independent of logs and requests. Only legacy.py reads formats
-older than magic 2. Start with batch.py for the header and codec.py for the records.
+checksums. It does not perform any I/O and is independent of logs and requests. Only legacy.py reads
+formats older than magic 2. Start with batch.py for the header and codec.py for the records.
 
 Source: KIP-98 (the batch format), KIP-32 (timestamps), KIP-110 (zstd), KIP-534 (delete horizon).
 """
@@ -12,7 +12,7 @@ from plog.compiled import compiled_folders, is_compiled
 COMPILED = ("codec",)
 """Modules that setup.py compiles if Cython and a compiler are available."""
 
-# In front, so that Python finds a compiled module before its source (decision 0011).
+# Inserted in front, so that Python finds a compiled module before its source (decision 0011).
 __path__[:0] = compiled_folders(__path__[0], COMPILED)
 
 

@@ -1,7 +1,7 @@
-"""Record batch headers: parsing, validation and patching, without access to the records.
+"""Parse, validate and patch record batch headers, without access to the records.
 
-Produce and fetch need nothing else from a batch; reader.py reads the records. Positions are byte
-positions in the caller's buffer; offsets are log offsets. Source: KIP-98; Kafka 3.9
+Produce and fetch do not need anything else from a batch; reader.py reads the records. Positions are
+byte positions in the caller's buffer; offsets are log offsets. Source: KIP-98; Kafka 3.9
 DefaultRecordBatch.
 
 == ======== ===================== =======================================================
@@ -44,7 +44,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 MAGIC = 2
 LOG_OVERHEAD = 12
-"""Size of base offset and batch length, which the batch length does not include."""
+"""Size of the base offset and batch length fields, which the batch length does not include."""
 HEADER_SIZE = 61
 
 BATCH_LENGTH_POSITION = 8
@@ -185,14 +185,14 @@ def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
-    """Return the size in bytes and the magic of the batch at `position`, which can be of any magic.
+    """Return the size in bytes and the magic of the batch at `position`, which can have any magic.
 
     The size is not validated. Raises CorruptBatch if fewer than 17 bytes follow.
     """
     if not 0 <= position <= len(data) - MAGIC_POSITION - 1:
         raise CorruptBatch(f"no complete batch at byte {position} of {len(data)}")
     (length,) = _INT32.unpack_from(data, position + BATCH_LENGTH_POSITION)
-    magic = data[position + MAGIC_POSITION]  # Unsigned, but magic is an int8.
+    magic = data[position + MAGIC_POSITION]  # Read as unsigned, but magic is an int8.
     return length + LOG_OVERHEAD, magic - 0x100 if magic > 0x7F else magic
 
 
@@ -200,12 +200,13 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Yield the position and header of each complete batch.
 
     Checks what is necessary to find the next batch, but not the checksum. Raises CorruptBatch for
-    an invalid size or magic, UnsupportedForMessageFormat for a batch of magic 0 or 1.
+    an invalid size or magic, UnsupportedForMessageFormat for a batch with magic 0 or 1.
     """
     position, end = 0, len(data)
     while end - position > MAGIC_POSITION:
         size, magic = read_size_and_magic(data, position)
-        # Before the size, because messages of magic 0 and 1 can be smaller than a header.
+        # Checked before the size, because messages with magic 0 and 1 can be smaller than
+        # a header.
         if magic in (0, 1):
             raise UnsupportedForMessageFormat(
                 f"the batch at byte {position} has magic {magic}; only magic {MAGIC} is supported"

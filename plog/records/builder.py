@@ -1,4 +1,4 @@
-"""Construction of complete record batches.
+"""Build complete record batches.
 
 Producers, coordinators and the embedded metadata store build batches from records. The broker
 rebuilds a batch if compression.type differs from the producer's codec. Source: KIP-98; Kafka 3.9
@@ -60,7 +60,7 @@ def build_batch(
     if not records:
         raise ValueError("cannot build a batch without records")
     timestamps = [record[1] for record in records]
-    if min(timestamps) < -1:  # -1 means that the producer set no timestamp.
+    if min(timestamps) < -1:  # -1 means that the producer did not set a timestamp.
         raise InvalidTimestamp(f"timestamp {min(timestamps)} is negative")
     attributes = (
         compression
@@ -100,7 +100,7 @@ def rebuild_batch(
     max_timestamp: int,
     on_step: OnStep | None = None,
 ) -> bytearray:
-    """Return the batch of `header` with another codec; `payload` contains the uncompressed records.
+    """Return the batch with `header` in another codec; `payload` contains the uncompressed records.
 
     `on_step` is passed to `compress`.
     """
@@ -126,7 +126,7 @@ def rebuild_batch(
 def _last_offset_delta(records: Sequence[RecordFields], base_offset: int) -> int:
     """Return the last record's offset delta, derived from the last explicit offset."""
     offsets = [record[0] for record in records]
-    # Producers set no offsets. For them, a loop would add a sixth to the time of `build_batch`.
+    # Producers do not set offsets. For them, a loop would make `build_batch` take a sixth longer.
     if max(offsets) != NO_OFFSET:
         for following, offset in enumerate(reversed(offsets)):
             if offset != NO_OFFSET:

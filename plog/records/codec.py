@@ -1,8 +1,8 @@
 """Codec for the uncompressed records of a batch.
 
 reader.py and builder.py handle checksums and compression. The codec does not trust its input: any
-bytes decode to records or raise `CorruptRecords`, and no list has more elements than the bytes can
-contain.
+bytes either decode into records or raise `CorruptRecords`, and no list has more elements than the
+bytes can contain.
 
 The module runs interpreted, or compiled by Cython with the types in codec.pxd (decision 0011);
 tests check that both forms return the same results. The loops inline the most common forms of an
@@ -45,7 +45,7 @@ T = TypeVar("T", bound="tuple[Any, ...]")
 _MIN_RECORD_BYTES = 7  # One for each field, if key and value are null and there are no headers.
 _MAX_INT32, _MAX_UINT64 = (1 << 31) - 1, (1 << 64) - 1
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
-_WALKED_AT_ONCE = 100  # Records in a call to `_walk`, because compiled generators are slow.
+_WALKED_AT_ONCE = 100  # Records per call to `_walk`, because compiled generators are slow.
 
 _LAST_BYTES = tuple(bytes((low,)) for low in range(0x80))
 _FIRST_BYTES = tuple(bytes((low | 0x80,)) for low in range(0x80))
@@ -98,7 +98,7 @@ def walk_records(
             error = _incomplete(header)
         except CorruptRecords as reason:
             error = reason
-        yield from heads  # If the batch is corrupt, the records before the error.
+        yield from heads  # In a corrupt batch, the records before the error.
         if error is not None:
             raise error
         records_left -= count
@@ -259,7 +259,7 @@ def _walk(
 ) -> tuple[int, int, int]:
     """Append the heads of the next `count` records; return new values of the last three parameters.
 
-    Raises the errors of `_decode_into`, after appending the records before the error.
+    Raises the same errors as `_decode_into`, after appending the records before the error.
     """
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     lowest, highest = _timestamp_deltas(base_timestamp)
@@ -411,13 +411,13 @@ def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> in
 def encode_records(records: Iterable[RecordFields], base_offset: int, base_timestamp: int) -> bytes:
     """Return the encoded records of a batch, uncompressed.
 
-    A record with offset -1 gets the next offset. Raises ValueError for an offset that does not
-    exceed the previous offset, or exceeds the first offset by 2^31 or more; InvalidTimestamp for
-    two timestamps that are 2^63 ms or more apart.
+    A record with offset -1 gets the next offset. Raises ValueError for an offset that is not
+    greater than the previous offset, or exceeds the first offset by 2^31 or more; InvalidTimestamp
+    for two timestamps that are 2^63 ms or more apart.
     """
     try:
         return b"".join(_encode(records, base_offset, base_timestamp))
-    except OverflowError:  # Compiled code raises it when it converts an int to an int64.
+    except OverflowError:  # Compiled code raises this for an int that exceeds an int64.
         raise _too_far_apart() from None
 
 

@@ -1,4 +1,4 @@
-"""Decoder of batches into `RecordColumns`, without an object for each record.
+"""Decode batches into `RecordColumns` without creating an object for each record.
 
 The loop over the records is in codec.py, which is compiled.
 """
@@ -30,7 +30,8 @@ def decode_columns(
     if max(len(columns.keys), len(columns.values)) + len(data) > _MAX_END:
         raise ValueError("cannot append to full columns; start new ones")
     rows_before = len(columns)
-    # In advance, because the compiled loop uses views of the arrays, which prevent resizing.
+    # Resized in advance, because the compiled loop uses views of the arrays, which prevent
+    # resizing.
     columns.extend(min(max_rows, header.records_count))
     try:
         rows, end, next_delta = decode_into_columns(data, header, columns, rows_before, from_offset)

@@ -1,11 +1,11 @@
 """Compression codecs for the records of a batch.
 
-Every client can read the output of `compress`, and `decompress` accepts the data of every client:
+Every client can read the output of `compress`, and `decompress` accepts data from every client:
 snappy with or without the framing of snappy-java, LZ4 and zstd frames with or without their content
-size. The decompressed size is limited before memory is allocated, because a producer could send
-1 MB that decompresses to a terabyte. The output is assembled without a second copy, so a call uses
-little more memory than the limit. The code supports the libraries of Debian 12 and newer versions.
-Each call creates its own context, so all functions can be called from any thread.
+size. The decompressed size is limited before memory is allocated, because a producer could send 1
+MB that decompresses to a terabyte. The output is assembled without a second copy, so a call uses
+little more memory than the limit. The code supports the library versions in Debian 12 and newer
+versions. Each call creates its own context, so all functions can be called from any thread.
 
 Source: KIP-390 (levels); RFC 1952, RFC 8878, LZ4 frame format 1.6, snappy-java (formats).
 """
@@ -32,7 +32,7 @@ _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # 16 adds gzip's header and trailer.
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # Version and lowest compatible version.
-_XERIAL_BLOCK_BYTES = 32 * 1024  # The default of snappy-java.
+_XERIAL_BLOCK_BYTES = 32 * 1024  # snappy-java's default.
 _INT32 = Struct(">i")
 
 _LZ4_FAST_LEVEL = 9
@@ -46,7 +46,7 @@ _ZSTD_MAX_WINDOW_LOG = 21
 """Maximum window. Without it, level 22 would allocate tables of 500 MB for an input of 64 MiB."""
 
 _STEP_BYTES = 64 * 1024
-"""Input between two calls of `on_step`: less than half a second at the slowest level."""
+"""Input between two calls to `on_step`: less than half a second at the slowest level."""
 _PIECE_BYTES = 1 << 20
 """Maximum output per call to a library, because the libraries allocate the maximum in advance."""
 
@@ -64,7 +64,7 @@ def compress(
     """Compress `data`; `level` is Kafka's compression.*.level, or None for the default.
 
     Large data is compressed in steps, and `on_step` is called after each step. Raises ValueError
-    for a level that the codec does not have.
+    for a level that the codec does not support.
     """
     if codec is Compression.NONE:
         return bytes(data)
@@ -79,7 +79,7 @@ def compress(
 
 
 def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
-    """Return the decompressed data, which can have at most `max_bytes`.
+    """Return the decompressed data, which can be at most `max_bytes` long.
 
     Raises CorruptRecords if `data` is invalid for `codec` or incomplete, and its subclass
     DecompressionTooLarge if the result would exceed the limit.
@@ -140,7 +140,7 @@ def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
 def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
     members, position, allowed = 0, 0, max_bytes
     view = memoryview(data)
-    while position < len(data) or not members:  # Empty data is an error, too.
+    while position < len(data) or not members:  # Empty data is also an error.
         if members >= _MAX_FRAMES:
             raise _too_many_frames("gzip")
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
@@ -223,7 +223,7 @@ def _compress_lz4(data: bytes, level: int | None) -> Iterator[bytes]:
     elif level < 1:
         raise ValueError(f"lz4 has no level {level}")
     else:
-        # Kafka's levels are 1 to 17 (KIP-390). liblz4 has at most 12, and would use the fast
+        # Kafka's levels are 1 to 17 (KIP-390). liblz4 supports at most 12, and would use the fast
         # algorithm for 1 and 2.
         level = min(max(level, _LZ4_LOWEST_HIGH_LEVEL), _LZ4_HIGHEST_LEVEL)
     compressor = lz4.frame.LZ4FrameCompressor(
@@ -279,7 +279,7 @@ def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
 def _zstd_compressor(level: int, nbytes: int) -> zstandard.ZstdCompressor:
     if level > zstandard.MAX_COMPRESSION_LEVEL:
         raise ValueError(f"zstd has no level {level}")
-    # The window is never larger than the input, so a small input needs no limit.
+    # The window is never larger than the input, so a small input does not need a limit.
     if nbytes <= 1 << _ZSTD_MAX_WINDOW_LOG:
         return zstandard.ZstdCompressor(level=level)
     chosen = zstandard.ZstdCompressionParameters.from_level(level, source_size=nbytes)
@@ -318,8 +318,8 @@ def _zstd_frames(data: bytes, max_bytes: int) -> Iterator[bytes]:
 def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
     """Return the contents of the first frame in `data`, and the position after the frame."""
     # The loop over the block headers has two purposes. It determines an upper bound of the content
-    # size, which Java's producer omits: the library would then allocate the maximum output. And it
-    # detects an incomplete frame, which the library does not.
+    # size, which Java's producer omits: the library would then allocate the maximum output. The
+    # loop also detects an incomplete frame, which the library does not.
     frame = zstandard.get_frame_parameters(data)
     position = zstandard.frame_header_size(data)
     bound, is_last = 0, False

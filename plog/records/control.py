@@ -2,7 +2,7 @@
 
 A control batch (see `BatchHeader.is_control`) contains one record. Its key is the control type; the
 value of a transaction marker contains the coordinator epoch. Consumers do not return control
-records to the application. plog/wire/internal/raft_records.py decodes the records of KRaft. Source:
+records to the application. plog/wire/internal/raft_records.py decodes KRaft's records. Source:
 KIP-98; Kafka 3.9 ControlRecordType, EndTransactionMarker.
 """
 

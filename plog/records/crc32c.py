@@ -105,7 +105,7 @@ def choose() -> tuple[Crc32c, str]:
             function = make()
         except (OSError, AttributeError):  # The library, or its function, is missing.
             continue
-        # A library could load, but compute another polynomial or not accept views.
+        # A library might load, but use a different polynomial or reject views.
         if passes_self_test(function):
             return function, name
     raise ImportError("cannot compute CRC-32C: no implementation passes the self-test")

@@ -1,7 +1,7 @@
-"""Reader for messages of magic 0 and 1, which Kafka wrote before 0.11; it converts them to magic 2.
+"""Read messages with magic 0 and 1, which Kafka wrote before 0.11, and convert them to magic 2.
 
 The broker neither accepts nor stores these formats. They only occur in logs imported from Kafka and
-in fetch responses of Kafka brokers.
+in fetch responses from Kafka brokers.
 
 A compressed message is a wrapper: its value is a message set. In magic 0, the offsets of the inner
 messages are absolute. In magic 1, they are relative, and the wrapper's offset is the absolute
@@ -80,7 +80,7 @@ def read_legacy_batch(
 ) -> LegacyBatch:
     """Return the entry at `position`, verified and decompressed, with absolute offsets.
 
-    Raises CorruptRecords if it is not a message of magic 0 or 1, or is corrupt.
+    Raises CorruptRecords if it is not a message with magic 0 or 1, or is corrupt.
     """
     view = memoryview(data)
     message = _read_message(view, position)
@@ -98,7 +98,7 @@ def read_legacy_batch(
 
 
 def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
-    """Yield the records of `batches`, with the same offsets and timestamps, in batches of magic 2.
+    """Yield the records of `batches` with the same offsets and timestamps, in batches of magic 2.
 
     A wrapper becomes a batch with the same codec; consecutive single messages share a batch. Raises
     CorruptRecords for offsets that do not increase.
@@ -117,7 +117,8 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
                 " a batch"
             )
         single = batch.compression is Compression.NONE
-        # The kind of a wrapper is empty, so a wrapper always ends the batch of the messages before.
+        # The kind of a wrapper is empty, so a wrapper always ends the batch of the messages before
+        # it.
         next_kind = _kind(batch) if single else ()
         is_full = waiting_bytes >= _BATCH_BYTES
         if waiting and (
@@ -216,7 +217,7 @@ def _read_message(view: memoryview, position: int) -> _Message:
         raise CorruptRecords(f"{end - position} bytes follow the message before byte {end}")
     # Magic 0 has no timestamps, so the bit has no meaning there.
     log_append_time = magic and attributes & LOG_APPEND_TIME_BIT
-    # In a batch of magic 2, -1 is the only valid negative timestamp.
+    # In a batch with magic 2, -1 is the only valid negative timestamp.
     return _Message(
         magic=magic,
         compression=Compression(codec),
@@ -247,7 +248,8 @@ def _unwrap(wrapper: _Message, max_bytes: int) -> Iterator[Record]:
     value = wrapper.record.value
     if value is None:
         raise CorruptRecords("a compressed message has no value")
-    # Producers of magic 0 computed a wrong header checksum, which the library rejects (KIP-57).
+    # Producers that used magic 0 computed the header checksum incorrectly, which the library
+    # rejects (KIP-57).
     if wrapper.magic == 0 and wrapper.compression is Compression.LZ4:
         value = correct_lz4_header(value)
     inner = _inner_messages(memoryview(decompress(wrapper.compression, value, max_bytes)), wrapper)

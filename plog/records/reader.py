@@ -1,4 +1,4 @@
-"""Reader of complete record batches: checksum, decompression and decoding in one step.
+"""Read complete record batches: checksum, decompression and decoding in one step.
 
 Consumers, coordinators that replay their logs, and the broker's timestamp lookups need the records
 themselves. Produce and fetch only use batch.py.
@@ -63,7 +63,7 @@ def iter_records(
     The function verifies checksums and skips control batches. Raises CorruptBatch.
     """
     for position, header in iter_batches(data):
-        # Before the checksum, because this batch is not used.
+        # Skipped before the checksum is verified, because this batch is not used.
         if header.last_offset < from_offset or header.is_control:
             continue
         if not crc_is_valid(data, position, header):

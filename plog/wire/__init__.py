@@ -2,6 +2,6 @@
 
 This package contains the schema language, the declarations of all messages, headers and frames, and
 the records of Kafka's internal topics. It treats record batches as opaque bytes, which
-`plog.records` reads. The package does no I/O. Start with schema.py and one declaration, such as
-messages/heartbeat.py.
+`plog.records` reads. The package does not perform any I/O. Start with schema.py and one
+declaration, such as messages/heartbeat.py.
 """

@@ -1,7 +1,7 @@
-"""Conversion of messages to the JSON that Kafka's tools print.
+"""Convert messages to the JSON that Kafka's tools print.
 
-Names are in camelCase, bytes in base64, and UUIDs in Kafka's text form. Fields have the order of
-the message's definition. As on the wire, fields that the version lacks are omitted, and so are
+Names are in camelCase, bytes in base64, and UUIDs in Kafka's text form. Fields appear in the order
+of the message's definition. As on the wire, fields that the version lacks are omitted, and so are
 tagged fields with their default value. `compact_json` formats numbers and escapes like Java, so
 that scripts and tests can compare the text byte for byte.
 Source: Kafka 4.3 JsonConverterGenerator; Jackson's JsonNode.toString.
@@ -104,7 +104,7 @@ def java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or _SCIENTIFIC_BELOW <= abs(value) < _SCIENTIFIC_FROM:
         return repr(value)
-    # repr uses the fewest digits that identify the number, as Java does since version 19.
+    # repr uses the fewest digits that identify the number, as Java has done since version 19.
     mantissa, _, exponent = f"{value!r}".partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")

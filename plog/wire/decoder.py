@@ -1,4 +1,4 @@
-"""Code generator for decoders: functions that convert bytes to a message of one version.
+"""Code generator for decoders: functions that convert bytes into a message of one version.
 
 The generated code does not trust its input. It compares each length with the remaining bytes, and
 each count with the minimum size of its elements, so that no allocation exceeds the input.
@@ -6,7 +6,7 @@ Reading past the end raises `struct.error` or `IndexError`; `Message.decode` con
 errors from invalid UTF-8, to WireError. Records are not copied; they stay views of the input.
 
 A bounded decoder also limits the total number of array elements, at every depth, and tagged fields.
-An element can take a single byte on the wire but some hundred bytes as an object. Small requests
+An element can take a single byte on the wire but several hundred bytes as an object. Small requests
 cannot contain many elements, so only large requests need a bounded decoder.
 
 A sliced decoder is a bounded decoder in the form of a generator. It yields after a given number of
@@ -320,5 +320,5 @@ class _DecoderWriter:
                     1 if field.is_nullable(self.version) else self._least_size(field.type)
                     for field in present
                 )
-                # At least 1, because a size of 0 would allow any count of elements.
+                # At least 1, because a size of 0 would allow any number of elements.
                 return max(1, size + self._flexible)

@@ -1,8 +1,8 @@
-"""Code generator for encoders: functions that convert a message to bytes, for one version.
+"""Code generator for encoders: functions that convert a message of one version into bytes.
 
 An encoder returns a list of parts in wire order. The parts are bytes, except for records, which
-stay the objects that they are, so the encoder never copies a batch. A field that does not exist in
-the version is skipped if it is ignorable or has its default value. Otherwise, the encoder raises
+remain the same objects, so the encoder never copies a batch. A field that does not exist in the
+version is skipped if it is ignorable or has its default value. Otherwise, the encoder raises
 UnsupportedVersion, because information would be lost.
 
 A bounded encoder returns None if the arrays have more elements than allowed. A sliced encoder is a
@@ -32,9 +32,9 @@ from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, W
 
 Encoder = Callable[[Any], list[Part]]
 BoundedEncoder = Callable[[Any, int], list[Part] | None]
-"""A function of the message and the maximum number of elements."""
+"""A function that takes the message and the maximum number of elements."""
 SlicedEncoder = Callable[[Any, int], Generator[list[Part], None, list[Part]]]
-"""A generator of the parts, from the message and the number of elements in a slice."""
+"""A generator function that takes the message and the number of elements in a slice."""
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
 _NO_TAGGED_FIELDS = Fixed("x", 1, 0)
@@ -236,7 +236,7 @@ class _EncoderWriter:
         self.source.line(f"{body} = []")
         self._add = f"{body}.append"
         self._write_field(field, value)
-        self._flush()  # While `_add` still names the list of this field.
+        self._flush()  # Flush while `_add` still names this field's list.
         self._add = outer
         self.source.line(f"b = b''.join({body})")
         tag = self.source.constant(encode_varint(field.tag or 0))

@@ -1,4 +1,4 @@
-"""Construction of response frames: size, header and message, in as few parts as possible.
+"""Build response frames (size, header and message) from as few parts as possible.
 
 The transport writes parts that are bytes, and sends parts that are slices of files with sendfile.
 plogd/net/receive_buffer.py extracts frames from received bytes.
@@ -45,5 +45,5 @@ def frame_parts(request: RequestHeader, parts: list[Part]) -> list[Part]:
     # A large part may be shared: the same encoded Metadata response is sent to many clients.
     if len(first) > _LARGE_PART_BYTES:
         return [start, *parts]
-    # A small response becomes a single part, so that the output queue need not join any.
+    # A small response becomes a single part, so that the output queue need not join parts.
     return [start + first, *parts[1:]]

@@ -30,11 +30,11 @@ _FIXED = struct.Struct(">hhih")  # api key, version, correlation id, length of t
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE = struct.Struct(">i")
 _MAX_TAGGED_FIELDS = 1_000
-"""Limit for a request header. Kafka defines none, so clients send few or no tagged fields."""
+"""Limit for a request header. Kafka does not define any, so clients send few or none."""
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request; see `decode_request_header` for requests of unknown versions."""
+    """The header of a request; see `decode_request_header` for unknown versions."""
 
     api_key: int
     api_version: int
@@ -54,7 +54,7 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
     """Return the header at the start of `data`, and the position of the body.
 
     For an unknown version, the header is valid, but the position is not. The caller checks whether
-    the broker serves the version, and responds to ApiVersions requests of all versions.
+    the broker serves the version, and responds to ApiVersions requests in any version.
 
     Raises WireError, or UnknownApiKey for an unknown API key.
     """
@@ -87,7 +87,7 @@ def _skip_tags(data: Buffer, position: int) -> int:
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """Return the header of a response of this API and version."""
+    """Return the header of a response for this API and version."""
     return _CORRELATION_ID.pack(correlation_id) + response_tags(api_key, version)
 
 
@@ -121,7 +121,7 @@ def encode_request(header: RequestHeader, message: ApiMessage) -> bytes:
 # only a few hundred pairs of arguments exist.
 @cache
 def response_tags(api_key: int, version: int) -> bytes:
-    """Return the bytes after the correlation id of a response: an empty tag section, or nothing."""
+    """Return the bytes after the correlation id in a response: an empty tag section, or nothing."""
     # A client that reads an ApiVersions response does not know the broker's versions yet (KIP-511).
     if api_key == ApiKey.API_VERSIONS or version < API_BY_KEY[api_key].response.flexible_from:
         return b""

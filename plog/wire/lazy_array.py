@@ -2,7 +2,7 @@
 
 A response with thousands of elements would otherwise exist twice, as bytes and as objects, which
 take ten times the memory. With a lazy array, the encoder creates an element, writes it and drops
-it. If the response is encoded in slices, its elements are created in slices, too.
+it. If the response is encoded in slices, its elements are also created in slices.
 """
 
 from __future__ import annotations

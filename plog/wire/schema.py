@@ -161,10 +161,11 @@ class Message(Struct):
         return WireError(f"cannot decode {cls.__name__} version {version}: {error}")
 
     def encode(self, version: int) -> bytes:
-        """Return the message as bytes. Raises WireError, for example if records are a Passthrough.
+        """Return the message as bytes.
 
-        Raises UnsupportedVersion if `version` is unknown, or if it lacks a field that is set and
-        not ignorable.
+        Raises WireError if the message cannot be encoded, for example because its records are a
+        Passthrough. Raises UnsupportedVersion if `version` is unknown, or if it lacks a field that
+        is set and not ignorable.
         """
         # join accepts memoryviews, but raises TypeError for a Passthrough, which is not in memory.
         try:
@@ -213,7 +214,7 @@ class Message(Struct):
                 joined = _joined(parts)
                 parts.clear()  # The encoder continues to append to this list.
                 finished += joined
-                # Records do not count towards plog.response.max.bytes (docs/security.md).
+                # Records do not count toward plog.response.max.bytes (docs/security.md).
                 nbytes += sum(len(part) for part in joined if isinstance(part, bytes))
                 yield nbytes
         except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
@@ -225,8 +226,9 @@ class Message(Struct):
             encoder = self._compile_encoder(version)
         try:
             return encoder(self)
-        # The generated code does not check values. Those of a wrong type raise TypeError or
-        # AttributeError, numbers out of range struct.error, and surrogates UnicodeEncodeError.
+        # The generated code does not check values. Values of the wrong type raise TypeError or
+        # AttributeError, numbers out of range raise struct.error, and surrogates raise
+        # UnicodeEncodeError.
         except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
             raise self._unwritable(version, error) from error
 
@@ -255,7 +257,7 @@ class Message(Struct):
 
 
 class ApiMessage(Message):
-    """A request or a response of Kafka's protocol."""
+    """A request or a response in Kafka's protocol."""
 
     api_key: ClassVar[int]
 

@@ -2,7 +2,7 @@
 
 librdkafka always sends this form. For a small batch, decoding and encoding trees of objects costs
 more than the append itself, so this module reads the request directly from the frame, and writes
-the response into one buffer. messages/produce.py handles requests of other forms (several
+the response into one buffer. messages/produce.py handles requests in other forms (several
 partitions, a transaction, tagged fields) and responses to rejected batches. Both modules encode the
 same bytes (tests/unit/wire/test_single_produce.py).
 """

@@ -146,7 +146,7 @@ class Field:
 
 
 _UNSET: Any = object()
-"""The default of arguments that were not given."""
+"""The default for arguments that were not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def field(
         ignorable: Whether encoding a version that lacks the field drops its value. By default,
             encoding fails if the value is not the default.
     """
-    # Declared to return Any, so that type checkers accept it as the default of an attribute.
+    # Declared to return Any, so that type checkers accept it as an attribute's default.
     return _Declaration(versions, nullable, tag, default, ignorable)
 
 
@@ -235,7 +235,7 @@ def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
     """Return an `__init__` with a keyword for each field."""
     # Generated code is five times as fast as a loop over the fields.
     namespace: dict[str, Any] = {"_UNSET": _UNSET}
-    parameters, statements = [], ["pass"]  # In case the struct has no fields.
+    parameters, statements = [], ["pass"]  # Needed if the struct has no fields.
     for item in fields:
         value = item.name
         if item.has_fresh_default:
@@ -273,7 +273,8 @@ class StructType(type):
         # The declarations are removed, because a class attribute must not have a slot's name.
         rest = {key: x for key, x in namespace.items() if key not in declared}
         # Fields are resolved, and the `__init__` is compiled, at the first use of a struct: a
-        # broker imports all messages but uses few, and preparing all took a tenth of its startup.
+        # broker imports all messages but uses few, and preparing all of them took a tenth of its
+        # startup time.
         if declared:
             rest |= {"_declared": declared, "_fields": None, "__init__": _first_init}
         return super().__new__(cls, name, bases, rest | {"__slots__": tuple(declared)}, **options)

@@ -45,8 +45,7 @@ from plog.errors import (
 )
 
 _UNKNOWN = (UnknownTopicOrPartition, BrokerNotAvailable)
-# A comma outside brackets, as in Kafka's tool: a closing bracket does not follow before the next
-# opening bracket.
+# A comma outside brackets, as in Kafka's tool: the next bracket, if any, is an opening bracket.
 _COMMA = re.compile(r",(?=[^\]]*(?:\[|$))")
 _DYNAMIC_SOURCE = {
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
@@ -147,7 +146,7 @@ async def describe(
     cluster: Cluster, entities: Sequence[Entity], arguments: argparse.Namespace
 ) -> int:
     """Print settings, or quotas and credentials."""
-    # Only quotas can have two entities, a user and a client.
+    # Only quotas can apply to two entities, a user and a client.
     if entities[0].type in QUOTA_TYPES:
         from plog.cli.configs.quotas import describe_quotas  # Few commands need it.
 
@@ -182,7 +181,7 @@ async def describe(
 
 
 def _print_unknown(entity: Entity, *, as_json: bool) -> int:
-    """Print the message of Kafka's tool and return 1."""
+    """Print the same message as Kafka's tool and return 1."""
     # Kafka's tool exits with 0, so a script cannot detect a misspelled name.
     text = f"The {entity.type[:-1]} '{entity.name}' doesn't exist and doesn't have dynamic config."
     print_outcome(text, [], as_json=as_json)
@@ -210,7 +209,7 @@ async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
 
 
 async def _groups_with_settings(cluster: Cluster) -> set[str] | None:
-    """Return the groups with settings; None before Kafka 4.1 or without authorization."""
+    """Return the groups that have settings; None before Kafka 4.1 or without authorization."""
     try:
         listed = await ConfigAdmin(cluster).list_config_resources([ConfigResourceType.GROUP])
     except (UnsupportedVersion, ClusterAuthorizationFailed):
@@ -235,12 +234,12 @@ async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
         brokers = (await BrokerAdmin(cluster).describe_cluster()).brokers
         names = [str(number) for number in sorted(brokers)]
         if kind is ConfigResourceType.BROKER:
-            names.append(DEFAULT)  # The cluster-wide defaults, as in Kafka's tool.
+            names.append(DEFAULT)  # Cluster-wide defaults, as in Kafka's tool.
     return [ConfigResource(kind, name) for name in names]
 
 
 def _is_dynamic(resource: ConfigResource, entry: ConfigEntry) -> bool:
-    if resource.type is ConfigResourceType.BROKER and not resource.name:  # The defaults.
+    if resource.type is ConfigResourceType.BROKER and not resource.name:  # Cluster-wide defaults.
         return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return entry.source is _DYNAMIC_SOURCE[resource.type]
 

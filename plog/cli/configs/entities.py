@@ -1,8 +1,8 @@
-"""Selection of entities by the options of ``plog configs``, in Kafka's old and new syntax.
+"""Select entities by the options of ``plog configs``, in Kafka's old and new syntax.
 
 ``--topic orders`` and ``--entity-type topics --entity-name orders`` are equivalent, and so are
 ``--client-defaults`` and ``--entity-type clients --entity-default``. A user combined with a client
-selects the quotas of that user's connections with that client id.
+selects the quotas for that user's connections with that client id.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plog.cli.options import UsageError
 from plog.enums import ConfigResourceType
 
 DEFAULT: Final = ""
-"""The name of the default entity of a type."""
+"""The name that stands for a type's default entity."""
 
 RESOURCE_TYPES: Final = {
     "topics": ConfigResourceType.TOPIC,
@@ -58,7 +58,7 @@ class Entity(NamedTuple):
 
 
 class _AppendEntity(argparse.Action):
-    """Collects types and names in the order of the command line, which determines the pairs."""
+    """Collects types and names in command-line order, which determines how they are paired."""
 
     def __call__(
         self,

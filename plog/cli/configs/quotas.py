@@ -54,7 +54,7 @@ async def describe_quotas(cluster: Cluster, entities: Sequence[Entity], *, as_js
     parts: dict[str, Any] = {_PARTS[kind]: _match(name) for kind, name in entities}
     found = await QuotaAdmin(cluster).describe_client_quotas(_typed(parts), strict=False)
     # A filter that is not strict also matches entities with more components: for --user alone, it
-    # matches the quotas of that user's clients.
+    # matches the quotas for that user's clients.
     quotas = {entity: each for entity, each in found.items() if len(entity.parts) == len(parts)}
     users: Mapping[str, tuple[ScramCredentialInfo, ...]] = {}
     first = entities[0]
@@ -145,7 +145,8 @@ async def alter_quotas(
     """Change quotas or a user's credentials. Raises UsageError and the broker's errors."""
     names = {*added, *deleted}
     credentials = names & set(_MECHANISMS)
-    # Two requests would be necessary. If the second failed, only half of the change would be made.
+    # Two requests would be necessary. If the second failed, only half of the change would take
+    # effect.
     if credentials and credentials != names:
         raise UsageError("cannot change quotas and SCRAM credentials together: use two commands")
     kind, user = entities[0]

@@ -1,8 +1,8 @@
 """``plog console-consumer``: print the records of topics as they arrive.
 
-Names, flags and output are those of Kafka's kafka-console-consumer.sh. Without ``--group``, this
-tool does not join a group, so it starts immediately and leaves no state on the broker. Kafka's tool
-then joins a group with a random name.
+Names, flags and output match Kafka's kafka-console-consumer.sh. Without ``--group``, this tool does
+not join a group, so it starts immediately and leaves no state on the broker. Kafka's tool then
+joins a group with a random name.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 _MAX_RECORDS: Final = 500
 """Maximum number of records that are formatted and written at a time."""
 _PIPE_CHECK_S: Final = 1.0
-"""Time between checks whether the reader of the output has closed the pipe."""
+"""Time between checks for whether the reader of the output has closed the pipe."""
 _TOPIC_LOOKUP_S: Final = 3.0
-"""Time to wait for an unknown topic: a new topic takes some time to reach all brokers."""
+"""Time to wait for an unknown topic: a new topic does not immediately appear on all brokers."""
 _PIPE_CLOSED: Final = "unable to write to standard output, closing the consumer"
 _EARLIEST, _LATEST = "earliest", "latest"
 
@@ -201,7 +201,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
     )
     if arguments.from_beginning and reset != _EARLIEST:
         raise UsageError(f"--from-beginning contradicts auto.offset.reset={reset}")
-    # Kafka's tool can create a topic when its name is misspelled.
+    # With Kafka's tool, a misspelled name can create a topic.
     config["allow.auto.create.topics"] = "false"
     return config
 
@@ -292,10 +292,10 @@ def print_records(
     arguments: argparse.Namespace,
     is_stopped: Callable[[], bool],
 ) -> None:
-    """Print records up to the limit, the timeout or a signal.
+    """Print records until the limit, the timeout or a signal.
 
-    Raises the errors of the consumer and the formatter. Records that were not printed are marked as
-    unread before.
+    Raises errors from the consumer and the formatter, after marking the records that were not
+    printed as unread.
     """
     from plog.client.errors import WokenUp
 
@@ -331,7 +331,7 @@ def print_records(
 def next_records(
     consumer: Consumer, count: int, timeout_s: float | None, printer: Printer
 ) -> Sequence[ConsumerRecord]:
-    """Return the next records, or none after the timeout or if the reader has closed the pipe."""
+    """Return the next records; none after the timeout or when the reader has closed the pipe."""
     if timeout_s is not None:
         return consumer.consume(count, timeout_s)
     # Only a write to a closed pipe fails, so `consume | head -1` would wait for another record.

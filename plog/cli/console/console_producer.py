@@ -1,7 +1,7 @@
 """``plog console-producer``: send each line of standard input, or of a file, as a record.
 
-Names and flags are those of Kafka's kafka-console-producer.sh. If a record cannot be delivered, the
-tool prints the line number, continues with the next lines, and exits with 1.
+Names and flags match Kafka's kafka-console-producer.sh. If a record cannot be delivered, the tool
+prints the line number, continues with the next lines, and exits with 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from plog.client.producer.record_checks import Headers
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-# The second class is the reader of older releases.
+# The second class is the reader in older releases.
 _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
 _MAX_PRINTED_ERRORS: Final = 10
 """Maximum number of delivery errors to print; all later errors are only counted."""
@@ -173,7 +173,8 @@ def run(arguments: argparse.Namespace) -> int:
     config = settings_of(arguments)
     tally = Tally(arguments.topic)
     with ExitStack() as stack:
-        # Before the producer, so that a missing file is reported even if no broker is available.
+        # Opened before the producer, so that a missing file is reported even if no broker is
+        # available.
         lines = stack.enter_context(_LineSource(arguments.from_file))
         from plog.client.faces.blocking import Producer
 
@@ -185,7 +186,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Tally:
-    """Counts of delivered and failed lines."""
+    """Counts delivered and failed lines."""
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -203,14 +204,14 @@ class Tally:
             fail(f"line {number} was not delivered: {error}")
 
     def sent_before(self) -> str:
-        """Return text for an error message: how many records were sent before an invalid line."""
+        """Return error text that states how many records were sent before an invalid line."""
         return f"{self.sent} record{' was' if self.sent == 1 else 's were'} sent before it"
 
     def conclude(self) -> None:
         """Print the number of suppressed errors and, on a terminal, the number of records."""
         if self.failed > _MAX_PRINTED_ERRORS:
             fail(f"{self.failed - _MAX_PRINTED_ERRORS} more lines were not delivered")
-        # Kafka's tool prints no total, so scripts do not expect it.
+        # Kafka's tool does not print a total, so scripts do not expect it.
         if sys.stderr.isatty():
             print(f"{self.sent} records sent to {self.topic}", file=sys.stderr)
 
@@ -249,7 +250,7 @@ class LineSender:
                     future = send(topic, parsed, key, headers=headers)
                 watch(number, future)
                 if self._sync:
-                    future.exception()  # Waits; `watch` reports the result.
+                    future.exception()  # Wait only; `watch` reports the result.
             except LineError as error:
                 # Errors of earlier lines are printed first, and `sent_before` is final.
                 self._producer.flush()
@@ -264,13 +265,13 @@ class LineSender:
         # Any other error, such as a missing topic, would also occur for all later lines.
         if not isinstance(error, RecordTooLarge):
             raise PlogError(f"line {number} and all later ones were not sent: {error}") from error
-        # The engine's thread calls the tally, too.
+        # The engine's thread also calls the tally.
         with self._outcomes.lock:
             self._tally.count_failed(number, error)
 
 
 class _LineSource(ExitStack):
-    """A context with the lines to send; on a terminal, it shows a prompt or a progress bar."""
+    """A context that provides the lines to send; on a terminal, with a prompt or progress bar."""
 
     def __init__(self, path: str | None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Formatters of ``plog console-consumer`` that print internal topics as JSON.
+"""Formatters for ``plog console-consumer`` that print internal topics as JSON.
 
 As in Kafka, a formatter skips records of other types in the same topic. Source: Kafka 4.3
 OffsetsMessageFormatter, GroupMetadataMessageFormatter and TransactionLogMessageFormatter.
@@ -30,7 +30,7 @@ class CoordinatorFormatter:
         self._kinds = kinds
 
     def format(self, record: ConsumerRecord) -> bytes:
-        """Return a line of JSON, or no bytes for a record of another type. Raises PlogError."""
+        """Return a line of JSON, or empty bytes for a record of another type. Raises PlogError."""
         from plog.wire.as_json import Json, as_json, compact_json
 
         if record.key is None:
@@ -39,7 +39,7 @@ class CoordinatorFormatter:
         kind = self._kinds.get(number)
         if kind is None:
             return b""
-        # The type is also the version of the key's schema. Only keys of offsets have two versions.
+        # The type is also the version of the key's schema. Only offset keys have two versions.
         version = min(number, kind.key.max_version)
         shown: dict[str, Json] = {
             "key": {"type": number, "data": as_json(kind.key.decode(key, version), version)},

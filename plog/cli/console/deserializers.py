@@ -1,4 +1,4 @@
-"""Deserializers from bytes to text, which are selected by Java class or Python function.
+"""Deserializers that convert bytes to text, selected by Java class or Python function.
 
 Source: Kafka 4.3 org.apache.kafka.common.serialization.
 """
@@ -24,7 +24,7 @@ class CannotDeserialize(PlogError):
 
 
 def find_deserializer(name: str | None) -> Deserializer | None:
-    """Return the deserializer named ``LongDeserializer``, ``package.module:function`` or similar.
+    """Return the deserializer with a name such as ``LongDeserializer`` or ``module:function``.
 
     Return None for None, and for classes that return the bytes unchanged. Raises UsageError.
 
@@ -58,7 +58,7 @@ def _python_function(name: str) -> Deserializer:
     module, _, path = name.partition(":")
     try:
         function: Any = importlib.import_module(module)
-        for attribute in path.split("."):  # Also a method of a class, `module:Class.method`.
+        for attribute in path.split("."):  # Can also name a method: `module:Class.method`.
             function = getattr(function, attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"cannot load the deserializer {name}: {error}") from None

@@ -1,7 +1,7 @@
-"""Parser of lines into record fields for ``plog console-producer``.
+"""Parse lines into record fields for ``plog console-producer``.
 
-Lines stay bytes, so values need not be UTF-8. A line ends with a line feed, or a carriage return
-and a line feed. Source: Kafka 4.3 LineMessageReader. In Kafka, a single carriage return also ends a
+Lines remain bytes, so values need not be UTF-8. A line ends with a line feed, or a carriage return
+and a line feed. Source: Kafka 4.3 LineMessageReader. In Kafka, a carriage return alone also ends a
 line, and ``headers.separator`` is a regular expression instead of plain text.
 """
 
@@ -85,7 +85,7 @@ class LineFormat:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether each line is a value without other fields."""
+        """Return whether each line consists only of a value."""
         return not self.parse_key and not self.parse_headers and self.null_marker is None
 
     def parse(self, line: bytes, number: int) -> Fields:
@@ -150,7 +150,7 @@ def stripped(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def excerpt(data: bytes) -> str:
-    """Return part of a line for an error message, shortened if necessary."""
+    """Return a line for an error message, shortened if necessary."""
     cut = data if len(data) <= _SHOWN_BYTES else data[:_SHOWN_BYTES] + b"..."
     return repr(cut.decode("utf-8", "backslashreplace"))
 

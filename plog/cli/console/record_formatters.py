@@ -1,7 +1,7 @@
-"""Formatters of ``plog console-consumer``, which convert a record to the bytes to print.
+"""Formatters for ``plog console-consumer``, which convert a record into the bytes to print.
 
 Source: Kafka 4.3 DefaultMessageFormatter, LoggingMessageFormatter, NoOpMessageFormatter. The
-formatters of internal topics are in coordinator_formatters.py.
+formatters for internal topics are in coordinator_formatters.py.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class DefaultFormatter:
 
 
 class LoggingFormatter(DefaultFormatter):
-    """Prints like DefaultFormatter, and also logs a line per record to standard error."""
+    """Prints records like DefaultFormatter, and also logs a line per record to standard error."""
 
     def format(self, record: ConsumerRecord) -> bytes:
         name = timestamp_type_name(record)
@@ -189,7 +189,7 @@ def _check_names(properties: Mapping[str, str]) -> None:
 
 
 def _bytes(properties: Mapping[str, str], name: str, default: str) -> bytes:
-    # Python decodes bytes of the command line that are not UTF-8 to surrogates (PEP 383).
+    # Python decodes command-line bytes that are not UTF-8 as surrogates (PEP 383).
     return properties.get(name, default).encode("utf-8", "surrogateescape")
 
 

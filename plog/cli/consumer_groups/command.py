@@ -305,7 +305,7 @@ async def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int
         if numbers is not None:
             partitions += [TopicPartition(topic, number) for number in numbers]
             continue
-        # Without numbers, all partitions of the topic are meant.
+        # Without partition numbers, a topic stands for all of its partitions.
         try:
             described = await TopicDescriptionAdmin(cluster).describe_topic(topic)
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""``plog consumer-groups --reset-offsets``: compute new offsets of a group and commit them.
+"""``plog consumer-groups --reset-offsets``: compute new offsets for a group and commit them.
 
 Without ``--execute``, the tool only prints the new offsets. Source: Kafka 4.3
 GroupOffsetsResetter.
@@ -168,7 +168,7 @@ async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
 async def _state(cluster: Cluster, group: str) -> GroupState:
     try:
         return (await GroupAdmin(cluster).describe_group(group)).state
-    except GroupIdNotFound:  # Not an error, because committing offsets creates the group.
+    except GroupIdNotFound:  # Not an error: committing offsets creates the group.
         return GroupState.DEAD
 
 
@@ -374,7 +374,7 @@ def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
 
 
 def reset_lines(groups: Sequence[str], rows: Sequence[tuple[str, str, int, int]]) -> list[str]:
-    """Return an empty line, and the lines of Kafka's table."""
+    """Return an empty line, followed by the lines of Kafka's table."""
     if not groups:
         return [""]
     widths = [max([15, *map(len, groups)]), max([15, *(len(row[1]) for row in rows)]), 10]

@@ -1,6 +1,6 @@
 """Reports of ``plog consumer-groups --describe``: offsets and lag, members, or states.
 
-Columns and widths are those of Kafka's tool. Source: Kafka 4.3 ConsumerGroupCommand.
+Columns and widths match Kafka's tool. Source: Kafka 4.3 ConsumerGroupCommand.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ async def _end_offsets(
         for each in topic.partitions
         if each.leader is not None
     }
-    # The client would retry a lookup in a partition without a leader until the call times out.
+    # For a partition without a leader, the client would retry the lookup until the call times out.
     specs = {partition: OffsetSpec.LATEST for partition in partitions if partition in led}
     if not specs:
         return {}
@@ -181,7 +181,7 @@ def _show_offsets(
 
 
 def offset_lines(rows: Sequence[OffsetRow], *, verbose: bool) -> Iterator[str]:
-    """Yield an empty line, and the lines of Kafka's table for one group."""
+    """Yield an empty line, then the lines of Kafka's table for one group."""
     cells = [_offset_cells(row) for row in rows]
     head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET",
             "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]  # fmt: skip
@@ -289,7 +289,7 @@ def _show_members(groups: Sequence[GroupDescription], arguments: argparse.Namesp
 
 
 def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
-    """Yield an empty line, and the lines of Kafka's table for one group's members."""
+    """Yield an empty line, then the lines of Kafka's table for one group's members."""
     # Kafka's tool prints GROUP-INSTANCE-ID only if the group has a static member.
     static = any(member.group_instance_id for member in group.members)
     columns = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
@@ -320,7 +320,7 @@ def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
 
 
 def _assignment_columns(group: GroupDescription) -> list[list[str]]:
-    """Return the columns of ``--verbose``; in classic groups, only the assignment is known."""
+    """Return the columns for ``--verbose``; in classic groups, only the assignment is known."""
     rows = [
         [
             _cell(member.epoch),
@@ -405,7 +405,7 @@ def _show_states(groups: Sequence[GroupDescription], arguments: argparse.Namespa
 
 
 def state_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
-    """Yield an empty line, and the lines of Kafka's table for one group's state."""
+    """Yield an empty line, then the lines of Kafka's table for one group's state."""
     broker = group.coordinator
     coordinator = f"{broker.host}:{broker.port}  ({broker.id})"
     widths = [max(15, len(group.group_id)), max(25, len(coordinator)), 20, 20]

@@ -1,4 +1,4 @@
-"""Groups and partitions that the options of ``plog consumer-groups`` select."""
+"""Select groups and partitions by the options of ``plog consumer-groups``."""
 
 from __future__ import annotations
 

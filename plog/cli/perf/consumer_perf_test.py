@@ -1,6 +1,6 @@
 """``plog consumer-perf-test``: measure the throughput of a consumer.
 
-Names, flags and columns are those of Kafka's kafka-consumer-perf-test.sh. Source: Kafka 4.3
+Names, flags and columns match Kafka's kafka-consumer-perf-test.sh. Source: Kafka 4.3
 ConsumerPerformance.
 """
 
@@ -162,7 +162,7 @@ def run(arguments: argparse.Namespace) -> int:
         "receive.buffer.bytes": arguments.socket_buffer_size,
         "max.partition.fetch.bytes": arguments.fetch_size,
         "auto.offset.reset": "latest" if arguments.from_latest else "earliest",
-        "check.crcs": "false",  # As in Kafka's tool, so that the results are comparable.
+        "check.crcs": "false",  # As in Kafka's tool, to keep results comparable.
     }
     defaults = {
         "client.id": _CLIENT_ID,

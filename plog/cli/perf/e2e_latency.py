@@ -1,7 +1,7 @@
 """``plog e2e-latency``: measure the latency from a producer to a consumer.
 
 The tool sends a record, waits until the consumer has received it, and then sends the next record.
-Flags, positional arguments and output are those of Kafka's kafka-e2e-latency.sh. Source: Kafka 4.3
+Flags, positional arguments and output match Kafka's kafka-e2e-latency.sh. Source: Kafka 4.3
 EndToEndLatency, KIP-1172.
 """
 
@@ -160,9 +160,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) -> int:
-    """Send a record, read it, and return the time in ns.
+    """Send a record, read it, and return the latency in ns.
 
-    Raises PlogError if the record does not arrive, or another record arrives.
+    Raises PlogError if the record does not arrive or a different record arrives.
     """
     begin_ns = time.perf_counter_ns()
     # As in Kafka's tool, the latency includes the acknowledgment.

@@ -1,7 +1,7 @@
 """Time formatting with the patterns of Java's SimpleDateFormat, for ``--date-format``.
 
-Supported are numbers, English names of days and months, AM and PM, and time zones. Other letters
-are rejected.
+The supported letters stand for numbers, English names of days and months, AM and PM, and time
+zones. Other letters are rejected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS: Final[dict[str, Callable[[datetime], int]]] = {
     "h": lambda t: t.hour % 12 or 12,
     "m": lambda t: t.minute,
     "s": lambda t: t.second,
-    "S": lambda t: t.microsecond // 1000,  # In Java, milliseconds for any number of letters.
+    "S": lambda t: t.microsecond // 1000,  # In Java, always milliseconds, however many letters.
     "D": lambda t: t.timetuple().tm_yday,
 }
 

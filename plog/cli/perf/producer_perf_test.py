@@ -1,6 +1,6 @@
 """``plog producer-perf-test``: measure the throughput and latency of a producer.
 
-Names, flags and lines are those of Kafka's kafka-producer-perf-test.sh.
+Names, flags and lines match Kafka's kafka-producer-perf-test.sh.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plog.error_base import PlogError
 if TYPE_CHECKING:
     from plog.client.faces.blocking import Producer
 
-# For bytes.translate(), which converts random bytes to letters in C.
+# Table for bytes.translate(), which converts random bytes to letters in C.
 _LETTERS: Final = bytes(ord(string.ascii_uppercase[i % 26]) for i in range(256))
 _CLIENT_ID: Final = "perf-producer-client"
 _MAX_PRINTED_ERRORS: Final = 10
@@ -182,7 +182,7 @@ class PerfTest:
             if number == arguments.warmup_records and number:
                 self._begin_steady_state()
             payload = next_payload()
-            # The last item is true if the record was sent after the warm-up. The result of an
+            # The last item is true if the record was sent after the warm-up. The result for an
             # earlier record can arrive later, but must not count as steady state.
             tag = (now_ms(), len(payload), self._steady is not None)
             try:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _SAMPLES_MAX: Final = 500_000
-"""Kafka's limit for the kept latencies: from a million records on, only every nth is kept."""
+"""Kafka's limit on stored latencies: from a million records on, only every nth is stored."""
 _MIB: Final = 1024 * 1024
 _SHARES: Final = (0.5, 0.95, 0.99, 0.999)
 

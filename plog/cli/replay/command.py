@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from plog.client.values import ConsumerRecord
 
 _CHECKPOINT_S: Final = 1.0
-"""Time between two saves of the state: a crash repeats the records of this time."""
+"""Time between two saves of the state: after a crash, records from this period are copied again."""
 _POLL_S: Final = 0.2
 _MAX_RECORDS: Final = 500
 _MAX_WAITING: Final = 2000
-"""Maximum number of a partition's records that wait for other partitions, approximately."""
+"""Approximate maximum number of a partition's records that wait for other partitions."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -168,7 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
     reader_config = _config(
         arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
     )
-    # Otherwise, records of aborted transactions would become visible in the copy.
+    # Otherwise, records from aborted transactions would become visible in the copy.
     reader_config.setdefault("isolation.level", "read_committed")
     # If retention deletes records before they are copied, the tool must fail. Any other value would
     # skip the records silently.
@@ -186,7 +186,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Consumer(config=reader_config) as consumer:
         source = Topic.find(known_to(AdminSettings, reader_config), arguments.topic)
         target = Topic.find(known_to(AdminSettings, writer_config), arguments.to_topic)
-        # All checks precede the first change, which is the creation of the target topic.
+        # All checks come before the first change, which is the creation of the target topic.
         if source.partitions is None:
             raise UsageError(f"topic {source.name} does not exist on {reader_config[SERVERS]}")
         if str(source) == str(target):
@@ -252,7 +252,7 @@ class Topic:
             return cls(name, str(cluster_id), len(admin.describe_topic(name).partitions))
 
     def create(self, config: dict[str, object], partitions: int) -> None:
-        """Create the topic with `partitions` partitions, unless it exists by now."""
+        """Create the topic with `partitions` partitions, unless it has since been created."""
         from plog.client.faces.blocking import Admin
         from plog.errors import TopicAlreadyExists
 
@@ -403,7 +403,7 @@ class Copier:
 
 
 class Reader:
-    """Reads ranges of partitions, in the order of arrival or of timestamps."""
+    """Reads ranges of partitions, in order of arrival or by timestamp."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Speed and order in which ``plog replay`` sends records. Pure.
 
-With a factor such as 10x, records of all partitions are sent in the order of their timestamps.
+With a factor such as 10x, records from all partitions are sent in the order of their timestamps.
 Within a partition, records always keep their order, even if their timestamps are not in order.
 """
 
@@ -56,14 +56,15 @@ class TimePace:
         due_s = self._begin_s + (timestamp_ms - self._first_ms) / 1000 / self._factor
         wait_s = due_s - now_s
         if wait_s > self._longest_s:
-            # The schedule is moved, so that the pauses after this record are not shortened.
+            # The schedule is shifted, so that the pauses after this record are not
+            # shortened.
             self._begin_s -= wait_s - self._longest_s
             return self._longest_s
         return max(0.0, wait_s)
 
 
 class TimeOrder:
-    """Merges the records of several partitions by timestamp."""
+    """Merges records from several partitions by timestamp."""
 
     def __init__(self, partitions: Iterable[int]) -> None:
         self._waiting: dict[int, deque[ConsumerRecord]] = {x: deque() for x in partitions}
@@ -73,7 +74,7 @@ class TimeOrder:
         self._heads: list[tuple[int, int]] = []
 
     def add(self, record: ConsumerRecord) -> None:
-        """Add the next record of a partition."""
+        """Add the next record from a partition."""
         waiting = self._waiting[record.partition]
         waiting.append(record)
         if len(waiting) == 1:
@@ -81,12 +82,12 @@ class TimeOrder:
             heapq.heappush(self._heads, (record.timestamp, record.partition))
 
     def finish(self, partition: int) -> None:
-        """Mark a partition that has no more records."""
+        """Mark a partition as finished: it does not have any more records."""
         self._awaited.discard(partition)
         self._finished.add(partition)
 
     def waiting(self, partition: int) -> int:
-        """Return the number of waiting records of a partition."""
+        """Return the number of a partition's waiting records."""
         return len(self._waiting[partition])
 
     def pop(self) -> ConsumerRecord | None:

@@ -1,4 +1,4 @@
-"""Plan of ``plog replay``: a range of offsets for each partition, and the progress in the range.
+"""Plan for ``plog replay``: a range of offsets for each partition, and the progress within it.
 
 The plan is created only once, so that a replay ends even if producers keep writing. The ``--state``
 file stores the plan, and the next run with the same file continues it.

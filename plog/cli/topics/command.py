@@ -32,7 +32,7 @@ from plog.errors import TopicAlreadyExists
 from plog.types import uuid_from_text, uuid_to_text
 
 _ACTIONS = ("--list", "--describe", "--create", "--alter", "--delete")
-_MAX_REPLICATION_FACTOR = 0x7FFF  # CreateTopics contains it as an int16.
+_MAX_REPLICATION_FACTOR = 0x7FFF  # CreateTopics encodes it as an int16.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -263,7 +263,7 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     names = await _topics_to_change(TopicDescriptionAdmin(cluster), arguments)
     results = await TopicAdmin(cluster).delete_topics(names)
     deleted = [name for name in names if name not in results.errors]
-    # Kafka's tool prints nothing, although a pattern can match more topics than intended.
+    # Kafka's tool does not print anything, although a pattern can match more topics than intended.
     text = "\n".join(f"Deleted topic {name}." for name in deleted)
     print_outcome(text, {"deleted": deleted}, as_json=arguments.json)
     failed = (name for name in names if name in results.errors)
@@ -321,7 +321,7 @@ async def _topics_to_change(
     """
     if arguments.regex:
         return await _selected(admin, arguments)
-    # Unlike Kafka's tool, do not use a name as a pattern: `web.log` would also match `web-log`,
+    # Unlike Kafka's tool, do not treat a name as a pattern: `web.log` would also match `web-log`,
     # whose records would be deleted.
     listed = await admin.list_topics(include_internal=True)
     if arguments.topic in listed:
@@ -339,7 +339,7 @@ async def _topics_to_change(
 
 
 def _is_name(text: str) -> bool:
-    """Return whether `text` only has characters that are valid in a topic name."""
+    """Return whether `text` contains only characters that are valid in a topic name."""
     return re.fullmatch(r"[a-zA-Z0-9._-]+", text) is not None
 
 

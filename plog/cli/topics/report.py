@@ -44,12 +44,13 @@ class Partition:
 
     @property
     def replication_factor(self) -> int:
-        """Return the number of replicas, except replicas that a reassignment is adding."""
+        """Return the number of replicas, excluding replicas that a reassignment is adding."""
         moving = self.reassignment
         if moving is None:
             return len(self.about.replicas)
-        # Description and reassignments are from different requests. A description without any
-        # replica that is being added or removed is from before or after the reassignment.
+        # The description and the reassignments are fetched by different requests. If the
+        # description does not contain any replica that is being added or removed, it was fetched
+        # before or after the reassignment.
         changing = {*moving.adding_replicas, *moving.removing_replicas}
         if not changing.intersection(self.about.replicas):
             return len(self.about.replicas)
@@ -87,7 +88,7 @@ class Topic:
 async def describe(cluster: Cluster, names: Sequence[str], arguments: argparse.Namespace) -> int:
     """Print the description of the topics `names`."""
     topics = await _read(cluster, names, arguments.partition_size_limit_per_response)
-    # As in Kafka's tool, filters of partitions also omit the lines of topics.
+    # As in Kafka's tool, partition filters also omit the lines for topics.
     options = [name for name in REPORTS if getattr(arguments, name[2:].replace("-", "_"))]
     if arguments.topics_with_overrides:
         topics = [topic for topic in topics if topic.overrides]
@@ -155,7 +156,7 @@ async def _reassignments(
     try:
         return await PartitionAdmin(cluster).list_partition_reassignments(partitions)
     except (UnsupportedVersion, ClusterAuthorizationFailed):
-        # As in Kafka's tool, because the description is useful without reassignments.
+        # Not an error, as in Kafka's tool, because the description is useful without reassignments.
         return {}
 
 

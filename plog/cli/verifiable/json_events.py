@@ -1,7 +1,7 @@
 """Events of the verifiable tools: one JSON object per line, in the format of Kafka's tools.
 
 Kafka's system tests and other checkers parse these lines. Therefore the names of events, fields and
-errors, and the order of fields, are those of Kafka's tools.
+errors, and the order of fields, match Kafka's tools.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import IO, Final
 
 _PACKAGE: Final = "org.apache.kafka.common.errors."
-# Errors whose names in Java do not follow from the names in plog.
+# Errors whose Java names cannot be derived from the names in plog.
 _JAVA_NAMES: Final[Mapping[str, str]] = {
     "AuthenticationFailed": _PACKAGE + "SaslAuthenticationException",
     "BufferExhausted": "org.apache.kafka.clients.producer.BufferExhaustedException",

@@ -1,7 +1,6 @@
 """``plog verifiable-consumer``: a group member that prints each step as an event.
 
-Flags and events are those of Kafka's kafka-verifiable-consumer.sh. Source: Kafka 4.3
-VerifiableConsumer.
+Flags and events match Kafka's kafka-verifiable-consumer.sh. Source: Kafka 4.3 VerifiableConsumer.
 """
 
 from __future__ import annotations
@@ -130,14 +129,14 @@ class VerifiableReader:
         self._events.print("startup_complete")
         self._consumer.subscribe([self._topic], listener=self)
         while not stopping.requested and (self._limit < 0 or self._count < self._limit):
-            # 500 is the default of max.poll.records.
+            # 500 is the default for max.poll.records.
             count = None if self._limit < 0 else min(500, self._limit - self._count)
             try:
                 records = self._consumer.consume(count, None)
             except WokenUp:
                 break
             # Printed before the commit. If the process is killed in between, the records are read
-            # again, and none is missing in the output.
+            # again, and none are missing from the output.
             offsets = self._print_records(records)
             if self._commits:
                 self._commit(offsets)
@@ -178,8 +177,8 @@ class VerifiableReader:
         try:
             try:
                 self._consumer.commit(offsets)
-            # A signal requested a shutdown. The printed records must be committed before, so the
-            # commit is repeated: `wakeup` only interrupts one call.
+            # A signal requested a shutdown. The printed records must be committed before the
+            # shutdown, so the commit is repeated: `wakeup` only interrupts one call.
             except WokenUp:
                 self._consumer.commit(offsets)
         except PlogError as caught:

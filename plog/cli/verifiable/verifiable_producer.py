@@ -1,7 +1,6 @@
 """``plog verifiable-producer``: send increasing numbers and print each result as an event.
 
-Flags and events are those of Kafka's kafka-verifiable-producer.sh. Source: Kafka 4.3
-VerifiableProducer.
+Flags and events match Kafka's kafka-verifiable-producer.sh. Source: Kafka 4.3 VerifiableProducer.
 """
 
 from __future__ import annotations
@@ -103,10 +102,10 @@ class Closing:
     """Closes the producer once, in a separate thread, as Kafka's tool does on a signal."""
 
     # A send can wait for an unavailable broker for a minute. Closing the producer from another
-    # thread ends the wait immediately, while earlier sends are completed.
+    # thread ends the wait immediately, and earlier sends still complete.
 
     def __init__(self, close: Callable[[], object]) -> None:
-        # A daemon, so that a second signal can end the process while this thread waits.
+        # A daemon thread, so that a second signal can end the process while this thread waits.
         self._thread = threading.Thread(target=close, name="closing", daemon=True)
         self._has_begun = False
 
@@ -117,7 +116,7 @@ class Closing:
             self._thread.start()
 
     def finish(self) -> None:
-        """Close the producer and wait for the results of all sent records."""
+        """Close the producer and wait for the results for all sent records."""
         self.begin()
         self._thread.join()
 

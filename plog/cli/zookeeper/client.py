@@ -1,4 +1,4 @@
-"""Implementation of the `ZooKeeper` port of ports.py with kazoo.
+"""Implement the `ZooKeeper` port in ports.py with kazoo.
 
 Only this module imports kazoo, and only zookeeper-shell imports this module. requests.py encodes
 the requests that kazoo does not support, which ZooKeeper 3.5 to 3.7 added (containers, TTLs, whoami
@@ -60,7 +60,7 @@ RESPONSE_S: Final = 30.0
 _POLL_S: Final = 0.02
 _WAIT_S: Final = 0.25
 _DEFAULT_PORT: Final = 2181
-# The texts without KeeperErrorCode are those of CliWrapperException.
+# The texts without KeeperErrorCode are taken from CliWrapperException.
 _TEXTS: Final[dict[type[Exception], str]] = {
     NoNodeError: "Node does not exist: {path}",
     NoChildrenForEphemeralsError: "Ephemerals cannot have children: {path}",
@@ -89,8 +89,8 @@ _STATES: Final = {
     KazooState.LOST: "Expired",
 }
 _CONFIG_PATH: Final = "/zookeeper/config"
-# Error codes that kazoo does not define. When it receives an undefined code, it closes the
-# connection.
+# Error codes that kazoo does not define. Without them, kazoo closes the connection when it receives
+# such a code.
 _CODES: Final = {
     -120: "Ephemeral node on local session",
     -121: "No such watcher",
@@ -104,7 +104,7 @@ _QUOTA_EXCEEDED, _NO_WATCHER = -125, -121
 
 
 class _CodeError(ZookeeperError):  # type: ignore[misc]
-    """An error response with a code of `_CODES`."""
+    """An error response with a code from `_CODES`."""
 
     def __init__(self, code: int) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class KazooConnection:
         transaction = self._client.transaction()
         for path in paths:
             transaction.delete(path)
-        # kazoo returns the errors of a transaction instead of raising them.
+        # kazoo returns the errors from a transaction instead of raising them.
         results = self._result(paths[-1], transaction.commit_async())
         return not any(isinstance(result, Exception) for result in results)
 
@@ -196,8 +196,8 @@ class KazooConnection:
         """Add an identity to the session."""
         try:
             self._client.add_auth_async(scheme, credential).get(timeout=RESPONSE_S)
-        # A server closes the connection after a failed authentication, so the error can also be the
-        # loss of the connection.
+        # A server closes the connection after a failed authentication, so the error can also be a
+        # lost connection.
         except (KazooException, KazooTimeoutError) as error:
             raise CommandRefused(
                 f"KeeperErrorCode = AuthFailed for {scheme}: the server has closed the connection"
@@ -221,7 +221,7 @@ class KazooConnection:
         return self._send("/", requests.who_am_i())
 
     def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """Return the ensemble's configuration, for which a chroot has no effect."""
+        """Return the ensemble's configuration, which does not depend on the chroot."""
         return self._get(_CONFIG_PATH, _CONFIG_PATH, watch)
 
     def reconfigure(
@@ -259,8 +259,7 @@ class KazooConnection:
 
     def close(self) -> None:
         """End the session; the server deletes its ephemeral znodes."""
-        # In this order, because the listener would report the end of the session as a lost
-        # connection.
+        # Remove the listener first: it would report the end of the session as a lost connection.
         self._client.remove_listener(self._on_state)
         self._client.stop()
         self._client.close()
@@ -272,9 +271,10 @@ class KazooConnection:
         self._client._connection._read_watch_event = self._read_event
 
     def _on_state(self, state: str) -> None:
-        # kazoo reports a failed authentication as LOST, but ZooKeeper's shell as AuthFailed.
+        # kazoo reports a failed authentication as LOST, but ZooKeeper's shell reports it as
+        # AuthFailed.
         has_failed = self._client.client_state == KeeperState.AUTH_FAILED
-        # The watches end with the session. On a new connection of the same session, the client has
+        # The watches end with the session. On a new connection in the same session, the client has
         # to set them again.
         if state == KazooState.LOST:
             self._watches.clear()
@@ -342,7 +342,7 @@ class KazooConnection:
 
 
 def _text(error: Exception, path: str) -> str:
-    """Return the message of ZooKeeper's shell for `error`."""
+    """Return the message that ZooKeeper's shell prints for `error`."""
     text = _TEXTS.get(type(error))
     if text is not None:
         return text.format(path=path)

@@ -1,8 +1,8 @@
-"""Commands of ZooKeeper's shell: options, requests and output.
+"""Commands of ZooKeeper's shell: their options, requests and output.
 
 Pure: the commands only use the ports in ports.py. This module contains the table of all commands;
-quotas.py implements the commands for quotas, and ensemble.py those for the ensemble. Source:
-ZooKeeper 3.8 org.apache.zookeeper.cli.
+The quota commands are in quotas.py, and the ensemble commands in ensemble.py. Source: ZooKeeper 3.8
+org.apache.zookeeper.cli.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plog.cli.zookeeper.text_format import (
 from plog.version import VERSION
 
 _TTL_MAX_MS: Final = (1 << 40) - 1  # Five bytes of ephemeralOwner contain the TTL.
-_BATCH: Final = 1000  # The default of `deleteall -b`.
+_BATCH: Final = 1000  # The default for `deleteall -b`.
 _WATCH_MODES: Final = ("PERSISTENT", "PERSISTENT_RECURSIVE")
 _INT: Final = range(-(1 << 31), 1 << 31)
 
@@ -168,7 +168,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
     data = text.encode()
     if "b" in given.options:
         try:
-            # Without validation, Python skips invalid characters.
+            # Without `validate`, Python silently skips invalid characters.
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
             raise CommandRefused(f"cannot decode the data as base64: {error}") from None

@@ -1,7 +1,7 @@
 """Commands config and reconfig, which show and change the ensemble's servers.
 
-The commands use the port of ports.py and read the file of `reconfig -file`. Source: ZooKeeper 3.8
-GetConfigCommand, ReconfigCommand, ConfigUtils, QuorumPeerConfig.
+The commands use the port in ports.py and read the file given with `reconfig -file`. Source:
+ZooKeeper 3.8 GetConfigCommand, ReconfigCommand, ConfigUtils, QuorumPeerConfig.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _version(given: Given) -> int:
     try:
         version = int(text, 16)
     except ValueError:
-        version = _LONG.stop  # Outside the range, so the next check rejects it.
+        version = _LONG.stop  # An out-of-range value, so that the next check rejects it.
     if version not in _LONG:
         raise CommandRefused("-v must be followed by a long (configuration version)")
     return version

@@ -40,7 +40,7 @@ class ZooKeeper(Protocol):
     def count_below(self, path: str) -> int: ...
     def identities(self) -> list[tuple[str, str]]: ...
     def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
-        """Return the ensemble's configuration, for which a chroot has no effect."""
+        """Return the ensemble's configuration, which does not depend on the chroot."""
 
     def reconfigure(
         self, joining: str | None, leaving: str | None, members: str | None, version: int
@@ -82,13 +82,13 @@ class Command(NamedTuple):
     flags: str = ""
     with_value: Collection[str] = ""
     check: Callable[[Given], None] | None = None
-    """Checks the options, before the number of words is checked. Raises CommandRefused."""
+    """Called to check the options before the number of words is checked. Raises CommandRefused."""
     min_words: int = 0
     """Minimum number of words after the command's name."""
     watch_replacement: str = ""
-    """The options that replace a second word, which is deprecated and sets a watch.
+    """The options that replace a deprecated second word that sets a watch.
 
-    Empty if the command does not accept a second word for a watch.
+    Empty if the command does not accept this word.
     """
 
 

@@ -111,7 +111,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
     limit = {_FIELDS[option]: int(text)}
     is_new = client.exists(limits_path) is None
     if is_new:
-        # The znode of a new quota's limits contains all four of them.
+        # The limits znode of a new quota contains all four limits.
         limits = dict.fromkeys(_FIELDS.values(), -1) | limit
         _create(client, limits_path, track_text(limits).encode())
         _create(client, counted_path, track_text({"count": 0, "bytes": 0}).encode())

@@ -26,7 +26,7 @@ _EXISTS, _GET_DATA, _GET_CHILDREN_2 = 3, 4, 12
 _RECONFIG, _REMOVE_WATCHES = 16, 18
 _SET_WATCHES, _GET_EPHEMERALS, _GET_ALL_CHILDREN_NUMBER = 101, 103, 104
 _SET_WATCHES_2, _ADD_WATCH, _WHO_AM_I = 105, 106, 107
-# The request type and the flags of CreateMode, by option letters.
+# The request type and the flags of CreateMode, keyed by option letters.
 _CREATE: Final = {
     "": (1, 0),
     "e": (1, 1),
@@ -53,7 +53,7 @@ class Request(Generic[T]):
         self._body = body
         self._decode = decode
         self.on_response: Callable[[], None] = _do_nothing
-        """Called on the reading thread before the response is decoded; not for an error."""
+        """Called on the reading thread before the response is decoded; not called for an error."""
 
     def serialize(self) -> bytes:
         """Return the request without its header."""
@@ -203,7 +203,7 @@ def set_watches(zxid: int, *paths: Sequence[str]) -> Request[None]:
 
 
 def read_event(data: bytes, position: int) -> tuple[str | None, str]:
-    """Return the type of a watch event, or None if it is unknown, and the path."""
+    """Return the type of a watch event (None if it is unknown) and its path."""
     response = _Response(data, position)
     kind, _state = response.numbers(_EVENT)
     return _EVENT_TYPES.get(kind), response.text()

@@ -1,4 +1,4 @@
-"""Session of ZooKeeper's shell, with the command history and the current connection.
+"""A session of ZooKeeper's shell, with its command history and current connection.
 
 Pure: the caller passes in `connect`, `print_line` and `note`. This module implements the commands
 for the session itself; commands.py implements the commands for znodes. Source: ZooKeeper 3.8
@@ -72,7 +72,7 @@ class Session:
         self.close()
         self._host = host
         self._client = self._connect(host, self._on_event)
-        # The connection only reports later changes of its state.
+        # The connection only reports later state changes.
         self._on_event("SyncConnected", "None", None)
 
     def close(self) -> None:

@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _take_late_options(arguments: argparse.Namespace) -> None:
-    """Parse options after the server, and the TLS option also after the command."""
+    """Parse the options that follow the server; the TLS option may also follow the command."""
     # Kafka's tool accepts the TLS option at any position.
     command = arguments.command
     if _TLS_FILE in command:
@@ -155,7 +155,7 @@ def _security(path: str | None) -> Security | None:
 
 
 def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """Convert ``zookeeper.ssl.*`` settings to the settings of plog's client.
+    """Convert ``zookeeper.ssl.*`` settings into the settings of plog's client.
 
     >>> tls_settings({"zookeeper.ssl.truststore.location": "ca.pem"})
     {'security.protocol': 'SSL', 'ssl.truststore.location': 'ca.pem'}
@@ -205,8 +205,8 @@ def _use_readline(session: Session) -> None:
 
 
 def _print_line(line: str) -> None:
-    # Flushed immediately, because events are printed from another thread, and notes on another
-    # stream.
+    # Flushed immediately, because events are printed from another thread, and notes are printed to
+    # another stream.
     print(line, flush=True)
 
 

@@ -14,7 +14,7 @@ from plog.error_base import PlogError
 
 # In the order of ZooKeeper's output, which is not the order of the bits.
 _PERMISSIONS: Final = {"c": 4, "d": 8, "r": 1, "w": 2, "a": 16}
-# As in ZooKeeperMain.ARGS_PATTERN, quotes only have a meaning at the start of a word.
+# As in ZooKeeperMain.ARGS_PATTERN, quotes are only special at the start of a word.
 _WORD: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[^\"'\s]\S*")
 # Commons CLI, which ZooKeeper's shell uses, treats a negative number as a value.
 _NUMBER: Final = re.compile(r"-\d*\.?\d+")
@@ -24,7 +24,7 @@ _BAD_CHARACTERS: Final = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uff
 
 
 class CommandRefused(PlogError):
-    """A command failed; the message is that of ZooKeeper's shell."""
+    """A command failed; the message is the same as in ZooKeeper's shell."""
 
     exit_code = 1
 

@@ -1,4 +1,4 @@
-"""Watches of a session, which a client must track to remove them or restore them.
+"""The watches of a session, which a client must track to remove or restore them.
 
 Pure. Paths include the chroot. client.py calls a session's `Watches` from two threads. It reports
 events without a lookup in `Watches`, because a server only sends events for which a watch is set.
@@ -34,7 +34,7 @@ _REMOVAL_EVENTS: Final = {
     RECURSIVE: "PersistentWatchRemoved",
 }
 _BATCH_BYTES: Final = 128 * 1024
-"""Size of the paths in one request, as in ZooKeeper's client; servers accept one megabyte."""
+"""Approximate size of the paths in one request, as in ZooKeeper; servers accept one megabyte."""
 
 
 class Watches:
@@ -71,7 +71,7 @@ class Watches:
         self._watched.clear()
 
     def batches(self) -> Iterator[list[list[str]]]:
-        """Yield all watches as arguments of `requests.set_watches`, split by size."""
+        """Yield all watches as arguments for `requests.set_watches`, split by size."""
         batch = _Batch()
         # A copy, because another thread can add watches.
         for kind, path in list(self._watched):

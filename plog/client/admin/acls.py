@@ -28,7 +28,7 @@ from plog.wire.messages.acls import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acl:
-    """A rule that allows or denies an operation to a principal, such as "User:alice", from a host.
+    """A rule that allows or denies an operation for a principal, such as "User:alice", from a host.
 
     `host` is an IP address or "*".
     """
@@ -59,13 +59,13 @@ class AclAdmin(AdminBase):
     """The operations on ACLs."""
 
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
-        """Create rules; creating a rule that exists succeeds. Errors: InvalidRequest, ..."""
+        """Create rules; an existing rule is not an error. Errors: InvalidRequest, ..."""
         # The outcomes are keyed by rule, so a duplicate's outcome would be lost.
         listed = list(dict.fromkeys(acls))
         response = await self._cluster.ask_controller(
             create_acls_request(listed),
             CreateAclsResponse,
-            # A broker that is no longer the controller reports that in each result.
+            # A broker that is no longer the controller reports NOT_CONTROLLER in each result.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.results
             ),

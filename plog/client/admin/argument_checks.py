@@ -2,8 +2,8 @@
 
 A call with a wrong argument raises a TypeError that identifies the parameter. Without the check,
 the client would fail to encode the request, or a broker would reject it with an error that does not
-mention the argument. `AdminBase` applies `checked` to every operation, so new operations need no
-checks of their own.
+mention the argument. `AdminBase` applies `checked` to every operation, so new operations do not
+need checks of their own.
 
 Where the intent is clear, a value is converted: a pair becomes a `TopicPartition`, and a number
 becomes a member of an enum. Config values stay unchanged; `config_text` returns their text.
@@ -30,7 +30,7 @@ def config_text(value: ConfigValue) -> str:
     >>> config_text(5), config_text(0.5), config_text(True), config_text("compact")
     ('5', '0.5', 'true', 'compact')
     """
-    # Kafka expects Java's spelling of booleans, which is in lower case.
+    # Kafka expects Java's spelling of booleans, which is lower case.
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -40,7 +40,7 @@ def checked(method: Callable[..., Any], *arguments: Any, **options: Any) -> insp
     Raises a TypeError that identifies the parameter if an argument has the wrong type.
     """
     signature, hints = _parameters(method)
-    # `bind` raises TypeError for missing or unknown arguments, as a call of `method` would.
+    # `bind` raises TypeError for missing or unknown arguments, as a call to `method` would.
     bound = signature.bind(None, *arguments, **options)
     for name, value in bound.arguments.items():
         if name in hints:
@@ -148,7 +148,7 @@ def _converted(value: Any, hint: Any, name: str) -> Any:
     if dataclasses.is_dataclass(hint):
         fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(hint)}
         conformed = _fields(fields, hint, name)
-        # An unchanged object is returned as it is, which avoids a copy for each call.
+        # An unchanged object is returned as is, which avoids a copy for each call.
         changed = {one: conformed[one] for one in fields if conformed[one] != fields[one]}
         return dataclasses.replace(value, **changed) if changed else value
     if hint is int and not isinstance(value, int):

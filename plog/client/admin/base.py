@@ -87,7 +87,7 @@ class AdminBase:
         return (await self._cluster.connection(node_id)).version_of(request)
 
     async def _some_broker(self) -> int:
-        """Return the id of a live broker, or of the active controller with controllers."""
+        """Return a live broker's id or, with bootstrap.controllers, the active controller's."""
         brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
             raise BrokerNotAvailable("no broker of the cluster is alive; retry later")

@@ -103,7 +103,7 @@ class BrokerAdmin(AdminBase):
         """Return the API versions that each broker supports."""
 
         async def ask(node_id: int) -> BrokerApiVersions:
-            # Every connection starts with ApiVersions, so no further request is needed.
+            # Every connection starts with ApiVersions, so another request is not needed.
             versions = (await self._cluster.connection(node_id)).api_versions
             return BrokerApiVersions(broker=await self._broker(node_id), apis=served_apis(versions))
 
@@ -177,7 +177,8 @@ def update_features_request(
                 feature=name,
                 max_version_level=update.level,
                 allow_downgrade=not typed and update.upgrade_type != UpgradeType.UPGRADE,
-                # Version 0 does not have this field, and encoding fails unless it has its default.
+                # Version 0 does not have this field, and encoding fails unless it has its default
+                # value.
                 upgrade_type=update.upgrade_type if typed else UpgradeType.UPGRADE,
             )
             for name, update in updates.items()
@@ -253,7 +254,7 @@ def updated_features(
     updates: Iterable[str], response: UpdateFeaturesResponse
 ) -> dict[str, KafkaError | None]:
     """Return the outcome for each feature."""
-    # Since version 2, a response contains only one error, which applies to all features.
+    # From version 2 on, a response contains only one error, which applies to all features.
     whole = outcome(response.error_code, response.error_message, "the features", None)
     by_feature = {
         result.feature: outcome(

@@ -1,4 +1,4 @@
-"""Describe, alter and list configs of topics, brokers, loggers, groups and client metrics.
+"""Describe, alter and list configs for topics, brokers, loggers, groups and client metrics.
 
 Requests about a broker's own configs and logger levels are sent to that broker. All other requests
 are sent to any broker.
@@ -85,7 +85,7 @@ class ConfigAdmin(AdminBase):
         )
 
     async def describe_config(self, resource: ConfigResource) -> dict[str, ConfigEntry]:
-        """Return the configs of one resource by name. Raises the error of `describe_configs`."""
+        """Return one resource's configs by name. Raises the error from `describe_configs`."""
         return (await self.describe_configs([resource])).get(resource)
 
     async def incremental_alter_configs(
@@ -122,7 +122,7 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set individual configs of one resource; a value of None restores the default.
+        """Set individual configs for one resource; a value of None restores the default.
 
         Values are strings, numbers or bools: ``{"retention.ms": 5}``. Raises the error that
         `incremental_alter_configs` returns for the resource.
@@ -145,7 +145,7 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
-        """Replace all configs of each resource; configs that are not listed return to the default.
+        """Replace all configs for each resource; configs that are not listed return to the default.
 
         Use this operation only with brokers before Kafka 2.3. It overwrites concurrent changes,
         which `incremental_alter_configs` keeps.
@@ -259,7 +259,7 @@ def incremental_alter_configs_request(
 def alter_configs_request(
     configs: Mapping[ConfigResource, Mapping[str, ConfigValue]], *, validate_only: bool
 ) -> AlterConfigsRequest:
-    """Return the request to replace all configs of each resource."""
+    """Return the request to replace all configs for each resource."""
     return AlterConfigsRequest(
         resources=[
             AlterConfigsResource(
@@ -282,7 +282,7 @@ def alter_configs_request(
 def described_configs(
     response: DescribeConfigsResponse,
 ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-    """Return the configs of each resource, by name."""
+    """Return the configs for each resource, by name."""
     described: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
     for result in response.results:
         resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)

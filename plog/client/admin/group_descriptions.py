@@ -1,8 +1,8 @@
-"""Decode group descriptions of the classic protocol and of KIP-848. No I/O.
+"""Decode group descriptions from the classic protocol and from KIP-848's protocol. No I/O.
 
 In the classic protocol, the broker stores subscriptions and assignments as opaque bytes; this
-module decodes the bytes of consumers. In KIP-848's protocol, the broker assigns the partitions, so
-its responses contain them.
+module decodes the bytes from consumers. In KIP-848's protocol, the broker assigns the partitions,
+so its responses contain them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CLASSIC, _CONSUMER = "classic", "consumer"
 def described_groups(
     response: DescribeGroupsResponse, coordinator: BrokerDescription
 ) -> dict[str, GroupDescription | KafkaError]:
-    """Return the classic groups of one coordinator."""
+    """Return the classic groups in one coordinator's response."""
     # If a group has an error, `outcome` discards its empty description.
     return {
         group.group_id: outcome(
@@ -105,7 +105,7 @@ def _assignment(data: bytes) -> frozenset[TopicPartition]:
 def described_consumer_groups(
     response: newer.ConsumerGroupDescribeResponse, coordinator: BrokerDescription
 ) -> dict[str, GroupDescription | KafkaError]:
-    """Return the groups of one coordinator that use KIP-848's protocol."""
+    """Return the groups in one coordinator's response that use KIP-848's protocol."""
     return {
         group.group_id: outcome(
             group.error_code,

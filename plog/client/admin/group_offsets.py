@@ -1,4 +1,4 @@
-"""List, alter and delete committed offsets of groups; groups.py manages the groups.
+"""List, alter and delete groups' committed offsets; groups.py manages the groups.
 
 Each group's coordinator serves these requests. An alteration is a commit without a generation,
 which the coordinator accepts only while the group has no members.
@@ -54,8 +54,8 @@ class GroupOffsetAdmin(AdminBase):
     ) -> Results[str, Results[TopicPartition, OffsetAndMetadata | None]]:
         """Return each group's committed offsets: all, or only those of the given partitions.
 
-        A requested partition without a committed offset has None. With `require_stable`, the call
-        waits for pending transactions that commit offsets.
+        A requested partition without a committed offset is mapped to None. With `require_stable`,
+        the call waits for pending transactions that commit offsets.
         """
         wanted: Mapping[str, Collection[TopicPartition] | None]
         wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(several(groups))
@@ -80,13 +80,13 @@ class GroupOffsetAdmin(AdminBase):
     async def group_offsets(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the committed offsets of one group. Raises the first error."""
+        """Return one group's committed offsets. Raises the first error."""
         return (await self.list_group_offsets({group: partitions})).get(group).raise_first()
 
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
     ) -> Results[TopicPartition, None]:
-        """Set committed offsets of a group without members; create the group if it is missing.
+        """Set committed offsets for a group without members; create the group if it is missing.
 
         Errors, per partition: NonEmptyGroup, UnknownTopicOrPartition, ...
         """
@@ -97,8 +97,8 @@ class GroupOffsetAdmin(AdminBase):
         async def ask(node_id: int) -> Mapping[TopicPartition, KafkaError | None]:
             request = offset_commit_request(group, offsets)
             response = await self._cluster.ask_node(node_id, request, OffsetCommitResponse)
-            # OffsetCommit reports a wrong coordinator in each partition. Raise that error: a retry
-            # at the right coordinator can succeed.
+            # OffsetCommit reports a wrong coordinator for each partition. Raise that error: a retry
+            # with the right coordinator can succeed.
             return _raise_for_whole(committed_offsets(group, response))
 
         return Results(await ask_coordinator(self._cluster, group, ask))
@@ -134,7 +134,7 @@ class GroupOffsetAdmin(AdminBase):
 def _raise_for_whole(
     outcomes: Mapping[TopicPartition, KafkaError | None],
 ) -> Mapping[TopicPartition, KafkaError | None]:
-    """Raise an error of the coordinator, which OffsetCommit repeats in each partition."""
+    """Raise a coordinator error, which OffsetCommit repeats for each partition."""
     for error in outcomes.values():
         if error is not None and error.code in (
             ErrorCode.NOT_COORDINATOR,
@@ -152,7 +152,7 @@ def offset_fetch_requests(
     groups: Mapping[str, Collection[TopicPartition] | None], *, version: int, require_stable: bool
 ) -> list[OffsetFetchRequest]:
     """Return one request for all groups, or one per group for an older coordinator."""
-    # `require_stable` (KIP-447) was added one version before many groups (KIP-709).
+    # `require_stable` (KIP-447) was added one version before support for many groups (KIP-709).
     stable = require_stable and version >= _FIRST_BATCH - 1
     if version < _FIRST_BATCH:
         return [
@@ -225,7 +225,7 @@ def offset_commit_request(
 def fetched_offsets(
     request: OffsetFetchRequest, response: OffsetFetchResponse
 ) -> dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError]:
-    """Return the offsets of each group, from a response of any version."""
+    """Return the offsets for each group, from a response in any version."""
     # Up to version 7, a request and its response contain only one group.
     if request.group_id:
         found = _offsets((topic.name, topic.partitions) for topic in response.topics)

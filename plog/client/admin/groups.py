@@ -112,7 +112,7 @@ class GroupAdmin(AdminBase):
             group: found
             for group, found in described.items()
             # A broker with KIP-848 disabled, the default in Kafka 3.7 to 3.9, returns an error for
-            # each group. Then, keep the classic result.
+            # each group. In that case, keep the classic result.
             if not isinstance(found, GroupIdNotFound | UnsupportedVersion)
         }
 
@@ -212,12 +212,13 @@ def leave_group_request(
 
 
 def listed_groups(response: ListGroupsResponse) -> list[GroupListing]:
-    """Return the groups of one broker."""
+    """Return the groups in one broker's response."""
     return [
         GroupListing(
             group_id=group.group_id,
             protocol_type=group.protocol_type,
-            # Brokers return the state since Kafka 2.6 (KIP-518) and the type since 3.8 (KIP-848).
+            # Only brokers from Kafka 2.6 on return the state (KIP-518), and only from 3.8 on the
+            # type (KIP-848).
             state=GroupState(group.group_state) if group.group_state else None,
             type=group.group_type or None,
         )

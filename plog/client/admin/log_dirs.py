@@ -29,7 +29,7 @@ from plog.wire.messages.describe_log_dirs import (
 )
 
 ANY_LOG_DIR: Final = "any"
-"""A special target directory: the broker chooses the directory."""
+"""A special target that lets the broker choose the directory."""
 
 
 class LogDirAdmin(AdminBase):
@@ -49,8 +49,8 @@ class LogDirAdmin(AdminBase):
 
         async def ask(node_id: int) -> dict[str, LogDirDescription]:
             response = await self._cluster.ask_node(node_id, request, DescribeLogDirsResponse)
-            # Since KIP-784, a broker can report an error for the whole request; older brokers
-            # report errors only for individual directories.
+            # With KIP-784, a broker can report an error for the whole request; older brokers report
+            # errors only for individual directories.
             raise_if_error(response.error_code, None, f"the log directories of broker {node_id}")
             return described_log_dirs(response)
 

@@ -71,7 +71,7 @@ class QuotaAdmin(AdminBase):
     async def describe_client_quotas(
         self, which: QuotaFilter | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """Return the quotas of all entities that match the filter, by default of all entities.
+        """Return the quotas for all entities that match the filter, by default for all entities.
 
         With `strict`, entities that have additional parts do not match.
         """
@@ -90,7 +90,7 @@ class QuotaAdmin(AdminBase):
         response = await self._cluster.ask_controller(
             alter_client_quotas_request(quotas, validate_only=validate_only),
             AlterClientQuotasResponse,
-            # A broker that is no longer the controller reports that in each result.
+            # A broker that is no longer the controller reports NOT_CONTROLLER in each result.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.entries
             ),

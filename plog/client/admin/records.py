@@ -225,7 +225,7 @@ def delete_records_request(
 def listed_offsets(
     response: ListOffsetsResponse,
 ) -> dict[TopicPartition, ListedOffset | KafkaError]:
-    """Return the offsets of one leader's partitions."""
+    """Return the offsets for one leader's partitions."""
     listed: dict[TopicPartition, ListedOffset | KafkaError] = {}
     for topic in response.topics:
         for found in topic.partitions:
@@ -241,7 +241,7 @@ def listed_offsets(
 
 
 def deleted_records(response: DeleteRecordsResponse) -> dict[TopicPartition, int | KafkaError]:
-    """Return the new log start offsets of one leader's partitions."""
+    """Return the new log start offsets for one leader's partitions."""
     deleted: dict[TopicPartition, int | KafkaError] = {}
     for topic in response.topics:
         for result in topic.partitions:
@@ -255,7 +255,7 @@ def deleted_records(response: DeleteRecordsResponse) -> dict[TopicPartition, int
 def described_producers(
     response: DescribeProducersResponse,
 ) -> dict[TopicPartition, tuple[ProducerState, ...] | KafkaError]:
-    """Return the producers of one leader's partitions."""
+    """Return the producers for one leader's partitions."""
     described: dict[TopicPartition, tuple[ProducerState, ...] | KafkaError] = {}
     for topic in response.topics:
         for found in topic.partitions:

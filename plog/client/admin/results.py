@@ -50,7 +50,7 @@ class Results(Mapping[K, V | KafkaError]):
         return f"Results({self._outcomes!r})"
 
     def get(self, key: K) -> V:  # type: ignore[override]  # a default would hide the error
-        """Return the value of `key`, or raise its error. Raises KeyError for an unknown key."""
+        """Return the value for `key`, or raise its error. Raises KeyError for an unknown key."""
         outcome = self._outcomes[key]
         if isinstance(outcome, KafkaError):
             raise outcome
@@ -66,12 +66,12 @@ class Results(Mapping[K, V | KafkaError]):
 
     @property
     def values_by_key(self) -> dict[K, V]:
-        """The values of all items that have no error."""
+        """The values of all items that succeeded."""
         return {key: x for key, x in self._outcomes.items() if not isinstance(x, KafkaError)}
 
     @property
     def errors(self) -> dict[K, KafkaError]:
-        """The errors of all items that have an error."""
+        """The errors of all items that failed."""
         return {key: x for key, x in self._outcomes.items() if isinstance(x, KafkaError)}
 
 
@@ -109,8 +109,8 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
 def log_notes(about: str, outcomes: Iterable[tuple[int, str | None]]) -> None:
     """Log each message that a broker sends with successful outcomes, once.
 
-    For example, plog brokers store ACLs without enforcing them, and say so. Apache Kafka brokers
-    send no such messages.
+    For example, plog brokers store ACLs without enforcing them, and say so. Apache Kafka brokers do
+    not send such messages.
     """
     # A broker repeats the same message for each item.
     notes = dict.fromkeys(message for code, message in outcomes if code == 0 and message)
@@ -119,7 +119,7 @@ def log_notes(about: str, outcomes: Iterable[tuple[int, str | None]]) -> None:
 
 
 def raise_if_error(code: int, message: str | None, about: str) -> None:
-    """Raise the error of `code`, unless `code` is 0."""
+    """Raise the error for `code`, unless `code` is 0."""
     error = outcome(code, message, about, None)
     if error is not None:
         raise error

@@ -92,7 +92,7 @@ async def settle(
     # Responses overwrite these outcomes. An item that no response contains keeps its error.
     outcomes: dict[K, V | KafkaError] = {item: _missing_result(item) for item in waiting}
     tries = 0
-    # Without items, no request is sent: an empty request could only fail.
+    # Without items, do not send a request: it could only fail.
     while waiting:
         answers = await ask(waiting)
         tries += 1

@@ -104,7 +104,7 @@ class CredentialAdmin(AdminBase):
         response = await self._cluster.ask_controller(
             alter_user_scram_credentials_request(list(alterations)),
             AlterUserScramCredentialsResponse,
-            # A broker that is no longer the controller reports that in each result.
+            # A broker that is no longer the controller reports NOT_CONTROLLER in each result.
             retry_on=lambda answer: any(
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.results
             ),

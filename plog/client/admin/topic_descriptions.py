@@ -68,7 +68,7 @@ class TopicDescriptionAdmin(AdminBase):
             every = await self._describe_by_name(
                 None, page_partitions, include_authorized_operations
             )
-            # Responses with and without pages have different orders, so sort the topics.
+            # Responses with and without pages list topics in different orders, so sort them.
             return Results({name: every[name] for name in sorted(every, key=str)})
         asked = several(topics)
         names = [topic for topic in asked if isinstance(topic, str)]
@@ -101,7 +101,7 @@ class TopicDescriptionAdmin(AdminBase):
         try:
             described = await self._describe_in_pages(names or (), page_partitions)
         except UnsupportedVersion:
-            # Brokers have pages only since KIP-966.
+            # Only brokers with KIP-966 support pages.
             return await self._describe_unpaged(names, include_operations)
         if include_operations:
             return described
@@ -115,8 +115,8 @@ class TopicDescriptionAdmin(AdminBase):
         cursor: Cursor | None = None
         while True:
             request = DescribeTopicPartitionsRequest(
-                # The broker continues after the cursor in sorted order, so the names must be sorted
-                # as well.
+                # The broker continues after the cursor in sorted order, so the names must also be
+                # sorted.
                 topics=[DescribedTopic(name=name) for name in sorted(names)],
                 response_partition_limit=page_partitions,
                 cursor=cursor,

@@ -1,7 +1,7 @@
 """Create and delete topics, and add partitions; topic_descriptions.py lists and describes topics.
 
-The controller serves these requests. The functions after the class do no I/O: they convert values
-to requests, and responses to values.
+The controller serves these requests. The functions after the class do not perform I/O: they convert
+values into requests, and responses into values.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class TopicAdmin(AdminBase):
     async def create_partitions(
         self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> Results[str, None]:
-        """Increase topics to new total numbers of partitions. Errors: InvalidPartitions, ..."""
+        """Increase topics to new total partition counts. Errors: InvalidPartitions, ..."""
 
         async def ask(names: list[str]) -> Mapping[str, KafkaError | None]:
             request = create_partitions_request(
@@ -283,7 +283,7 @@ def _created(topic: CreatableTopicResult) -> CreatedTopic:
 
 
 def deleted_topics(response: DeleteTopicsResponse) -> dict[str | Uuid, KafkaError | None]:
-    """Return the outcome for each topic, both by name and by id."""
+    """Return the outcome for each topic, keyed both by name and by id."""
     outcomes: dict[str | Uuid, KafkaError | None] = {}
     for topic in response.responses:
         about = f"topic {topic.name or uuid_to_text(topic.topic_id)}"

@@ -42,7 +42,7 @@ def topic_id_of(topic_id: Uuid) -> Uuid | None:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. The broker's defaults replace counts of None.
+    """A topic to create. A count of None means the broker's default.
 
     Instead of counts, `assignments` can list each partition's brokers, preferred leader first.
     """
@@ -355,7 +355,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """A group in a listing. Brokers return `state` since Kafka 2.6 and `type` since 3.8."""
+    """A group in a listing. Kafka 2.6 added `state`, and 3.8 added `type`."""
 
     group_id: str
     protocol_type: str
@@ -410,7 +410,7 @@ class GroupDescription:
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove: a static member by its instance id, a dynamic member by its member id."""
+    """A member to remove, identified by instance id if it is static, otherwise by member id."""
 
     member_id: str = ""
     group_instance_id: str | None = None

@@ -1,4 +1,4 @@
-"""Partition assignors: the leader of a consumer group uses them to divide the partitions.
+"""Partition assignors: a group leader uses them to divide partitions among members.
 
 This package contains range, round-robin, sticky and cooperative sticky assignors with the same
 results as Kafka's. `plog.client.group` joins groups and revokes partitions. Start with assignor.py,

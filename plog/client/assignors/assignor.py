@@ -31,7 +31,7 @@ from plog.wire.internal.consumer_protocol import (
 from plog.wire.primitives import Buffer
 
 NO_GENERATION = -1
-# Subscriptions contain the generation since version 2 (KIP-792), the rack since 3 (KIP-881).
+# Version 2 of subscriptions added the generation (KIP-792), and version 3 the rack (KIP-881).
 _SUBSCRIPTION_VERSION = 3
 _ASSIGNMENT_VERSION = 3
 
@@ -91,7 +91,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """A member's partitions, with user data from the leader's assignor for the member's."""
+    """A member's partitions, and user data from the leader's assignor for the member's assignor."""
 
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = None
@@ -162,7 +162,7 @@ def common_protocol(assignors: Sequence[Assignor]) -> RebalanceProtocol:
 
 
 def assigned(shares: Mapping[str, Iterable[TopicPartition]]) -> dict[str, Assignment]:
-    """Convert the members' shares to the result of `Assignor.assign`."""
+    """Convert the members' shares into the result of `Assignor.assign`."""
     return {member: Assignment(partitions=tuple(share)) for member, share in shares.items()}
 
 

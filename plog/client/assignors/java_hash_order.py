@@ -2,7 +2,7 @@
 
 If several members are equally entitled to an extra partition, Kafka's sticky assignor gives it to
 the first of them in such a map. With the same order here, the result does not depend on which
-client leads the group. Java converts buckets of eight or more keys to trees; this module does not
+client leads the group. Java converts buckets of eight or more keys into trees; this module does not
 reproduce that.
 """
 

@@ -178,7 +178,7 @@ def _claim_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
             for number in topic.partitions
         )
         return OwnedPartitionsClaim(partitions, user_data.generation)
-    # Ignore unreadable data: without a claim, at worst, the member's partitions move.
+    # Ignore unreadable data: at worst, partitions that the member does not claim move away from it.
     return OwnedPartitionsClaim()
 
 

@@ -232,7 +232,7 @@ class Movements:
             self._moved[topic, old, middle].remove(partition)
             if not self._moved[topic, old, middle]:
                 del self._moved[topic, old, middle]
-            # A partition that is back at its first owner has not moved.
+            # A partition that has returned to its first owner has not moved.
             if old == new:
                 return
         self._way[partition] = (old, new)

@@ -1,4 +1,4 @@
-"""Conversion of fetched records to Arrow record batches, without copying the codec's columns.
+"""Convert fetched records into Arrow record batches without copying the codec's columns.
 
 The extra ``plog[arrow]`` installs pyarrow. `record_batch` returns the record batches that
 applications receive, with these columns:
@@ -150,7 +150,7 @@ def _fixed(pa: Any, kind: Any, numbers: array[int], valid: Any = None) -> Any:
 
 def _repeated(pa: Any, kind: Any, values: Sequence[int | str], runs: Sequence[ColumnRun]) -> Any:
     """Return a column that repeats each value for all rows of its run."""
-    # Usually, all rows come from one partition, so no concatenation is needed.
+    # Usually, all rows come from one partition, so nothing needs to be concatenated.
     if len(set(values)) == 1:
         return pa.repeat(pa.scalar(values[0], kind), sum(run.rows for run in runs))
     parts = [

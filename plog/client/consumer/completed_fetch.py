@@ -92,7 +92,7 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
                 raise CorruptBatch(f"the batch at byte {position} is out of order")
             # A broker may return a whole batch that ends before the fetch offset, so skip it.
             if not batches and header.last_offset < fetch_offset:
-                # A corrupt header may contain such an offset as well. Do not skip its records.
+                # A corrupt header may also contain such an offset. Do not skip its records.
                 if not crc_is_valid(data, position, header):
                     raise CorruptBatch(f"the batch at byte {position} fails its checksum")
                 continue
@@ -197,7 +197,7 @@ class CompletedFetch:
             if ready is None and (ready := self._decode()) is None:
                 break
             end = self._start + wanted - len(taken)
-            # Usually, the caller takes the whole batch, which needs no copy.
+            # Usually, the caller takes the whole batch, which need not be copied.
             part = ready if not self._start and end >= len(ready) else ready[self._start : end]
             self._start += len(part)
             if part:

@@ -220,7 +220,7 @@ class ConsumerCore(OffsetQueries):
         """Whether `prepare` must be awaited before more records are taken. Thread-safe."""
         return self._member.needs_attention
 
-    # -- calls of the application -----------------------------------------------------------------
+    # -- calls by the application -----------------------------------------------------------------
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Assign exactly these partitions; partitions already assigned keep their positions.
@@ -312,15 +312,15 @@ class ConsumerCore(OffsetQueries):
         self._offset_fetcher.wake()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop returning records of these partitions until `resume`; keep the buffered records."""
+        """Stop returning records from these partitions until `resume`; keep buffered records."""
         self.positions.pause(checked_partitions(partitions))
         self._fetcher.wake()
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
-        """Return records of these partitions again."""
+        """Return records from these partitions again."""
         self.positions.resume(checked_partitions(partitions))
         self._fetcher.wake()
-        # Records of these partitions may already be buffered, so wake a waiting poll.
+        # Records from these partitions may already be buffered, so wake a waiting poll.
         self._notify()
 
     @property
@@ -342,7 +342,7 @@ class ConsumerCore(OffsetQueries):
         """Perform the group's work that is due before records can be returned.
 
         The call waits for listeners and commits, but not for other members. Raises permanent errors
-        of the group's coordinator, and exceptions of listeners.
+        from the group's coordinator, and exceptions from listeners.
         """
         await self._member.attend()
 
@@ -409,7 +409,7 @@ class ConsumerCore(OffsetQueries):
         """Commit if auto-commit is enabled, leave the group, and cancel all work in progress.
 
         The call takes at most `timeout_s` (default: 30 s). Repeated calls have no effect. Raises
-        exceptions of listeners. The cluster stays open.
+        exceptions from listeners. The cluster stays open.
         """
         if self._is_closed:
             return

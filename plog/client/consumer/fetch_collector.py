@@ -59,7 +59,7 @@ class FetchCollector:
 
         The positions move past the returned records. Each error that the engine has recorded, such
         as OffsetOutOfRange, CorruptRecords or TopicAuthorizationFailed, is raised once; later calls
-        return records of other partitions. Raises ValueError if `max_records` is less than 1.
+        return records from other partitions. Raises ValueError if `max_records` is less than 1.
         """
         self._begin(max_records)
         taken: list[ConsumerRecord] = []

@@ -71,7 +71,7 @@ def plan_fetch(
             continue
         buffered_bytes += state.buffered_bytes
         # Delay the fetch until this partition has room. A fetch without the partition could wait at
-        # the broker for data of other partitions, and delay this partition's next fetch.
+        # the broker for data from other partitions, and delay this partition's next fetch.
         if state.buffered_bytes > partition_max_bytes:
             is_full = True
         wanted[partition] = WantedPartition(

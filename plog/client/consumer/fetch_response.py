@@ -1,9 +1,9 @@
-"""Handling of fetch responses: records are buffered, and errors are retried or reported.
+"""Handle fetch responses: buffer records, and retry or report errors.
 
 Offsets such as the high watermark are always updated. All other results apply only if the
 partition's position has not changed since the request. An error is not reported while earlier
-records of the partition are still buffered. offset_reset.py handles offsets that are out of range.
-The module changes only `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 FetchCollector.
+records from the partition are still buffered. offset_reset.py handles out-of-range offsets. The
+module changes only `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 FetchCollector.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class FetchResponseHandler:
         self._replica_lease_s = replica_lease_s
 
     def handle(self, asked: _Asked, response: FetchResponse) -> FetchOutcome:
-        """Apply the response to a fetch of `asked`; the response has no top-level error."""
+        """Apply the response to a fetch for `asked`; the response has no top-level error."""
         outcome = FetchOutcome()
         # If several partitions have data, copy it: otherwise, the buffered data of one small
         # partition would keep the whole response in memory.

@@ -35,7 +35,7 @@ _MAX_EPOCH: Final = 0x7FFFFFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """The parameters that all fetches of a consumer share."""
+    """The parameters that all of a consumer's fetches share."""
 
     max_wait_ms: int
     min_bytes: int

@@ -30,7 +30,7 @@ from plog.wire.schema import WireError
 
 log = logging.getLogger("plog.client")
 
-# After these errors, the session cannot be used any more; the next fetch must be full (KIP-227).
+# After these errors, the session can no longer be used; the next fetch must be full (KIP-227).
 _SESSION_ERRORS = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -118,7 +118,7 @@ class Fetcher:
         """Stop all loops, and close the fetch sessions of open connections."""
         self._is_closed = True
         for loop in tuple(self._loops.values()):
-            # Cancel the loop first: no fetch of the session may follow its closing request.
+            # Cancel the loop first: no fetch may use the session after the request that closes it.
             loop.close()
             loop.close_session()
 
@@ -207,7 +207,7 @@ class NodeFetcher:
         )
 
     async def _refused(self, code: int) -> None:
-        """Handle a top-level error of a fetch response."""
+        """Handle a top-level error in a fetch response."""
         # Retry immediately the first time: a busy broker evicts sessions in normal operation, and
         # the next fetch is full.
         if code in _SESSION_ERRORS and not self._failures:

@@ -1,4 +1,4 @@
-"""Detection of subscribed or assigned topics and partitions that do not exist.
+"""Detect subscribed or assigned topics and partitions that do not exist.
 
 For a short time, brokers may not know a topic that was just created. A topic is therefore
 considered missing only after several consecutive Metadata responses. If a broker may create the
@@ -27,7 +27,7 @@ Missing: TypeAlias = TopicPartition | str
 
 
 class Report(NamedTuple):
-    """Topics and partitions that were newly found to be missing."""
+    """Topics and partitions that have just been found to be missing."""
 
     errors: dict[Missing, UnknownTopicOrPartition]
     """Errors for the application; topics and partitions found in one check share one error."""
@@ -69,7 +69,7 @@ class MissingTopics:
         partitions: Collection[TopicPartition],
         now_s: float,
     ) -> Report:
-        """Return topics and partitions missing from a new snapshot that were not reported yet."""
+        """Return topics and partitions newly found to be missing from a new snapshot."""
         self._metadata = metadata
         subscribed = set(topics)
         wanted: set[Missing] = {*subscribed, *(one.topic for one in partitions), *partitions}
@@ -96,7 +96,7 @@ class MissingTopics:
             elif count.reported_s is None or (
                 one in subscribed and now_s - count.reported_s >= self._repeat_s
             ):
-                # The offset fetcher repeats the errors of assigned partitions; only the errors of
+                # The offset fetcher repeats the errors for assigned partitions; only the errors for
                 # subscribed topics are repeated here.
                 count.reported_s = now_s
                 errors.append(one)

@@ -114,7 +114,7 @@ class OffsetFetcher:
             # The consumer is closing, so no errors may be reported.
             raise
         except Exception as error:
-            # Even after a bug, keep looking for positions.
+            # Keep looking for positions even after an unexpected error.
             if not isinstance(error, PlogError):
                 log.exception("unexpected error while finding positions")
             for state, generation in about:

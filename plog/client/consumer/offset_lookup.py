@@ -1,9 +1,9 @@
-"""Offset lookup at partition leaders: by timestamp, or at the start or end of a log.
+"""Look up offsets at partition leaders: by timestamp, or at the start or end of a log.
 
-The module converts ListOffsets requests and responses to plain values. `OffsetLookup` sends
-requests to all leaders, and retries after a change of leader, until every partition has a result or
-the timeout expires. With isolation.level=read_committed, the end is the last stable offset. Source:
-KIP-79, KIP-207, KIP-320; Kafka 3.9 OffsetFetcher.
+The module converts plain values into ListOffsets requests, and responses into plain values.
+`OffsetLookup` sends requests to all leaders, and retries after a change of leader, until every
+partition has a result or the timeout expires. With isolation.level=read_committed, the end is the
+last stable offset. Source: KIP-79, KIP-207, KIP-320; Kafka 3.9 OffsetFetcher.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from plog.wire.messages.list_offsets import (
 )
 
 CONSUMER = -1
-"""The replica ID in requests of clients, which are not replicas."""
+"""The replica ID in requests from clients, which are not replicas."""
 UNKNOWN_OFFSET = -1
 MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
 """Errors that are not retriable in Kafka, but after which a retry may succeed."""
@@ -80,7 +80,7 @@ def list_offsets_request(
 def read_list_offsets(
     queries: Iterable[TimestampQuery], response: ListOffsetsResponse
 ) -> TimestampResults:
-    """Return the results of `queries` in `response`."""
+    """Return the results for `queries` in `response`."""
     results = {
         TopicPartition(topic.name, one.partition_index): one
         for topic in response.topics
@@ -179,7 +179,7 @@ class OffsetLookup:
         except KafkaError as error:
             if not error.retriable:
                 raise
-            # Continue with the known metadata: errors of the next attempt are more informative.
+            # Continue with the known metadata: errors from the next attempt are more informative.
 
     async def _ask_leaders(
         self, timestamps: Mapping[TopicPartition, int], deadline: Deadline
@@ -248,6 +248,6 @@ class OffsetLookup:
                 node_id, request, ListOffsetsResponse, deadline=deadline
             )
         except KafkaError as error:
-            # An error of the connection applies to all queries.
+            # A connection error applies to all queries.
             return TimestampResults({}, {query.partition: error for query in queries})
         return read_list_offsets(queries, response)

@@ -1,4 +1,4 @@
-"""Position resets with auto.offset.reset, and the errors if a reset is not allowed.
+"""Reset positions according to auto.offset.reset, or return an error if that is not allowed.
 
 Three cases need a new position; each has a function here:
 
@@ -53,7 +53,7 @@ def reset_out_of_range(
     """Reset a position that the leader's log does not contain, or return the error.
 
     Retention may have deleted the offset, or the log was truncated. Call this only after all
-    fetched records were taken, and only for a response of the leader: a follower may lag behind
+    fetched records were taken, and only for a response from the leader: a follower may lag behind
     (KIP-392).
     """
     what = f"offset {offset} of {state.partition} is out of range"

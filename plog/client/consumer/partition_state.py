@@ -58,7 +58,7 @@ class PartitionState:
         self.is_paused = False
         # Only the application changes `is_paused`, so a revocation needs a flag of its own.
         self.is_withheld = False
-        """Whether it is being revoked, so that no more of its records are handed out."""
+        """Whether the partition is being revoked; its records are then no longer handed out."""
         self.reset: ResetTo | None = None
         """The target of a reset in progress."""
         self.position: int | None = None
@@ -98,7 +98,7 @@ class PartitionState:
 
 
 class Inquiry(NamedTuple):
-    """A question to a leader: the offset for a reset, or the end offset of an epoch."""
+    """A query to a leader: the offset for a reset, or the end offset of an epoch."""
 
     state: PartitionState
     generation: int

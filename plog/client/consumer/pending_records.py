@@ -2,7 +2,7 @@
 
 An iterator takes hundreds of records in one call and yields them one by one. The engine's positions
 are then past all of these records, but commits and `position` must reflect the application's
-progress. A seek or a revocation drops the records of its partitions and keeps all others.
+progress. A seek or a revocation drops the records from its partitions and keeps all others.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PendingRecords:
         return found
 
     def drop(self, partitions: Collection[TopicPartition] | None = None) -> None:
-        """Drop the records of `partitions`, or all records if None."""
+        """Drop the records from `partitions`, or all records if None."""
         if partitions is None:
             self._records, self._next = (), 0
             return

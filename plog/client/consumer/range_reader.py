@@ -108,7 +108,7 @@ class RangeReader:
     async def _ask(
         self, partition: TopicPartition, position: int, deadline: Deadline
     ) -> PartitionData:
-        """Send one fetch to the leader. Raises errors of the broker and the connection."""
+        """Send one fetch to the leader. Raises errors from the broker and the connection."""
         sent, self._next = self._next, None
         if sent is not None and (sent.partition, sent.position) == (partition, position):
             response = await sent.response
@@ -140,7 +140,7 @@ class RangeReader:
         # If no connection is ready, `fetch` sends the request when the records are needed.
         if connection is None or connection.throttled_until_s > self._cluster.network.now_s():
             return
-        # `fetch` waits for this response, and its own time limit must hold.
+        # `fetch` will wait for this response, so its time limit also applies here.
         timeout_s = min(self._timeout_s, self._settings.request_timeout_ms / 1000)
         request = self._request(partition, position)
         response = connection.ask(request, FetchResponse, timeout_s=timeout_s)

@@ -25,7 +25,7 @@ class ConsumerRebalanceListener(Protocol):
         ...
 
     def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Any:
-        """Handle an assignment; the consumer calls this after partitions were assigned."""
+        """Handle an assignment; the consumer calls this after partitions have been assigned."""
         ...
 
 

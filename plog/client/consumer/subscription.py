@@ -34,7 +34,7 @@ class ConsumerSubscription:
         """Subscribe to these topics, or to all topics whose full name matches `pattern`.
 
         The call replaces the previous subscription; its partitions are revoked at the next poll.
-        `listener` is a `RebalanceListener`, or an object with methods of the same names.
+        `listener` is a `RebalanceListener`, or an object with the same methods.
         """
         # Check both arguments before changing the state, so that a rejected call has no effect.
         listening = Listening(listener, self._call_user)

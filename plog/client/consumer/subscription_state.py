@@ -7,7 +7,7 @@ log (KIP-320). While the partition is fetched, `fetch_offset` is ahead of `posit
 between them are buffered.
 
 Every assignment, seek, reset and validation gives the partition a new generation. Responses to
-requests of an older generation are ignored, so that a late response cannot move a position or add
+requests from an older generation are ignored, so that a late response cannot move a position or add
 records.
 
 The engine's thread and the consuming thread share this state under a lock. Methods acquire the
@@ -50,7 +50,7 @@ class SubscriptionState:
         self.on_assign: Callable[[], None] = lambda: None
         """Called when the assignment changes."""
 
-    # -- calls of the application -----------------------------------------------------------------
+    # -- calls by the application -----------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Assign exactly these partitions; partitions already assigned keep their positions."""
@@ -89,7 +89,7 @@ class SubscriptionState:
             self._reset(self._state(partition), reset)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching these partitions and returning their records; keep buffered records."""
+        """Stop fetching these partitions and returning their records, but keep buffered records."""
         self._set_paused(partitions, True)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
@@ -102,7 +102,7 @@ class SubscriptionState:
                 state.is_paused = is_paused
 
     def withhold(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop fetching partitions that are being revoked, and returning their records.
+        """Stop fetching partitions that are being revoked, and stop returning their records.
 
         The call replaces the previous set; pass `()` to undo it. It does not affect `paused`.
         """
@@ -127,7 +127,7 @@ class SubscriptionState:
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit after all returned records, which excludes `held_back`."""
-        # Call this without the lock, because it runs code of the face.
+        # Call this without the lock, because it runs the face's code.
         held_back = self.held_back()
         with self.lock:
             return {
@@ -430,7 +430,7 @@ class SubscriptionState:
         return self._generation
 
     def clear_error_locked(self, partition: TopicPartition) -> None:
-        """Remove the error of this partition. The caller must hold the lock."""
+        """Remove the error for this partition. The caller must hold the lock."""
         if self._errors:
             self._errors.pop(partition, None)
 
@@ -445,7 +445,7 @@ class SubscriptionState:
         return self._generation
 
     def _restart(self, state: PartitionState) -> None:
-        # Requests in flight and buffered records belong to the old generation, so they are dropped.
+        # Requests in flight and buffered records belong to the old generation, so drop them.
         state.generation = self._next()
         state.fetch_offset = 0 if state.position is None else state.position
         state.buffered_bytes = 0

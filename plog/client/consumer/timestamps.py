@@ -1,4 +1,4 @@
-"""Conversion of the application's times to milliseconds since 1970."""
+"""Convert the application's times to milliseconds since 1970."""
 
 from __future__ import annotations
 

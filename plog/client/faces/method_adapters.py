@@ -41,7 +41,7 @@ def client_repr(face: str, client: object, settings: ClientSettings, state: str 
 
 
 class NoCopy:
-    """A base class of clients: their connections cannot be pickled or copied."""
+    """A base class for clients, which cannot be pickled or copied because they own connections."""
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(

@@ -1,7 +1,7 @@
 """The consumer that all faces wrap: it waits until it has records to return.
 
 `ConsumerCore.take` never waits, and it advances the positions past all records that it returns.
-This module adds the wait of an application's poll loop, which ends when data arrives, the group
+This module adds the wait in an application's poll loop, which ends when data arrives, the group
 needs the consumer, or `wake_up` is called. It also keeps the records that were taken but not yet
 returned to the application (pending_records.py); positions and commits exclude them.
 """
@@ -61,7 +61,7 @@ class PollingConsumer(ConsumerCore):
     def polled(self, *, waits: bool = False) -> None:
         """Record a poll: the application has processed the records that it received earlier.
 
-        With `waits`, the poll lasts until the next call of this method. Any thread may call this.
+        With `waits`, the poll lasts until the next call to this method. Any thread may call this.
         """
         self._member.polled(waits=waits)
 
@@ -118,7 +118,7 @@ class PollingConsumer(ConsumerCore):
         """Call `take` until its result is true or `timeout_s` has passed; return the last result.
 
         A caller outside the engine's coroutines passes `adapt`, which makes the engine's awaitables
-        awaitable for it. Raises WokenUp, and the errors of `prepare` and `take`.
+        awaitable for it. Raises WokenUp, and the same errors as `prepare` and `take`.
         """
         # Without a subscription or an assignment, the wait would never end.
         if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
@@ -160,7 +160,7 @@ class PollingConsumer(ConsumerCore):
         self._data.set()
 
     def raise_if_woken(self) -> None:
-        """Raise WokenUp if `wake_up` was called since the last call of this method."""
+        """Raise WokenUp if `wake_up` was called since the last call to this method."""
         if self._is_woken:
             self._is_woken = False
             raise WokenUp("wakeup() was called")
@@ -183,7 +183,7 @@ class PollingConsumer(ConsumerCore):
         is not a partition.
         """
         super().assign(partitions)
-        # Records of removed partitions must no longer be returned.
+        # Records from removed partitions must no longer be returned.
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
 
     async def close(self, timeout_s: float | None = None) -> None:
@@ -228,8 +228,8 @@ class PollingConsumer(ConsumerCore):
     ) -> None:
         """Continue at the group's committed offsets, for all assigned partitions by default.
 
-        ``auto.offset.reset`` decides for partitions without a committed offset. Raises
-        NoOffsetForPartition if that is ``none``, and the errors of `committed`.
+        ``auto.offset.reset`` applies to partitions without a committed offset. Raises
+        NoOffsetForPartition if that is ``none``, and the same errors as `committed`.
         """
         asked = checked_partitions(partitions) or list(self.positions.assigned)
         missing = [partition for partition in asked if partition not in self.positions.assigned]

@@ -60,7 +60,7 @@ class CommitBeforeRevocation:
         only_these: bool,
         longest_s: float,
     ) -> bool:
-        """Return whether the partitions `going` may be revoked; start or retry the commit when due.
+        """Return whether `going` may be revoked; start or retry the commit if it is due.
 
         Unless `only_these`, the commit also includes all other partitions.
         """
@@ -92,8 +92,8 @@ class CommitBeforeRevocation:
         self._generation = generation
         self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         if self._commits.is_automatic:
-            # The next owner reads all records after the committed position again, so return no more
-            # records of these partitions.
+            # The next owner reads all records after the committed position again, so stop returning
+            # records from these partitions.
             self._positions.withhold(going)
             self._start(self._expire(longest_s))
 

@@ -20,7 +20,7 @@ from plog.wire.schema import ApiMessage
 R = TypeVar("R", bound=ApiMessage)
 
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
-"""The error codes of a broker that is not, or no longer, the coordinator."""
+"""The error codes from a broker that is not, or is no longer, the coordinator."""
 
 
 class CoordinatorConnection:
@@ -41,7 +41,7 @@ class CoordinatorConnection:
     async def connected(self, deadline: Deadline | None = None) -> Connection:
         """Return an open connection to the coordinator.
 
-        Raises the errors of `Cluster.coordinator` and `Node.connected`.
+        Raises the same errors as `Cluster.coordinator` and `Node.connected`.
         """
         if self._is_closed:
             raise ClosedError(f"the member of group {self.group_id} is closed")
@@ -75,8 +75,8 @@ class CoordinatorConnection:
         if node is None or (node.id, node.host, node.port) != (node_id, broker.host, broker.port):
             if node is not None:
                 node.close()
-            # A broker answers the requests on a connection in order, and it may answer a JoinGroup
-            # only after minutes. On a shared connection, fetches would wait for that response.
+            # A broker answers the requests on a connection in order, and it may take minutes to
+            # answer a JoinGroup. On a shared connection, fetches would wait for that response.
             node = self._node = self._cluster.node_apart(broker)
         return node
 

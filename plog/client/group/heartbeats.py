@@ -143,7 +143,7 @@ class Heartbeats:
         self._take(answer.error_code, sent)
 
     def _take(self, code: int, sent: Generation) -> None:
-        """Apply a heartbeat's result; ignore errors of a heartbeat from an older generation."""
+        """Apply a heartbeat's result; ignore errors from a heartbeat in an older generation."""
         now_s = self._network.now_s()
         self._next_beat_s = now_s + self._settings.heartbeat_interval_ms / 1000
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):

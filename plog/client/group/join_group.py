@@ -1,7 +1,7 @@
 """Join a generation of a group: from JoinGroup and SyncGroup to the assignment.
 
-One call of `join` enters one generation. It sends the names of the assignors that the member
-supports. If the coordinator selects this member as the leader, it assigns all partitions. It
+One call to `join` enters one generation. It sends the names of the assignors that the member
+supports. If the coordinator selects this member as the leader, it assigns all partitions. `join`
 returns this member's assignment or raises a permanent error. After transient errors, for example
 while the coordinator is moving or loading, it retries.
 
@@ -52,8 +52,8 @@ from plog.wire.primitives import WireError
 
 log = logging.getLogger("plog.client.group")
 
-# The coordinator answers a JoinGroup at the latest when the rebalance timeout expires. Kafka's
-# AbstractCoordinator has the same margin for the network (JOIN_GROUP_TIMEOUT_LAPSE).
+# The coordinator answers a JoinGroup before the rebalance timeout expires or when it expires.
+# Kafka's AbstractCoordinator has the same margin for the network (JOIN_GROUP_TIMEOUT_LAPSE).
 _JOIN_MARGIN_MS = 5_000
 _FIRST_STATIC_VERSION = 5
 
@@ -131,7 +131,7 @@ class GroupJoin:
             await backoff.wait()
 
     async def know_all_topics(self) -> None:
-        """Wait for the metadata of all topics, which a pattern needs."""
+        """Wait for the metadata of all topics, which matching a pattern requires."""
         backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             try:
@@ -244,7 +244,7 @@ class GroupJoin:
         if answer.protocol_name not in (None, generation.protocol):
             raise self._inconsistent(f"the coordinator answered with {answer.protocol_name}")
         self._membership.synced()
-        # For a member without partitions, the response may contain no bytes at all.
+        # For a member without partitions, the response may not contain any bytes.
         if not answer.assignment:
             return Assignment()
         return Assignment.decode(answer.assignment)
@@ -343,7 +343,7 @@ def _check_revoked_before_moved(
     subscriptions: Mapping[str, Subscription],
     assignments: Mapping[str, Assignment],
 ) -> None:
-    """Raise ValueError if a partition moves although its old owner has not revoked it yet."""
+    """Raise ValueError if a partition moves before its old owner has revoked it."""
     # As in Kafka, this assignor is exempt: it compares generations, so it ignores outdated claims.
     if assignor.name == "cooperative-sticky":
         return

@@ -1,4 +1,4 @@
-"""Leave a group explicitly: the other members need not wait for the session to expire."""
+"""Leave a group explicitly, so that the other members need not wait for the session to expire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAVE_RESERVE_S = 0.5
 """The part of a consumer's close timeout that is reserved for LeaveGroup after the last commit."""
 # Even after the deadline, this is enough time to send LeaveGroup without waiting for the response.
 _MINIMUM_S = 0.01
-# Since version 3, a request can contain many members (KIP-345).
+# From version 3 on, a request can contain many members (KIP-345).
 _FIRST_OF_MANY = 3
 
 

@@ -15,8 +15,8 @@ means that the application has processed all earlier records:
 3. In a later poll, `attend` applies the assignment. A cooperative member revokes partitions that
    are missing from the assignment and joins again, so that other members can get them.
 
-Therefore, the caller must run `attend` during a poll of the application, call `polled` first, and
-return no records until `attend` has returned.
+Therefore, the caller must run `attend` during one of the application's polls, call `polled` first,
+and not return any records until `attend` has returned.
 
 Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
 """
@@ -177,7 +177,7 @@ class GroupMember(ConsumerSubscription):
     def polled(self, *, waits: bool = False) -> None:
         """Record a poll: the application has processed all earlier records. Thread-safe.
 
-        With `waits`, the poll lasts until the next call of this method.
+        With `waits`, the poll lasts until the next call to this method.
         """
         self._heartbeats.polled(waits=waits)
         self._commits.polled()
@@ -191,9 +191,9 @@ class GroupMember(ConsumerSubscription):
     async def attend(self) -> None:
         """Perform the pending work of a poll, without waiting for other members.
 
-        Raises permanent errors of the coordinator (`GroupAuthorizationFailed`,
+        Raises permanent errors from the coordinator (`GroupAuthorizationFailed`,
         `InconsistentGroupProtocol`, `GroupMaxSizeReached`, `FencedInstanceId` …),
-        `MaxPollIntervalExceeded` once after it occurs, and exceptions of the listener.
+        `MaxPollIntervalExceeded` once after it occurs, and exceptions from the listener.
         """
         if self._attending:
             return
@@ -207,7 +207,7 @@ class GroupMember(ConsumerSubscription):
             self._attending = False
 
     async def _attend_once(self) -> None:
-        """Perform the next step, and then raise an exception of the listener, if any."""
+        """Perform the next step, and then raise the listener's exception, if there was one."""
         membership = self._membership
         is_idle = not self._is_joining and self._assignment is None
         needs_prepare = is_idle and membership.has_to_join and membership.needs_prepare
@@ -444,7 +444,7 @@ class GroupMember(ConsumerSubscription):
         return await self._committed.committed(partitions, timeout_s=timeout_s)
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics with the names of Kafka's consumer-coordinator-metrics."""
+        """Return metrics, named as in Kafka's consumer-coordinator-metrics."""
         last_s = self._heartbeats.last_answer_s
         # As in Kafka's consumer, -1 means that the coordinator has not answered a heartbeat yet.
         return {

@@ -103,10 +103,10 @@ class Commits:
         """Commit, with retries for up to `timeout_s` (default ``default.api.timeout.ms``).
 
         Raises CommitFailed if this member is no longer in the group, RebalanceInProgress during a
-        rebalance (commit again after the next poll), and permanent errors of the broker.
+        rebalance (commit again after the next poll), and permanent errors from the broker.
         """
         self._supersede(offsets)
-        # An empty commit only waits for asynchronous commits, so it needs no generation.
+        # An empty commit only waits for asynchronous commits, so it does not need a generation.
         generation = self._generation() if offsets else _NO_MEMBER
         limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
         backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
@@ -340,7 +340,7 @@ class Commits:
             self._due = (self._positions.consumed(), self._membership.generation)
 
     def _supersede(self, offsets: Offsets) -> None:
-        """Drop parts of the pending automatic commit that the application's commit replaces."""
+        """Drop the parts of the pending automatic commit that the application's commit replaces."""
         if self._due is not None:
             due, generation = self._due
             left = {key: offset for key, offset in due.items() if key not in offsets}
@@ -395,8 +395,8 @@ class Commits:
     ) -> None:
         """Before a revocation, commit the positions of `only`, or of all partitions.
 
-        The commit is sent only if automatic commits are enabled. `done` is called in any case,
-        possibly immediately.
+        The commit is sent only if automatic commits are enabled. `done` is always called, possibly
+        immediately.
         """
         offsets = self._positions.consumed() if self.is_automatic else {}
         if only is None:
@@ -428,7 +428,7 @@ class Commits:
             log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
 
     def metrics(self) -> dict[str, float]:
-        """Return metrics with the names of Kafka's consumer-coordinator-metrics."""
+        """Return metrics, named as in Kafka's consumer-coordinator-metrics."""
         return {
             "commit-total": float(self._committed_count),
             "commit-failed-total": float(self._failed_count),

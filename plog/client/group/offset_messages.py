@@ -1,4 +1,4 @@
-"""Convert OffsetCommit and OffsetFetch messages of all versions to and from plain values."""
+"""Convert OffsetCommit and OffsetFetch messages in all versions to and from plain values."""
 
 from __future__ import annotations
 
@@ -123,7 +123,8 @@ def fetch_results(
     answer: OffsetFetchResponse, group_id: str
 ) -> tuple[int, dict[TopicPartition, tuple[int, OffsetAndMetadata | None]]]:
     """Return the group's error code, and each partition's error code and offset or None."""
-    # Since version 8, the results are in `groups`; earlier, they are at the top level (KIP-709).
+    # From version 8 on, the results are in `groups`; in earlier versions, they are at the top level
+    # (KIP-709).
     for group in answer.groups:
         if group.group_id == group_id:
             return group.error_code, {

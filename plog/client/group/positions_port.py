@@ -22,7 +22,7 @@ class PositionsPort(Protocol):
         ...
 
     def withhold(self, partitions: Collection[TopicPartition]) -> None:
-        """Return no more records of these partitions, which will be revoked; pass `()` to undo."""
+        """Stop returning records from partitions that will be revoked; pass `()` to undo."""
         ...
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:

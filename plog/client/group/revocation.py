@@ -1,4 +1,4 @@
-"""Revocation of partitions: select the partitions, commit their positions, call the listener.
+"""Revoke partitions: select the partitions, commit their positions, call the listener.
 
 Which partitions a member revokes depends on the event:
 

@@ -125,7 +125,7 @@ class StandaloneMember(ConsumerSubscription):
         raise _no_group()
 
     def metrics(self) -> dict[str, float]:
-        """Return no metrics."""
+        """Return an empty dict: there are no group metrics."""
         return {}
 
     def _wanted(self) -> frozenset[TopicPartition]:

@@ -15,9 +15,9 @@ _TRIED = " (tried for "
 
 
 class Backoff:
-    """The pauses of one call: they double from `first_s` to `longest_s` and end at the deadline.
+    """The pauses between one call's attempts, which double from `first_s` to `longest_s`.
 
-    Each pause is randomized by 20 %. Source: KIP-580.
+    The pauses end at the deadline. Each pause is randomized by 20 %. Source: KIP-580.
     """
 
     def __init__(

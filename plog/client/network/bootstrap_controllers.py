@@ -1,7 +1,7 @@
 """Bootstrap from the controllers of an Apache Kafka cluster, which do not serve Metadata (KIP-919).
 
-The client sends DescribeCluster instead. It converts the response to a Metadata response, so that
-the rest of the client needs no special case.
+The client sends DescribeCluster instead. It converts the response into a Metadata response, so that
+the rest of the client does not need a special case.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plog.errors import UnsupportedVersion, error_from_code
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 
-# DescribeCluster has endpoint types since version 1 (KIP-919).
+# Version 1 of DescribeCluster added endpoint types (KIP-919).
 BROKER_ENDPOINTS: Final = 1
 CONTROLLER_ENDPOINTS: Final = 2
 
@@ -23,7 +23,7 @@ async def ask_controllers(
         [DescribeClusterRequest, type[DescribeClusterResponse]], Awaitable[DescribeClusterResponse]
     ],
 ) -> MetadataResponse:
-    """Return the controllers, including the active one. Raises the errors of `as_metadata`."""
+    """Return the controllers, including the active one. Raises the same errors as `as_metadata`."""
     # The endpoint type selects controllers instead of brokers.
     request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
     return as_metadata(await ask(request, DescribeClusterResponse))

@@ -2,7 +2,7 @@
 
 A `Cluster` keeps one connection to each broker that it needs. It finds the leader of a partition,
 the coordinator of a group and the controller, and it retries requests. metadata_updater.py provides
-the metadata; callers interpret the responses. Every request of a call ends at the call's
+the metadata; callers interpret the responses. Every request in a call ends at the call's
 `Deadline`. Without a deadline, ``default.api.timeout.ms`` limits the request and its retries. Use
 only in the network's thread.
 
@@ -33,12 +33,12 @@ log = logging.getLogger("plog.client")
 
 R = TypeVar("R", bound=ApiMessage)
 
-# Since this version, a FindCoordinator request can contain several keys (KIP-699).
+# From this version on, a FindCoordinator request can contain several keys (KIP-699).
 _FIRST_COORDINATOR_BATCH = 4
 
 
 class CoordinatorKind(IntEnum):
-    """The kind of a coordinator; the numbers are those of FindCoordinator."""
+    """The kind of a coordinator, with the numbers that FindCoordinator uses."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -55,7 +55,7 @@ class Cluster(MetadataUpdater):
     ) -> None:
         super().__init__(network, settings, auto_create_topics=auto_create_topics)
         self.trouble: KafkaError | None = None
-        """The error of the last request that any broker may answer; None if it succeeded."""
+        """The error from the last request that any broker may answer; None if it succeeded."""
         self._security = security_of(settings)
         self._seeds = [
             # As in Kafka, bootstrap servers have negative ids, which no broker has.
@@ -110,7 +110,7 @@ class Cluster(MetadataUpdater):
         *,
         deadline: Deadline | None = None,
     ) -> R:
-        """Send one request to a broker. Raises the errors of `connection` and `Channel.ask`."""
+        """Send one request to a broker. Raises errors from `connection` and `Channel.ask`."""
         connection = await self.connection(node_id, deadline=deadline)
         return await self._ask(connection, request, response, deadline)
 
@@ -324,7 +324,7 @@ class Cluster(MetadataUpdater):
             answer = await self._ask(node, request, FindCoordinatorResponse, deadline)
         except KafkaError as failure:
             return failure
-        # Since version 4, the response has an entry for each key.
+        # From version 4 on, the response has an entry for each key.
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
             if found.error_message:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=ApiMessage)
 
 SOFTWARE_NAME = "plog"
-# Since version 3, ApiVersions contains the name of the client software (KIP-511).
+# From version 3 on, ApiVersions contains the name of the client software (KIP-511).
 _FIRST_WITH_NAME = 3
 
 
@@ -43,7 +43,7 @@ class Connection:
         self.node_id = node_id
         self.api_versions = versions
         self.throttled_until_s = 0.0
-        """The time before which the broker wants no more requests (KIP-219)."""
+        """The end of the throttle time, before which the broker expects no requests (KIP-219)."""
         self.renew_at_s: float | None = None
         """When to authenticate again (KIP-368), on the network's clock; None for never."""
         self._channel = channel
@@ -114,8 +114,8 @@ class Connection:
                 f"cannot send a request to {self.address}: the call timed out after"
                 f" {deadline.timeout_s:g} s"
             )
-        # A short deadline of one caller must not close the connection, which would fail the
-        # requests of other callers.
+        # One caller's short deadline must not close the connection, which would fail other callers'
+        # requests.
         return self._channel.ask(request, response, version, timeout_s=timeout_s, wait_s=left_s)
 
     def send(

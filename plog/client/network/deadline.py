@@ -1,8 +1,8 @@
 """The time limit of one call; it applies to all of the call's waits.
 
-A public method with a timeout creates a `Deadline` and passes it on. Every wait of the call (for a
+A public method with a timeout creates a `Deadline` and passes it on. Every wait in the call (for a
 connection, a response, a retry backoff or a metadata refresh) ends at the deadline, so that the
-whole call does not exceed its timeout. Kafka's clients call it a Timer.
+whole call does not exceed its timeout. Kafka's clients call this a Timer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Lookup of a broker's addresses with the system's resolver.
+"""Look up a broker's addresses with the system's resolver.
 
 A client cannot set the resolver's timeout, and the resolver may take minutes if no name server
-responds. Therefore, it always runs in a thread that the caller can abandon: twisted_network.py has
-its own threads, and socket_connection.py calls `look_up_within`.
+responds. Therefore, the lookup always runs in a thread that the caller can abandon:
+twisted_network.py has its own threads, and socket_connection.py calls `look_up_within`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def look_up(host: str, port: int) -> list[str]:
     except OSError as error:
         raise ConnectionFailed(f"cannot resolve {host}:{port}: {error.strerror}") from error
     except UnicodeError as error:
-        # A label of the host name is empty or too long for IDNA.
+        # A label in the host name is empty or too long for IDNA.
         raise ConnectionFailed(f"{host!r} is not a host name") from error
     return list(dict.fromkeys(str(info[4][0]) for info in infos))
 

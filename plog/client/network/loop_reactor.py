@@ -35,7 +35,7 @@ class _LoopCall:
         self._pending = pending
         self._call = call
         self._is_over: type[Exception] | None = None
-        """The exception for changing the call after it was made or cancelled; None before."""
+        """The exception for changing the call after it was made or cancelled; None until then."""
         pending.add(self)
         self._time_s = loop.time() + delay_s
         self._handle: asyncio.Handle

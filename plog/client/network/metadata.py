@@ -126,7 +126,7 @@ class ClusterMetadata:
                 )
                 for broker in response.brokers
             }
-            or self.brokers,  # A broker that is starting may list no brokers, not even itself.
+            or self.brokers,  # A broker that is starting may not list any brokers, not even itself.
             topics=topics,
             answered=frozenset(topic.name for topic in response.topics if topic.name is not None),
         )

@@ -51,7 +51,7 @@ class MetadataUpdater:
         self.on_update: list[Callable[[ClusterMetadata], None]] = []
         """Called with each new snapshot."""
         self.on_refusal: list[Callable[[KafkaError], None]] = []
-        """Called when brokers refuse metadata for a reason that a retry cannot fix."""
+        """Called when brokers reject Metadata requests for a reason that a retry cannot fix."""
         self.auto_create_topics = auto_create_topics
         self._settings = settings
         self._wanted: set[str] = set()
@@ -148,7 +148,8 @@ class MetadataUpdater:
     ) -> ClusterMetadata:
         """Fetch the metadata of `topics`, by default of all topics that are kept fresh.
 
-        With an empty collection, fetch only the brokers. Raises the errors of `Cluster.ask_any`.
+        With an empty collection, fetch only the brokers. Raises the same errors as
+        `Cluster.ask_any`.
         """
         deadline = deadline or self.deadline()
         if self._settings.uses_controllers:
@@ -161,7 +162,7 @@ class MetadataUpdater:
             allow_auto_topic_creation=self.auto_create_topics,
         )
         response = await self._ask_some(request, MetadataResponse, deadline)
-        # Since version 13, a response can contain an error for the whole request (KIP-1102).
+        # From version 13 on, a response can contain an error for the whole request (KIP-1102).
         if response.error_code:
             raise error_about(response.error_code, "metadata")
         self._learn(response, replace_topics=every)
@@ -204,7 +205,7 @@ class MetadataUpdater:
             except (Cancelled, ClosedError):
                 raise
             except Exception as error:
-                # Retry even after a bug: without metadata, the client cannot work.
+                # Retry even after an unexpected error: without metadata, the client cannot work.
                 self._refresh_failed(error)
                 self._stale.set()
             # For a new topic, or during an election, leaders are missing. Refresh again after the

@@ -24,7 +24,7 @@ _JITTER = 0.2
 # After 30 doublings, every delay has reached its maximum.
 _MAX_DOUBLINGS = 30
 _DRAIN_S = 0.01
-"""The interval between checks whether a connection still has requests in flight."""
+"""The interval between checks for whether a connection still has requests in flight."""
 
 
 class Node:
@@ -46,7 +46,7 @@ class Node:
         self.host = host
         self.port = port
         self.next_try_s = 0.0
-        """When the next attempt to connect may start, after one that failed."""
+        """When the next attempt to connect may start after a failed attempt."""
         self._network = network
         self._settings = settings
         self._security = security
@@ -116,7 +116,7 @@ class Node:
 
     def _late(self, deadline: Deadline) -> Exception:
         """Return the error for a call that has waited for the connection until its deadline."""
-        # The error of the last attempt is more useful than a timeout.
+        # The error from the last attempt is more useful than a timeout.
         if self._failure is not None:
             return self._failure.with_traceback(None)
         return RequestTimedOut(
@@ -216,7 +216,7 @@ class Node:
         return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter
 
     def close_if_idle(self, longest_s: float) -> None:
-        """Close the connection if it was unused for more than `longest_s`, unless negative."""
+        """Close the connection if it was unused for longer than `longest_s`; never if negative."""
         connection = self._connection
         # A connection with requests in flight is not idle.
         if connection is None or connection.in_flight or longest_s < 0:

@@ -67,7 +67,7 @@ class Channel(Protocol):
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
         """Send a request without a response; the awaitable completes when the bytes are written.
 
-        A caller that awaits it cannot send faster than the broker reads. Raises the errors of
+        A caller that awaits it cannot send faster than the broker reads. Raises the same errors as
         `ask`.
         """
         ...
@@ -75,8 +75,7 @@ class Channel(Protocol):
     def close(self) -> None:
         """Close the channel; pending requests fail with ConnectionFailed.
 
-        Bytes of `send` that were already written are still transmitted. Repeated calls have no
-        effect.
+        Bytes that `send` has already written are still transmitted. Repeated calls have no effect.
         """
         ...
 
@@ -124,15 +123,15 @@ class Network(Protocol):
         ...
 
     def now_s(self) -> float:
-        """Return seconds on a monotonic clock."""
+        """Return the monotonic time in seconds."""
         ...
 
     def wall_ms(self) -> int:
-        """Return milliseconds since 1970, as in record timestamps."""
+        """Return the current time in milliseconds since 1970, as in record timestamps."""
         ...
 
     def random(self) -> float:
-        """Return a random number of at least 0 and below 1, for jitter."""
+        """Return a random number from 0 up to but not including 1, for jitter."""
         ...
 
     def sleep(self, seconds: float) -> Awaitable[None]:
@@ -155,7 +154,8 @@ class Network(Protocol):
     def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> Awaitable[list[T]]:
         """Run all coroutines, concurrently where possible, and return their results.
 
-        After all coroutines have ended, raises the error of the first failed coroutine in the list.
+        After all coroutines have ended, raises the error from the first failed coroutine in the
+        list.
         """
         ...
 

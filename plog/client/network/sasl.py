@@ -62,7 +62,7 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """A user and password, with the other options of ``sasl.jaas.config``."""
+    """A username and password, with the other options of ``sasl.jaas.config``."""
 
     user: str
     password: str = field(repr=False)
@@ -70,7 +70,7 @@ class Credentials:
 
 
 def credentials_of(settings: SecuritySettings) -> Credentials:
-    """Return the credentials from ``sasl.jaas.config``, or from user and password settings."""
+    """Return the credentials from ``sasl.jaas.config`` or from the individual settings."""
     if settings.sasl_jaas_config is None:
         return Credentials(user=settings.sasl_username or "", password=settings.sasl_password or "")
     options = dict(parse_jaas(settings.sasl_jaas_config).options)
@@ -97,16 +97,16 @@ def mechanism_of(settings: SecuritySettings, token: str = "") -> Mechanism:
 
 
 class Plain:
-    """The PLAIN mechanism. It sends the user and password in clear text; use it only over TLS."""
+    """The PLAIN mechanism. It sends the password in clear text; use it only over TLS."""
 
     def __init__(self, credentials: Credentials) -> None:
-        # NUL separates the fields of the message (RFC 4616).
+        # NUL characters separate the fields of the message (RFC 4616).
         if "\0" in credentials.user + credentials.password:
             raise AuthenticationFailed("PLAIN does not allow a NUL in the user or the password")
         self._message = f"\0{credentials.user}\0{credentials.password}".encode()
 
     def first(self) -> bytes:
-        """Return the user and the password."""
+        """Return the username and the password."""
         return self._message
 
     def next(self, challenge: bytes) -> None:
@@ -130,14 +130,14 @@ class Scram:
         self._nonce = nonce or secrets.token_urlsafe(24)
         # RFC 5802: a comma ends a field, so it must be escaped, and so must the escape character.
         name = credentials.user.replace("=", "=3D").replace(",", "=2C")
-        # KIP-48: with a delegation token, its id and HMAC are the user and password.
+        # KIP-48: with a delegation token, its id and HMAC serve as the username and password.
         token = ",tokenauth=true" if credentials.options.get("tokenauth") == "true" else ""
         self._first = f"n={name},r={self._nonce}{token}"
         self._signature: bytes | None = None
         self._is_done = False
 
     def first(self) -> bytes:
-        """Return the client-first message: the user and a nonce."""
+        """Return the client-first message: the username and a nonce."""
         return (_GS2_HEADER + self._first).encode()
 
     def next(self, challenge: bytes) -> bytes | None:
@@ -162,7 +162,7 @@ class Scram:
         if match is None:
             raise AuthenticationFailed("the broker sent a malformed SCRAM message")
         nonce, iterations = match["nonce"], int(match["iterations"])
-        # Without this check, an attacker could replay an old message of the broker.
+        # Without this check, an attacker could replay an old message from the broker.
         if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
             raise AuthenticationFailed("the broker's SCRAM nonce does not start with the client's")
         # With too few iterations, the proof is easy to attack; too many block the client.
@@ -189,7 +189,7 @@ class Scram:
             raise AuthenticationFailed(f"the broker refused authentication: {match['value']}")
         assert self._signature is not None, "the proof was sent"
         # Without this check, any server could impersonate the broker. The comparison takes constant
-        # time, so that its duration reveals nothing about the signature.
+        # time, so that its duration does not reveal anything about the signature.
         if not hmac.compare_digest(_bytes_of(match["value"]), self._signature):
             raise AuthenticationFailed(
                 "the broker did not prove that it knows the user's password;"
@@ -201,7 +201,8 @@ class OauthBearer:
     """The OAUTHBEARER mechanism. It sends a token from another service; use it only over TLS."""
 
     def __init__(self, token: str, options: Mapping[str, str] | None = None) -> None:
-        # Characters that RFC 6750 does not allow could forge other fields of the message.
+        # With characters that RFC 6750 does not allow, a token could forge other fields of the
+        # message.
         if not _TOKEN.fullmatch(token):
             raise AuthenticationFailed("the OAUTHBEARER token is not a valid bearer token")
         parts = [_GS2_HEADER, f"auth=Bearer {token}"]

@@ -86,7 +86,7 @@ async def authenticate(
             else f"cannot authenticate to {host} ({address}) with {settings.sasl_mechanism}:"
             f" {error}"
         ) from error
-    # Only brokers with connections.max.reauth.ms limit sessions (KIP-368).
+    # Only brokers with connections.max.reauth.ms limit the lifetime of sessions (KIP-368).
     if lifetime_ms <= 0:
         return Session()
     # As in Kafka, renew well before the end, and at a random time, so that not all clients renew
@@ -127,7 +127,7 @@ async def _choose_mechanism(
 
 
 async def _converse(connection: SaslConnection, mechanism: Mechanism) -> int:
-    """Exchange messages until the mechanism is complete; return the session lifetime in ms."""
+    """Exchange messages until the mechanism is done; return the session lifetime in ms."""
     to_send: bytes | None = mechanism.first()
     # A broker must not be able to keep the client in an endless exchange.
     for _ in range(_MAX_STEPS):

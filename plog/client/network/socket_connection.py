@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _SIZE = Struct(">i")
 # If the peer speaks HTTP or TLS, its first bytes, read as a size, exceed this limit.
 _MAX_RESPONSE_BYTES = 256 << 20
-# This limits the memory that a call of recv allocates, regardless of the size in the response.
+# This limits the memory that a call to recv allocates, regardless of the size in the response.
 _RECEIVE_BYTES = 1 << 20
 
 _Response = TypeVar("_Response", bound=ApiMessage)
@@ -160,7 +160,7 @@ class SocketConnection:
             raise self._failed(_pending_alert(connection) or error) from error
 
     def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
-        """Return the next frame without its size; `limit_s`, the whole limit, is for errors."""
+        """Return the next frame without its size; `limit_s`, the whole timeout, is for errors."""
         connection = self._open()
         try:
             (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size, deadline_s))
@@ -188,10 +188,11 @@ class SocketConnection:
 
 
 def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
-    """Return a socket connected to the first address of `host` that accepts.
+    """Return a socket connected to the first address of `host` that accepts the connection.
 
-    The socket's timeout is the rest of `timeout_s`, for a TLS handshake. Raises ConnectionFailed if
-    the name cannot be resolved, and the first address's OSError if no address accepts.
+    The socket's timeout is the remainder of `timeout_s`, for a TLS handshake. Raises
+    ConnectionFailed if the name cannot be resolved, and the first address's OSError if no address
+    accepts.
     """
     deadline_s = time.monotonic() + timeout_s
 
@@ -217,7 +218,7 @@ def _connect(host: str, port: int, timeout_s: float) -> socket.socket:
 
 
 def _pending_alert(connection: socket.socket) -> OSError | None:
-    """Return an unread TLS alert, which contains the broker's reason for the close, or None."""
+    """Return an unread TLS alert, which gives the broker's reason for closing, or None."""
     try:
         connection.recv(1)
     except OSError as reason:

@@ -105,7 +105,8 @@ class Security:
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
     _making: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-    # The cached contexts by kind, with the state of the files when they were read; see `kept`.
+    # The cached contexts, keyed by kind, with the state of the files when they were read; see
+    # `kept`.
     _made: dict[str, tuple[object, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -134,7 +135,7 @@ class Security:
         if self.key is not None and self.chain is not None:
             key = self.key.blocks("PRIVATE KEY")[0]
             chain = self.chain.blocks("CERTIFICATE")
-            # Without a password, OpenSSL would ask for it on the terminal.
+            # Without a password, OpenSSL would prompt for it on the terminal.
             if is_encrypted(key) and not self.key_password:
                 raise TlsFailed(
                     f"{self.key.where}: the private key is encrypted; set ssl.key.password"
@@ -148,7 +149,8 @@ class Security:
         # several threads open connections concurrently, only one of them creates the context.
         sources = (self.trusted, self.key, self.chain)
         with self._making:
-            # Get the state before reading the files: a change in between then causes another read.
+            # Get the state before reading the files: a change in the meantime then causes another
+            # read.
             state = [source.state for source in sources if source is not None]
             known = self._made.get(kind)
             if known is None or known[0] != state:
@@ -245,7 +247,7 @@ def why_no_pair(reason: str, has_password: bool) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return OpenSSL's text for an error of the `ssl` module, in lower case."""
+    """Return OpenSSL's text for an error from the `ssl` module, in lower case."""
     reason = getattr(error, "reason", None)
     if isinstance(reason, str):
         return reason.lower().replace("_", " ")

@@ -51,7 +51,7 @@ _MEANING_BEFORE_IT_BEGINS = {
 def tls_failure(
     error: Exception, *, address: str, host: str, has_begun: bool = False
 ) -> TlsFailed | None:
-    """Return the exception for an error of the `ssl` module, or None if a retry may succeed."""
+    """Return the exception for an error from the `ssl` module, or None if a retry may succeed."""
     reason = getattr(error, "reason", None)
     # If the error is not about TLS, for example after a connection reset, a retry may succeed.
     if not isinstance(reason, str):
@@ -98,7 +98,7 @@ def is_end(error: Exception) -> bool:
 
 
 def handshake_failure(address: str, reason: str) -> str:
-    """Return the error text for a connection that ends in the handshake without a TLS alert."""
+    """Return the error text for a connection that ends during the handshake without an alert."""
     return f"TLS handshake with {address} failed: {reason}; check the port and security.protocol"
 
 

@@ -136,7 +136,8 @@ class TwistedChannel(Protocol):
         sent = _InFlight(request, response, version, self._correlation_id, deadline_s)
         self._requests.append(sent)
         self._watch_until(deadline_s)
-        # Bytes are left if the socket has accepted only a part, or if earlier bytes are buffered.
+        # Bytes are left if the socket has accepted only some of them, or if earlier bytes are
+        # buffered.
         if rest:
             assert self.transport is not None
             self.transport.write(rest)
@@ -184,7 +185,7 @@ class TwistedChannel(Protocol):
     # -- timeouts -----------------------------------------------------------------------------
 
     def _watch_until(self, deadline_s: float) -> None:
-        """Check for overdue requests at `deadline_s` at the latest."""
+        """Check for overdue requests no later than `deadline_s`."""
         if self._timer is not None:
             # All requests share one timer. A later deadline is checked after the earliest one.
             if self._timer.getTime() <= deadline_s:
@@ -203,7 +204,7 @@ class TwistedChannel(Protocol):
         if (first_s := min(deadlines_s)) > self._clock.seconds():
             self._watch_until(first_s)
         else:
-            # A broker answers in order, so later responses would be late as well.
+            # A broker answers in order, so later responses would also be late.
             self._end(RequestTimedOut(f"{self.address} did not respond in time"))
 
     # -- called by the transport --------------------------------------------------------------
@@ -370,7 +371,7 @@ class TwistedChannel(Protocol):
 
 
 class ChannelFactory(ClientFactory):
-    """A factory of one channel. `opened` fires with the channel or fails with ConnectionFailed."""
+    """A factory for one channel. `opened` fires with the channel or fails with ConnectionFailed."""
 
     # Otherwise, Twisted would log each start and stop of the factory.
     noisy = False

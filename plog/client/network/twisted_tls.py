@@ -52,7 +52,7 @@ def make_openssl_context(security: Security) -> SSL.Context:
 def _new_context(security: Security) -> SSL.Context:
     pems = security.read()
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
-    # Renegotiation and compression are open to known attacks.
+    # Renegotiation and compression are vulnerable to known attacks.
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
     # With this mode, idle connections release their buffers.
     context.set_mode(SSL.MODE_RELEASE_BUFFERS)

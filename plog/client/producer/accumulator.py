@@ -305,7 +305,7 @@ class Accumulator(Generic[H]):
             self._next_check_s = min(self._next_check_s, next_check_s)
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """Remove and return the oldest batch in `queue`; the batch accepts no more records."""
+        """Remove and return the oldest batch in `queue`; the batch no longer accepts records."""
         with self._lock:
             batch = queue.batches.popleft()
             if queue.open is batch:
@@ -366,7 +366,7 @@ class Accumulator(Generic[H]):
 
     def has_room(self, claim: Claim = Claim.NEW) -> bool:
         """Return whether there is room for the last refused reservation and for a new batch."""
-        # Records that already wait have priority for free memory.
+        # Records that are already waiting have priority for free memory.
         if claim is Claim.NEW and self.line_length:
             return False
         wanted_bytes = max(self.refused_bytes, self._batch_size)
@@ -384,7 +384,7 @@ class Accumulator(Generic[H]):
             return list(self.incomplete)
 
     def close(self) -> None:
-        """Accept no further records; queued batches are still sent."""
+        """Stop accepting records; queued batches are still sent."""
         with self._lock:
             for topic in self._topics.values():
                 # Another thread may have looked up the topic already. Without queues, that thread

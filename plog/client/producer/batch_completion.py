@@ -73,7 +73,7 @@ STALE_METADATA = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
     }
 )
-"""Errors that may mean that a partition has another leader."""
+"""Errors that may mean that a partition's leader has changed."""
 
 
 class BatchCompletion:
@@ -117,7 +117,7 @@ class BatchCompletion:
             # numbers still matter.
             self._abandon(batch)
         elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and self.may_retry():
-            # A single record cannot be split, and a failed transaction sends nothing again.
+            # A single record cannot be split, and a failed transaction does not resend anything.
             self._split(batch)
         elif not self._retried_or_deferred(batch, answer):
             self._refused(batch, answer)
@@ -207,7 +207,7 @@ class BatchCompletion:
         return False
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
-        """Fail `batch` with the broker's error, and invalid records with theirs (KIP-467)."""
+        """Fail `batch` with the broker's error; invalid records get their own errors (KIP-467)."""
         # The broker may have written an earlier attempt, although it rejected the last one.
         doubt = "; the record may be in the log" if batch.in_doubt else ""
         error: KafkaError = error_from_code(

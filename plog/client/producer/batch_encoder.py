@@ -1,6 +1,6 @@
-"""Batch encoding: the records of a batch are encoded and compressed just before they are sent.
+"""Encode and compress the records of a batch just before the batch is sent.
 
-Encoding runs in the engine's thread, so it does not slow down the application's calls of `send`. A
+Encoding runs in the engine's thread, so it does not slow down the application's calls to `send`. A
 retry with unchanged sequence numbers reuses the encoded bytes.
 """
 

@@ -85,7 +85,7 @@ class BlockedSends(Generic[H]):
 
     @property
     def has_waiters(self) -> bool:
-        """Whether records are waiting for memory; later records must then wait as well."""
+        """Whether records are waiting for memory; later records must then also wait."""
         return bool(self._waiters)
 
     async def send_soon(
@@ -174,7 +174,7 @@ class BlockedSends(Generic[H]):
         partition: int | None,
         deadline_s: float,
     ) -> T | None:
-        """Call `attempt` after all sends that already wait for memory, and return its result.
+        """Call `attempt` after all sends that are already waiting for memory; return its result.
 
         Returns None if the topic or the partition is not known.
         """

@@ -36,7 +36,7 @@ class BufferPoolQueue:
         # Waking all waiters would cost time for each of them, and a small record could take the
         # memory that an earlier, larger record waits for.
 
-        # A notified waiter that leaves the queue calls this method as well. The loop below already
+        # A notified waiter that leaves the queue also calls this method. The loop below already
         # notifies the next waiter.
         if self._is_serving:
             return

@@ -253,8 +253,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 record.timestamp,
                 record.headers,
                 on_delivery,
-                # Another thread may have taken the memory in the meantime. Then exceed the limit,
-                # because the hooks must not run twice for a record.
+                # Another thread may have taken the memory in the meantime. In that case, exceed the
+                # limit, because the hooks must not run twice for a record.
                 Claim.GRANTED,
             )
         except Exception as error:
@@ -323,7 +323,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     async def _until_finished(
         self, batches: list[ProducerBatch], timeout_s: float | None = None
     ) -> None:
-        """Wait until all `batches` are finished, or until `timeout_s` have passed."""
+        """Wait until all `batches` are finished, or until `timeout_s` has passed."""
         deadline_s = None if timeout_s is None else self._network.now_s() + timeout_s
         while batches:
             # The newest batch usually finishes last. Checking it first saves checking all others
@@ -371,7 +371,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         self._deliveries.abort(_closed_before)
         self._sender.stop()
         self._progress.set()
-        # A second call of `close` must not close the interceptors again.
+        # A second call to `close` must not close the interceptors again.
         if not self._is_ended:
             self._is_ended = True
             self._interceptors.close()
@@ -419,8 +419,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             idle_s = self._settings.metadata_max_idle_ms / 1000
             self._cluster.forget_topics(self._accumulator.forget_idle_topics(idle_s))
         for name in self._accumulator.topics if topic is None else (topic,):
-            # A topic without partitions has an error or is being created. Then keep the partitions
-            # that are already known.
+            # A topic without partitions has an error or is being created. In that case, keep the
+            # partitions that are already known.
             known = metadata.topics.get(name)
             if known is not None and known.partitions:
                 slow = self._sender.slow_nodes

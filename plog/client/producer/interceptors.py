@@ -20,7 +20,7 @@ _UNKNOWN_SIZE = -1
 
 
 class ProducerInterceptor(Protocol):
-    """The interface, and a possible base class, of an interceptor.
+    """The interface of interceptors, which can also serve as their base class.
 
     A producer calls its interceptors in the order in which they were passed to it.
     """
@@ -74,7 +74,7 @@ class Interceptors:
         return record
 
     def on_batch(self, batch: ProducerBatch) -> None:
-        """Report the outcome of every record of `batch`."""
+        """Report the outcome of every record in `batch`."""
         for index in range(batch.count):
             error = batch.error_at(index)
             # BaseException includes asyncio's CancelledError: the engine must continue, as it does

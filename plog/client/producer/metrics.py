@@ -37,7 +37,8 @@ class ProducerMetrics:
         self, *, records: int, uncompressed_bytes: int, encoded_bytes: int, queue_ms: float
     ) -> None:
         """Record that a batch was sent."""
-        # Metrics are updated for each batch or request, so that a single record adds no cost.
+        # Metrics are updated for each batch or request, so that individual records do not add any
+        # cost.
         now_s = self._now_s()
         self._batch_size.record(encoded_bytes, now_s)
         self._compression_rate.record(encoded_bytes / uncompressed_bytes, now_s)

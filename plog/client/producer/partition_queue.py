@@ -149,7 +149,7 @@ class TopicQueues:
         """Set the number of partitions that the topic has now."""
         if count != len(self.queues):
             self.queues = self.all_queues[:count]
-            # With another number of partitions, keys map to other partitions.
+            # With a different number of partitions, keys map to different partitions.
             self._partition_by_key = {}
 
     def set_topic_id(self, topic_id: Uuid) -> None:
@@ -157,7 +157,7 @@ class TopicQueues:
         if topic_id != self.topic_id:
             was_known, self.topic_id = self.topic_id != ZERO_UUID, topic_id
             for queue in self.all_queues if was_known else ():
-                # For the new topic, the brokers have no state of this producer.
+                # For the new topic, the brokers do not have any state of this producer.
                 if queue.sequences is not None:
                     queue.sequences.begin_unknown()
 

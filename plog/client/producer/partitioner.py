@@ -36,7 +36,7 @@ class Partitioner(Protocol):
 
 
 class RoundRobinPartitioner:
-    """A partitioner that uses partitions with a leader in rotation and ignores keys."""
+    """A partitioner that rotates through the partitions with a leader, and ignores keys."""
 
     def __init__(self) -> None:
         self._next_by_topic: dict[str, int] = {}
@@ -118,7 +118,7 @@ def choose_at_random(count: int, available: Sequence[int], chance: float) -> int
 
 
 def choose_sticky(available: Sequence[int], queued: Sequence[int], chance: float) -> int:
-    """Return the next sticky partition; partitions with fewer queued batches are likelier.
+    """Return the next sticky partition; shorter queues are more likely.
 
     `queued` contains the number of queued batches of each partition in `available`. Source:
     KIP-794.

@@ -119,7 +119,7 @@ class ProducerBatch(SequencedBatch):
         self.is_done = False
         self.error: Exception | None = None
         self.errors_by_index: Mapping[int, Exception] = {}
-        """Errors of single records, by index; `error` applies to all others."""
+        """Errors for individual records, by index; `error` applies to all others."""
         self.base_offset = UNKNOWN_OFFSET
         self.append_time = NO_TIMESTAMP
         self._lock = lock
@@ -155,8 +155,8 @@ class ProducerBatch(SequencedBatch):
 
     def _finish(self) -> None:
         assert not self.is_done
-        # A handle refers to its batch. An application that keeps handles must not thereby keep the
-        # records in memory.
+        # A handle refers to its batch. If an application keeps handles, the records must not stay
+        # in memory with them.
         self._sizes = [
             (timestamp, _NULL if key is None else len(key), _NULL if value is None else len(value))
             for _, timestamp, key, value, _ in self.records
@@ -173,7 +173,7 @@ class ProducerBatch(SequencedBatch):
 
     def abandon(self, error: Exception) -> None:
         """Fail the batch in a forked child."""
-        # Do not acquire the lock: a thread of the parent may have held it during the fork.
+        # Do not acquire the lock: a thread in the parent may have held it during the fork.
         self.error, self.is_done = error, True
 
     def _notify(self, index: int, on_delivery: OnDelivery) -> None:
@@ -187,7 +187,7 @@ class ProducerBatch(SequencedBatch):
     # -- single records -------------------------------------------------------------------------
 
     def error_at(self, index: int) -> Exception | None:
-        """Return the error of the record at `index`, or None; valid once the batch is done."""
+        """Return the error for the record at `index`, or None; valid once the batch is done."""
         return self.errors_by_index.get(index, self.error)
 
     def metadata_at(self, index: int) -> RecordMetadata:

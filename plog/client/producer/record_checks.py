@@ -1,4 +1,4 @@
-"""Checks of a record's parts. Each error names the part and the problem.
+"""Check the parts of a record. Each error names the part and the problem.
 
 The hot path (core.py) calls these functions only for unusual arguments.
 """

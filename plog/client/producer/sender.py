@@ -63,10 +63,9 @@ class _Node:
         """The last attempt to connect failed; the failure is logged only once."""
         self.was_connected = False
         self.not_before_s = 0.0
-        """Send nothing before this time: the broker has throttled this client, or connecting to it
-        has just failed."""
+        """Sending resumes at this time: the broker has throttled this client or was unreachable."""
         self.blocked_since_s = math.inf
-        """Since when batches have been waiting for the broker; infinity if none are waiting."""
+        """When batches started to wait for the broker; infinity if none are waiting."""
 
 
 class Sender:
@@ -100,11 +99,10 @@ class Sender:
         # As in Kafka, 0 disables the detection of slow brokers.
         self._slow_after_s = settings.partitioner_availability_timeout_ms / 1000 or math.inf
         self._is_saturated = False
-        """No broker accepts more requests: the next response triggers a check, new records do
-        not."""
+        """No broker accepts more requests: a response triggers a check, but new records do not."""
         self._is_stopped = False
         self.slow_nodes: set[int] = set()
-        """Brokers that have accepted nothing for partitioner.availability.timeout.ms."""
+        """Brokers that have not accepted any batches for partitioner.availability.timeout.ms."""
         cluster.on_update.append(lambda _: self.wake())
 
     def wake(self) -> None:
@@ -209,7 +207,7 @@ class Sender:
         self._cluster.request_update()
 
     def _serve(self, node_id: int, queues: list[PartitionQueue], now_s: float) -> float:
-        """Send as many waiting batches of `queues` to a broker as it accepts now.
+        """Send as many waiting batches from `queues` to a broker as it accepts now.
 
         Returns when to check again, or infinity if an event will trigger the next check.
         """
@@ -241,7 +239,7 @@ class Sender:
         return min((due_s for due_s in due if due_s > now_s), default=math.inf)
 
     def _mark_blocked(self, node_id: int, node: _Node, now_s: float) -> float:
-        """Record that a broker accepts no batches now.
+        """Record that a broker does not accept batches now.
 
         Returns when the broker becomes a slow broker, or infinity if it already is.
         """
@@ -255,7 +253,7 @@ class Sender:
         return math.inf
 
     def _mark_unblocked(self, node_id: int) -> None:
-        """Record that a broker accepts requests, or that no batches wait for it."""
+        """Record that a broker accepts requests, or that no batches are waiting for it."""
         self._nodes[node_id].blocked_since_s = math.inf
         if node_id in self.slow_nodes:
             self.slow_nodes.remove(node_id)
@@ -304,7 +302,7 @@ class Sender:
             if request.acks == 0:
                 rest = self._await_written(node, connection.send(request), batches)
             else:
-                version = None  # The highest that the broker supports.
+                version = None  # The highest version that the broker supports.
                 # KIP-890: in newer versions, Produce adds its partitions to the transaction. In
                 # version 1 of transactions, a separate request adds them.
                 if self._transaction is not None:
@@ -451,7 +449,7 @@ class Sender:
 
     def _finish_connecting(self, node_id: int, node: _Node) -> None:
         """Resume sending to a broker after a connection attempt has succeeded or failed."""
-        # The cluster's node backs off as well. This time only prevents useless checks until then.
+        # The cluster's node also backs off. This time only prevents useless checks until then.
         if self._cluster.idle_connection(node_id) is None:
             backoff_s = self._settings.retry_backoff_ms / 1000
             node.not_before_s = self._network.now_s() + backoff_s

@@ -133,7 +133,7 @@ class PartitionSequences(Generic[B]):
     def sent(self, batch: B, identity: ProducerIdentity) -> None:
         """Record that `batch` is sent now, with the next numbers unless it already has numbers.
 
-        If the partition has no identity yet, it takes `identity`, the producer's.
+        If the partition has no identity yet, it takes the producer's `identity`.
         """
         # A retry keeps its numbers, so that the broker can recognize it.
         if batch.base_sequence == NO_SEQUENCE:
@@ -199,12 +199,13 @@ class PartitionSequences(Generic[B]):
     def unknown_producer(self, batch: B, *, is_fenced: bool = False) -> bool:
         """Handle the loss of the producer's state in the broker, or a newer epoch of its ID.
 
-        Returns whether to retry `batch` with new numbers; a batch in doubt must not get any.
+        Returns whether to retry `batch` with new numbers; a batch in doubt must not get new
+        numbers.
         """
         batch.on_wire = False
         self.is_broken = True
         if is_fenced:
-            # The broker knows a newer epoch of the ID, so it would fence the next epoch as well.
+            # The broker knows a newer epoch of the ID, so it would also fence the next epoch.
             self._drop_producer_id()
         return not batch.in_doubt
 
@@ -238,7 +239,7 @@ class PartitionSequences(Generic[B]):
         self._window = deque(sent)
 
     def recover(self) -> tuple[list[B], list[B]]:
-        """Resume after missing numbers, as soon as that is possible.
+        """Resume after missing numbers, as soon as possible.
 
         Returns the batches that fail because their outcome cannot be known, and the batches that
         get new numbers. The call has no effect while a response is outstanding or a batch in doubt

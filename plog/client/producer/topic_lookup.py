@@ -40,8 +40,8 @@ class TopicLookup:
 
         The call does not wait for leaders, because records can wait for leaders in the accumulator.
         It raises permanent errors immediately. After the timeout, it raises
-        UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut or the last error of a metadata
-        request. If the producer closes, it raises ClosedError.
+        UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut or the last error from a
+        metadata request. If the producer closes, it raises ClosedError.
         """
         check_topic_names((topic,))
         deadline_s = self._network.now_s() + timeout_s

@@ -80,8 +80,8 @@ class ClientSettings(SecuritySettings, CommonSettings):
         """Return settings from a Java properties file; `options` and `keywords` override it.
 
         Programs share such files, so an unknown name in a file only logs a warning, unless it
-        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises the errors of `from_options`. The
-        call blocks while it reads the file.
+        starts with ``ssl.``, ``sasl.`` or ``security.``. Raises the same errors as `from_options`.
+        The call blocks while it reads the file.
         """
         # The loader accepts only values that a file can contain, so remove the function first.
         token = keywords.pop("sasl_oauthbearer_token", None)

@@ -136,7 +136,7 @@ def _own_rows(kind: type[ClientSettings]) -> Iterator[Setting]:
 
 
 def _other_defaults(row: Setting, mark: str = "") -> str:
-    """Return the different defaults of some kinds of clients, or an empty string."""
+    """Return the defaults that differ for some kinds of clients, or an empty string."""
     found = []
     for kind_name, kind in _KINDS:
         other = settings_of(kind).get(row.name)

@@ -1,4 +1,4 @@
-"""Parse ``sasl.jaas.config``, Java's JAAS format for a user and a password.
+"""Parse ``sasl.jaas.config``, Java's JAAS format for a username and a password.
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";
 
@@ -54,7 +54,7 @@ def parse_jaas(text: str) -> JaasEntry:
         raise JaasError("does not end with a semicolon")
     options: dict[str, str] = {}
     position = 2
-    # The loop ends at a semicolon at the latest: the check above ensures that there is one.
+    # The loop always reaches a semicolon: the check above ensures that there is one.
     while tokens[position].is_text:
         name, *rest = tokens[position : position + 3]
         if len(rest) < 2 or rest[0] != _EQUALS or not rest[1].is_text:

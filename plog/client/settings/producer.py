@@ -1,6 +1,6 @@
 """`ProducerSettings`: the settings of producers, in addition to the common client settings.
 
-Names, types, bounds and defaults are Kafka's, except for the default of ``batch.size``. Source:
+Names, types, bounds and defaults are Kafka's, except for the default for ``batch.size``. Source:
 Kafka 4.3 ProducerConfig, KafkaProducer.
 """
 

@@ -183,13 +183,14 @@ def check_sasl(settings: SecuritySettings, *, has_token: bool) -> Iterator[tuple
     elif mechanism in _PASSWORD_MECHANISMS:
         yield from _check_password(settings)
     elif not has_token:
-        # If the application passes a function, it needs no other settings.
+        # If the application passes a function, no other settings are needed.
         yield from _check_token_file(settings)
 
 
 def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     line, mechanism = settings.sasl_jaas_config, settings.sasl_mechanism
-    # User and password must be in either sasl.jaas.config or sasl.username and sasl.password.
+    # The username and password must be either in sasl.jaas.config or in sasl.username and
+    # sasl.password.
     if line is None:
         if not settings.sasl_username or settings.sasl_password is None:
             missing = "sasl.password" if settings.sasl_username else "sasl.username"
@@ -206,7 +207,7 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     if entry.module_name != module:
         yield "sasl.jaas.config", f"{mechanism} requires {module}, not {entry.module_name}"
     elif not entry.options.get("username") or "password" not in entry.options:
-        # A password can be empty, but a user name cannot.
+        # A password can be empty, but a username cannot.
         yield "sasl.jaas.config", 'needs username="…" and password="…"'
 
 

@@ -161,7 +161,7 @@ ONLY_CONSUMERS = frozenset(_ONLY_CONSUMERS.split())
 ONLY_ADMINS = frozenset(_ONLY_ADMINS.split())
 UNUSED = frozenset(_UNUSED.split())
 
-# Values, in lower case, that match plog's behavior and need no warning.
+# Values, in lower case, that match plog's behavior and do not need a warning.
 MATCHING_VALUES: Mapping[str, str] = {
     "auto.include.jmx.reporter": "false",
     "client.dns.lookup": "use_all_dns_ips",

@@ -48,8 +48,8 @@ class TransactionCalls:
         """Commit a group's offsets, those of the next records to read, with the transaction.
 
         Get `group_metadata` from the consumer when you read the records: the coordinator then
-        rejects offsets of a consumer that has left the group (KIP-447). A plain group ID skips this
-        check. Set ``enable.auto.commit`` to false in the consumer. If the call times out or is
+        rejects offsets from a consumer that has left the group (KIP-447). A plain group ID skips
+        this check. Set ``enable.auto.commit`` to false in the consumer. If the call times out or is
         cancelled, the transaction fails.
         """
         transactions = self._transactions()

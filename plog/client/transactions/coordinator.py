@@ -52,7 +52,7 @@ R = TypeVar("R", bound=ApiMessage)
 
 _FEATURE = "transaction.version"
 _LAST_VERSION_1 = 4
-"""The last version of EndTxn and TxnOffsetCommit for transactions of version 1."""
+"""The last version of EndTxn and TxnOffsetCommit for version 1 transactions."""
 _LAST_ADD_PARTITIONS = 3
 """The last version of AddPartitionsToTxn for clients; later versions are only for brokers."""
 _FIRST_WITH_GROUP = 3
@@ -87,7 +87,7 @@ class TransactionCoordinator:
 
     @property
     def is_v2(self) -> bool:
-        """Whether the cluster uses transactions of version 2, according to the coordinator."""
+        """Whether the cluster uses version 2 transactions, according to the coordinator."""
         # Read the features again each time: the cluster may have been upgraded (KIP-584).
         connection = self._cluster.idle_connection(self._node_id)
         if connection is not None:
@@ -225,7 +225,7 @@ class TransactionCoordinator:
 
         The request is sent to the coordinator of `group_id`, by default to the transaction's
         coordinator. The first permanent error is raised. With `while_open`, any error is raised
-        once the transaction accepts no more additions.
+        once the transaction no longer accepts additions.
         """
         kind = CoordinatorKind.TRANSACTION if group_id is None else CoordinatorKind.GROUP
         key = self._id if group_id is None else group_id
@@ -249,7 +249,7 @@ class TransactionCoordinator:
             except (KafkaError, WireError) as failure:
                 error = failure
             verdict = verdict_of(error)
-            # After a lost connection, the coordinator may have moved as well.
+            # After a lost connection, the coordinator may also have moved.
             if verdict is Verdict.FIND_COORDINATOR or _is_connection_error(error):
                 self._cluster.forget_coordinator(key, kind)
             elif verdict is not Verdict.RETRY:
@@ -279,7 +279,7 @@ def _is_connection_error(error: Exception) -> bool:
 
 
 def _has_version_2(connection: Connection) -> bool:
-    """Return whether the cluster uses, and the broker supports, transactions of version 2."""
+    """Return whether the cluster uses, and the broker supports, version 2 transactions."""
     level = max(
         (
             feature.max_version_level

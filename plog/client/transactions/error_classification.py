@@ -1,4 +1,4 @@
-"""Classification of transaction errors: retry, abort and begin again, or close the producer.
+"""Classify transaction errors: retry, abort and begin again, or close the producer.
 
 Source: Kafka 4.3 TransactionManager; KIP-360, KIP-588, KIP-654, KIP-1050.
 """
@@ -78,7 +78,7 @@ def verdict_of(error: Exception) -> Verdict:
 
 
 def verdict_of_batch(error: Exception) -> Verdict:
-    """Classify the error of a failed batch of a transaction."""
+    """Classify the error of a failed batch in a transaction."""
     # An expired record only requires an abort, regardless of the last error from a broker.
     if isinstance(error, KafkaError) and not isinstance(error, DeliveryTimedOut):
         if error.code in _FATAL_FOR_A_BATCH:

@@ -81,7 +81,7 @@ class _Call:
         except Cancelled:
             self._error = ClosedError(f"{self.name} failed: the producer was closed")
         except Exception as error:
-            # Log a bug in plog; the waiting calls raise the exception as well.
+            # Log a bug in plog; the waiting calls also raise the exception.
             if not isinstance(error, PlogError | WireError):
                 log.exception("%s failed", self.name)
             self._error = error
@@ -130,7 +130,7 @@ class TransactionManager:
         self._is_adding = False
         state.on_new_partition = self._start_adder
 
-    # -- calls of the application ---------------------------------------------------------------
+    # -- calls by the application ---------------------------------------------------------------
 
     async def init(self, timeout_s: float | None = None) -> None:
         """Implement `TransactionCalls.init_transactions`."""
@@ -230,7 +230,8 @@ class TransactionManager:
     ) -> None:
         """Start the call `name`, or join it if it is in progress, and wait for its outcome."""
         call = self._call
-        # `begin` checks the state first, so that a call that is not allowed changes nothing.
+        # `begin` checks the state first, so that a call that is not allowed does not change
+        # anything.
         if call is None:
             begin()
             call = self._call = _Call(self._network, name, work())
@@ -277,7 +278,7 @@ class TransactionManager:
     async def _begin(self) -> None:
         is_v2 = self._coordinator.is_v2
         if is_v2 and not self.state.is_v2 and self.state.number:
-            # The cluster was upgraded to version 2. A new epoch fences late requests of version 1.
+            # The cluster was upgraded to version 2. A new epoch fences late version 1 requests.
             await self._renew()
         self.state.begin(is_v2=is_v2)
 
@@ -363,7 +364,7 @@ class TransactionManager:
         state.ended(identity)
 
     def _was_never_begun(self, error: Exception) -> bool:
-        """Return whether the coordinator has no transaction to abort, as its requests were lost."""
+        """Return whether the coordinator has no transaction to abort because requests were lost."""
         # INVALID_TXN_STATE means that the coordinator has no transaction to end.
         is_unknown = isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE
         if is_unknown and self.state.is_v2:
@@ -429,7 +430,7 @@ class TransactionManager:
             self._fail_transaction(error)
 
     def _fail(self, error: Exception) -> None:
-        """Handle a permanent error of a coordinator."""
+        """Handle a permanent error from a coordinator."""
         verdict = verdict_of(error)
         self.state.is_forgotten |= verdict is Verdict.FORGOTTEN
         # The coordinator may still process the request later; a new epoch fences it.

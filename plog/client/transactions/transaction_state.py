@@ -66,7 +66,7 @@ class TransactionState:
         self.phase = Phase.UNINITIALIZED
         self.identity: ProducerIdentity | None = None
         self.is_v2 = False
-        """Whether the current transaction is of version 2."""
+        """Whether the current transaction uses version 2."""
         self.number = 0
         """Number of transactions begun."""
         self.begun = Begun.NO
@@ -161,7 +161,7 @@ class TransactionState:
         self.phase = Phase.IN_TRANSACTION
         self.is_v2 = is_v2
         self.number += 1
-        # A `send` of the previous transaction may have failed after it ended.
+        # A `send` in the previous transaction may have failed after the transaction ended.
         self._send_error = None
 
     def check_may_add_offsets(self) -> None:
@@ -173,13 +173,14 @@ class TransactionState:
 
         Raises TransactionAbortable if it must be aborted.
         """
-        # A record that `send` rejected is missing from the transaction, which must not commit then.
+        # If `send` has rejected a record, it is missing from the transaction, which must not
+        # commit.
         if self.phase is Phase.IN_TRANSACTION and self._send_error is not None:
             self.fail_transaction(self._send_error)
         self._expect(Phase.IN_TRANSACTION, "commit_transaction()")
 
     def begin_commit(self) -> None:
-        """Accept no more records. Raises the errors of `check_may_commit`."""
+        """Stop accepting records. Raises the same errors as `check_may_commit`."""
         self.check_may_commit()
         self.phase = Phase.COMMITTING
 

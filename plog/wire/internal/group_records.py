@@ -114,7 +114,8 @@ def encode_value(value: Message | None) -> bytes | None:
     if value is None:
         return None
     version = _VALUE_VERSION
-    # Only version 1 has this field. As in Kafka, the leader epoch is lost, which version 1 lacks.
+    # Only version 1 has this field. As in Kafka, the leader epoch is lost, because version 1 does
+    # not contain it.
     if isinstance(value, OffsetCommitValue) and value.expire_timestamp != NO_TIMESTAMP:
         version = _VALUE_VERSION_WITH_EXPIRY
     return _VERSION.pack(version) + value.encode(version)

@@ -80,7 +80,7 @@ class RegisterBrokerRecord(MetadataRecord, record_key=0, versions="0-4", flexibl
 
 
 class TopicRecord(MetadataRecord, record_key=2, versions="0", flexible="0+"):
-    """A topic was created. The records of its partitions follow."""
+    """A topic was created. The records for its partitions follow."""
 
     name: str = field()
     topic_id: uuid = field()

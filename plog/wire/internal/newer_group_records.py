@@ -1,7 +1,7 @@
 """Records of `__consumer_offsets` for group types that plog does not coordinate.
 
 The types are consumer groups (KIP-848), share groups (KIP-932) and streams groups (KIP-1071). plog
-does not write these records, but its tools print them if a log of Kafka's contains them. Keys have
+does not write these records, but its tools print them if a Kafka log contains them. Keys have
 version 0; `NEWER_GROUP_RECORDS` maps the number before the key to the declarations of key and
 value.
 Source: Kafka 4.3 group-coordinator messages.

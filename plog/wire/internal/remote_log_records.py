@@ -1,8 +1,8 @@
 """Records of `__remote_log_metadata`, which describe Kafka's tiered storage (KIP-405).
 
-plog does not write these records, but its tools print them if a log of Kafka's contains them. They
-have the same frame as the records of `__cluster_metadata`, but their own keys. Source: Kafka 4.3
-storage messages.
+plog does not write these records, but its tools print them if a Kafka log contains them. They have
+the same frame as the records of `__cluster_metadata`, but their own keys. Source: Kafka 4.3 storage
+messages.
 """
 
 from __future__ import annotations

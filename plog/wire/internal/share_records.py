@@ -1,6 +1,6 @@
 """Records of `__share_group_state`: the positions of share groups in partitions (KIP-932).
 
-plog does not write these records, but its tools print them if a log of Kafka's contains them. As in
+plog does not write these records, but its tools print them if a Kafka log contains them. As in
 `__consumer_offsets`, a number precedes keys and values; `SHARE_RECORDS` maps the key's number to
 the declarations of key and value.
 Source: Kafka 4.3 share-coordinator messages.

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (key 25): add the offsets of a group to a transaction (KIP-98).
+"""AddOffsetsToTxn (key 25): add a group's offsets to a transaction (KIP-98).
 
 Changes by version:
 

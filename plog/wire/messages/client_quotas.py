@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, AlterClientQuotas (keys 48, 49): quotas of users, clients and addresses.
+"""DescribeClientQuotas, AlterClientQuotas (keys 48, 49): quotas for users, clients and addresses.
 
 Changes by version:
 

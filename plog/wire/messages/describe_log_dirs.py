@@ -49,7 +49,7 @@ class DescribeLogDirsTopic(Struct):
 
 
 class DescribeLogDirsResult(Struct):
-    """A log directory; sizes are of its file system in bytes, -1 if unknown."""
+    """A log directory; sizes are those of its file system in bytes, or -1 if unknown."""
 
     error_code: int16 = field()
     log_dir: str = field()

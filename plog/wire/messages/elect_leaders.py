@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): run elections of partition leaders.
+"""ElectLeaders (key 43): elect partition leaders.
 
 Changes by version:
 

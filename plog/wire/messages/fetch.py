@@ -45,8 +45,8 @@ class FetchPartition(Struct):
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     partition_max_bytes: int32 = field()
     replica_directory_id: uuid = field("17+", tag=0, ignorable=True)
-    # The high watermark that the replica knows, -1 if it knows none. The default means that the
-    # replica does not support the field (KIP-1166).
+    # The high watermark that the replica knows, or -1 if it does not know any. The default means
+    # that the replica does not support the field (KIP-1166).
     high_watermark: int64 = field("18+", tag=1, default=INT64_MAX, ignorable=True)
 
 

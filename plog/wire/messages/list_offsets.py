@@ -47,7 +47,7 @@ class ListOffsetsRequest(ApiMessage, api_key=ApiKey.LIST_OFFSETS, versions="1-11
 
 
 class ListOffsetsPartitionResponse(Struct):
-    """The first offset at or after the timestamp; -1 and -1 if none exists."""
+    """The first offset at or after the timestamp, and its timestamp; -1 if not found."""
 
     partition_index: int32 = field()
     error_code: int16 = field()

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): commit the offsets of a group.
+"""OffsetCommit (key 8): commit a group's offsets.
 
 Changes by version:
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): delete committed offsets of a group (KIP-496)."""
+"""OffsetDelete (key 47): delete a group's committed offsets (KIP-496)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class OffsetDeleteRequestTopic(Struct):
 
 
 class OffsetDeleteRequest(ApiMessage, api_key=ApiKey.OFFSET_DELETE, versions="0"):
-    """Committed offsets of a group to delete."""
+    """A group's committed offsets to delete."""
 
     group_id: str = field()
     topics: list[OffsetDeleteRequestTopic] = field()

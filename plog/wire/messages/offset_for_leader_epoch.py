@@ -40,7 +40,7 @@ class OffsetForLeaderEpochRequest(
 
 
 class EpochEndOffset(Struct):
-    """The largest epoch that is not above the requested one, and its end; -1 if none exists."""
+    """The largest epoch up to the requested epoch, and its end offset; -1 if unknown."""
 
     error_code: int16 = field()
     partition: int32 = field()

@@ -38,7 +38,7 @@ class TopicProduceData(Struct):
 
 
 class ProduceRequest(ApiMessage, api_key=ApiKey.PRODUCE, versions="3-13", flexible="9+"):
-    """Batches to append. ``acks`` is 0 for no response, 1 for the leader's, -1 for the ISR's."""
+    """Batches to append. ``acks``: 0 for no response, 1 for the leader, -1 for the ISR."""
 
     transactional_id: str | None = field(default=None)
     acks: int16 = field()

@@ -4,7 +4,7 @@ Changes by version:
 
   1  the authentication uses SaslAuthenticate (KIP-152)
 
-After a request of version 0, which is obsolete, the client sends the mechanism's messages without
+After a request in version 0, which is obsolete, the client sends the mechanism's messages without
 headers.
 """
 

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28): commit offsets of a group in a transaction (KIP-98).
+"""TxnOffsetCommit (key 28): commit a group's offsets in a transaction (KIP-98).
 
 Changes by version:
 

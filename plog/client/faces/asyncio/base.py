@@ -25,7 +25,7 @@ Core = TypeVar("Core")
 
 
 class Client(NoCopy, Generic[Core]):
-    """An asyncio client. It creates its engine on first use, in the loop that is running then."""
+    """An asyncio client, which creates its engine on first use, in the currently running loop."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Client(NoCopy, Generic[Core]):
         if self._is_closed:
             return
         self._check_loop()
-        # Set the flag before waiting, so that a concurrent call of `close` has no effect.
+        # Set the flag before waiting, so that a concurrent call to `close` has no effect.
         self._is_closed = True
         # A client that was never used has no engine to close.
         if self._made is None:

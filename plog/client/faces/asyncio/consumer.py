@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function of the application, which may be a coroutine function."""
+    """Call an application's function, which may be a coroutine function."""
     result = function(*arguments)
     if inspect.isawaitable(result):
         # The engine's coroutines can await only Deferreds.
@@ -101,7 +101,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         """Yield records indefinitely; wait for new records."""
         unread = self._core.unread
         while True:
-            # Taking records one by one would cost more time for each record.
+            # Taking records one by one would take longer per record.
             if not unread:
                 unread.put(await self.consume())
             for record in unread.records():

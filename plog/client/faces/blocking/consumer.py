@@ -175,7 +175,7 @@ class Consumer(Client, ConsumerFace):
             # `take` decodes the records in this thread, which keeps the engine's thread free.
             taken = take()
             # The result can be empty although data had arrived: a listener, for example, may have
-            # taken the records. Then wait again.
+            # taken the records. In that case, wait again.
             if taken or not came:
                 return taken
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _call_user(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
-    """Call a function of the application, which may return a Deferred."""
+    """Call an application's function, which may return a Deferred."""
     return maybeDeferred(function, *arguments)
 
 

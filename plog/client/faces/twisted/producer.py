@@ -121,7 +121,7 @@ class Producer(Client, TwistedTransactions):
         del self._waiting[number]
         self._wait_ended.set()
 
-    # For the same API as in the other faces, where `send` returns before the acknowledgment.
+    # This matches the other faces, where `send` returns before the acknowledgment.
     send_and_wait = send
 
     def flush(self, timeout_s: float | None = None) -> Deferred[None]:

@@ -145,7 +145,7 @@ class ConsumerTransport:
     async def _deliver(self, stream: Any, records: list[ConsumerRecord]) -> None:
         """Pass records to the protocol, as a list only if it overrides `recordsReceived`."""
         if self._must_stop():
-            # Records that were not delivered must not count as consumed, or a commit skips them.
+            # Records that were not delivered must not count as consumed: a commit would skip them.
             self.consumer._unread.put(records)
             return
         if type(stream).recordsReceived is not ConsumerProtocol.recordsReceived:
@@ -218,7 +218,7 @@ class ConsumerFactory(StreamFactory):
     def ended(self, reason: Failure) -> None:
         """Notify the protocol that the stream has ended, and close the consumer."""
         self._disconnect(reason)
-        # The stream has ended on an error: the application need not call `stop`, so close the
+        # The stream has ended with an error: the application need not call `stop`, so close the
         # consumer here.
         if self._transport is not None:
             self.stop().addErrback(
@@ -271,13 +271,13 @@ class ProducerTransport:
         self.send(self._factory.topic, data).addErrback(
             lambda failure: stream.deliveryFailed(failure.value)
         )
-        # A pull producer writes once for each call of `resumeProducing`.
+        # A pull producer writes once for each call to `resumeProducing`.
         if not self._is_streaming and not self._waiting:
             self.producer._network.spawn(self._pull(), "resuming a pull producer")
 
     async def _pull(self) -> None:
         """Resume a pull producer."""
-        # Resuming the producer within its own call of `write` could recurse endlessly.
+        # Resuming the producer within its own call to `write` could recurse endlessly.
         await self.producer._network.sleep(0)
         if self._registered is not None and not self._waiting:
             self._registered.resumeProducing()
