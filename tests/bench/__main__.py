@@ -22,7 +22,8 @@ from subprocess import TimeoutExpired
 from plogd.testing.broker_process import BrokerFailed
 from tests.bench import report
 from tests.bench.comparison import compare
-from tests.bench.loads import BY_NAME, LOADS, Load
+from tests.bench.load import Load
+from tests.bench.loads import BY_NAME, LOADS
 from tests.bench.peers import Missing
 from tests.bench.results import Results, read_files
 from tests.bench.session import Session, StepFailed

@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.bench import client_loads
-from tests.bench.loads import BY_NAME, Load
+from tests.bench.load import Load
+from tests.bench.loads import BY_NAME
 from tests.bench.peers import NO_SYNC, Plog
 from tests.bench.results import Results
 from tests.bench.rounds import Round, ratio, spread

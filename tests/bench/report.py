@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tests.bench.headlines import HEADLINES
-from tests.bench.loads import LOADS, Load
+from tests.bench.load import Load
+from tests.bench.loads import LOADS
 from tests.bench.results import Run
 from tests.bench.rounds import Round, Spread, Target, figure, spread, values_of
 
@@ -68,7 +69,7 @@ def tables(run: Run) -> dict[str, str]:
     """Return all tables of the document by the names of their markers."""
     by_section = {
         section: targets_table(run, [load for load in LOADS if load.section == section])
-        for section in ("cpu", "other", "paper", "clients")
+        for section in ("cpu", "other", "paper", "clients", "spark")
     }
     return {
         "machine": machine_text(run),

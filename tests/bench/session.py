@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tests.bench.loads import Load, Step
+from tests.bench.load import Load, Step
 from tests.bench.message_brokers import ActiveMq, RabbitMq
 from tests.bench.peers import NO_SYNC, Disk, Kafka, Missing, Peer, Plog
 from tests.bench.results import Results
