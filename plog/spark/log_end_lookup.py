@@ -54,7 +54,14 @@ async def log_ends(
             raise problem
         await backoff.wait_or_raise(problem)
         # The leaders have probably moved.
-        await cluster.refresh({one.topic for one in left}, deadline=backoff.deadline)
+        try:
+            await cluster.refresh({one.topic for one in left}, deadline=backoff.deadline)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        # The refresh may have used up the remaining time; another attempt would hide the reason.
+        if backoff.is_over:
+            await backoff.wait_or_raise(problem)
     return ends
 
 
