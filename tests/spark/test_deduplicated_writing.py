@@ -1,0 +1,283 @@
+"""Tasks and commits of a deduplicating stream against a broker, without Spark.
+
+Attempts end wherever a test wants, which Spark could hardly be made to do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from plog.client.consumer.simple_consumer import SimpleConsumer
+from plog.client.faces.blocking import Admin
+from plog.client.values import ConsumerRecord
+from plog.spark import worker_consumers, worker_producers
+from plog.spark.deduplicated_writing import (
+    commit_batch,
+    read_last_note,
+    reading_settings,
+    write_task,
+)
+from plog.spark.deduplication import DeduplicationError, TaskOutcome
+from plog.spark.sink_notes import NOTES_TOPIC, CommitNote, NotedCommit, TaskId
+from plog.spark.sink_options import SinkOptions
+from plog.types import TopicPartition
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.eventually import eventually
+
+pyarrow = pytest.importorskip("pyarrow")
+
+Batches = Iterator[Any]
+TASK = TaskId("query-1", 0, 0)
+
+
+class Interrupted(Exception):
+    """The attempt of the task ends here."""
+
+
+@pytest.fixture(autouse=True)
+def _clients_of_the_worker() -> Iterator[None]:
+    yield
+    for producer in worker_producers._kept.values():
+        producer.close()
+    for consumer in worker_consumers._kept.values():
+        consumer.close()
+    worker_producers._kept.clear()
+    worker_consumers._kept.clear()
+
+
+class Sink:
+    """An output with its notes, as one stream uses it."""
+
+    def __init__(self, broker: BrokerProcess, name: str, topic: str | None) -> None:
+        self.bootstrap_servers = broker.bootstrap_servers
+        self.name = name
+        self.options = SinkOptions(
+            client={"bootstrap.servers": self.bootstrap_servers, "linger.ms": "0"},
+            topic=topic,
+            deduplicate=name,
+        )
+
+    def last(self) -> NotedCommit:
+        return read_last_note(self.options, self.name)
+
+    def write(self, *batches: Any, task: TaskId = TASK) -> TaskOutcome:
+        """Run one attempt, with the note that the driver finds now."""
+        return write_task(self.options, self.name, task, self.last(), iter(batches))
+
+    def interrupt(self, *batches: Any, after: int, topic: str, task: TaskId = TASK) -> None:
+        """Run an attempt that ends when the topic has `after` records."""
+
+        def interrupted() -> Batches:
+            yield from batches
+            eventually(lambda: len(self.records(topic)) >= after, f"{after} records in {topic}")
+            raise Interrupted
+
+        with pytest.raises(Interrupted):
+            write_task(self.options, self.name, task, self.last(), interrupted())
+
+    def commit(self, *outcomes: TaskOutcome) -> None:
+        commit_batch(self.options, self.name, outcomes, self.last())
+
+    def records(self, topic: str) -> list[ConsumerRecord]:
+        with SimpleConsumer(bootstrap_servers=self.bootstrap_servers) as consumer:
+            partitions = [
+                TopicPartition(topic, one.index) for one in consumer.partitions_for(topic)
+            ]
+            starts = consumer.beginning_offsets(partitions)
+            ends = consumer.end_offsets(partitions)
+            return [
+                record
+                for one in partitions
+                for record in consumer.records(one, starts[one], ends[one])
+            ]
+
+    def values(self, topic: str) -> Counter[bytes | None]:
+        return Counter(record.value for record in self.records(topic))
+
+    def admin(self) -> Admin:
+        return Admin(bootstrap_servers=self.bootstrap_servers)
+
+
+@pytest.fixture
+def sink(broker: BrokerProcess, topic: str) -> Sink:
+    """A stream to `topic`, which has three partitions."""
+    broker.create_topic(topic, 3)
+    return Sink(broker, topic, topic)
+
+
+def rows(*values: str | None, **columns: Any) -> Any:
+    return pyarrow.RecordBatch.from_pydict({"value": pyarrow.array(values, "string"), **columns})
+
+
+def test_first_note_has_the_ends_of_the_topic(sink: Sink, topic: str) -> None:
+    sink.write(rows("a", "b"))
+    other = Sink.__new__(Sink)
+    other.__dict__ |= {**vars(sink), "name": f"{topic}.other"}
+    first = other.last()
+    assert first.note.query is None
+    assert sum(first.note.ends[topic].values()) == 2
+    assert other.last() == first
+    with sink.admin() as admin:
+        [described] = admin.describe_topics([NOTES_TOPIC]).raise_first().values()
+    assert len(described.partitions) == 1
+
+
+def test_missing_topic_has_no_ends(broker: BrokerProcess, new_topic: Callable[[], str]) -> None:
+    topic = new_topic()
+    sink = Sink(broker, topic, topic)
+    assert sink.last().note == CommitNote(ends={topic: {}})
+
+
+def test_interrupted_attempt_is_completed(sink: Sink, topic: str) -> None:
+    sink.interrupt(rows("a", "b", "a", None), after=4, topic=topic)
+    outcome = sink.write(rows("c", "a", None), rows(None, "a", "b", "a"))
+    assert outcome.rows == 7
+    assert sink.values(topic) == {b"a": 3, b"b": 1, b"c": 1, None: 2}
+
+
+def test_any_number_of_attempts_is_completed(sink: Sink, topic: str) -> None:
+    for count in range(4):
+        sink.interrupt(*[rows(f"{n}", "x") for n in range(count)], after=2 * count, topic=topic)
+    sink.write(*[rows(f"{n}", "x") for n in range(5)])
+    assert sink.values(topic) == {b"x": 5, **{b"%d" % n: 1 for n in range(5)}}
+
+
+def test_keys_headers_and_chosen_partitions_are_kept(sink: Sink, topic: str) -> None:
+    headers = pyarrow.list_(
+        pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())])
+    )
+    every = rows(
+        "a",
+        "a",
+        "a",
+        "a",
+        key=pyarrow.array([None, b"", b"k", b"k"], "binary"),
+        headers=pyarrow.array([None, [], [{"key": "é", "value": None}], None], headers),
+        partition=pyarrow.array([None, None, 2, 1], "int32"),
+    )
+    sink.interrupt(every.slice(0, 3), after=3, topic=topic)
+    sink.write(every)
+    found = sink.records(topic)
+    assert sorted((one.key or b"?", tuple(one.headers[:-1])) for one in found) == [
+        (b"?", ()),
+        (b"?", ()),
+        (b"k", ()),
+        (b"k", (("é", None),)),
+    ]
+    assert {one.partition for one in found if one.key == b"k"} == {1, 2}
+
+
+def test_records_in_new_partitions_are_found(sink: Sink, topic: str) -> None:
+    sink.last()
+    with sink.admin() as admin:
+        admin.create_partitions({topic: 5}).raise_first()
+    partition = pyarrow.array([4, 0], "int32")
+    sink.interrupt(rows("a", "b", partition=partition), after=2, topic=topic)
+    sink.write(rows("a", "b", partition=partition))
+    assert sink.values(topic) == {b"a": 1, b"b": 1}
+
+
+def test_topic_of_a_later_batch_is_noted_by_the_task(
+    broker: BrokerProcess, sink: Sink, topic: str, new_topic: Callable[[], str]
+) -> None:
+    old, missing = new_topic(), new_topic()
+    broker.create_topic(old, 1)
+    sink.write(rows("before"), task=TASK._replace(query="another"))
+    every = Sink(broker, f"{topic}.all", None)
+    for _ in range(2):
+        for values, target, count in ((["a"], topic, 2), (["b", "b"], old, 2), (["c"], missing, 1)):
+            batch = rows(*values, topic=pyarrow.array([target] * len(values)))
+            every.interrupt(batch, after=count, topic=target)
+    outcome = every.write(rows("a", "b", "b", "c", "c", topic=[topic, old, old, missing, missing]))
+    assert outcome.topics == {topic, old, missing}
+    assert every.values(topic) == {b"a": 1, b"before": 1}
+    assert every.values(old) == {b"b": 2}
+    assert every.values(missing) == {b"c": 2}
+
+
+def test_committed_batch_is_not_written_again(sink: Sink, topic: str) -> None:
+    first = sink.last()
+    outcomes = [
+        sink.write(rows(f"{task}", "x"), task=TASK._replace(task=task)) for task in range(2)
+    ]
+    sink.commit(*outcomes)
+    noted = sink.last()
+    assert noted.offset > first.offset
+    assert (noted.note.query, noted.note.batch, noted.note.rows) == (TASK.query, 0, 4)
+    assert sum(noted.note.ends[topic].values()) == 4
+    taken = iter([rows("0"), rows("x")])
+    outcome = write_task(sink.options, sink.name, TASK, noted, taken)
+    assert list(taken) == []
+    other = sink.write(rows("1", "x"), task=TASK._replace(task=1))
+    sink.commit(outcome, other)
+    assert sink.last() == noted
+    assert len(sink.records(topic)) == 4
+
+
+def test_next_batch_may_have_the_same_rows(sink: Sink, topic: str) -> None:
+    for batch in range(3):
+        task = TASK._replace(batch=batch)
+        sink.interrupt(rows("a", "b"), after=2 + 3 * batch, topic=topic, task=task)
+        sink.commit(sink.write(rows("b", "c", "a"), task=task))
+    assert sink.values(topic) == {b"a": 3, b"b": 3, b"c": 3}
+
+
+def test_query_without_its_checkpoint_writes_again(sink: Sink, topic: str) -> None:
+    sink.commit(sink.write(rows("a")))
+    sink.commit(sink.write(rows("a"), task=TASK._replace(query="query-2")))
+    assert sink.values(topic) == {b"a": 2}
+
+
+def test_checkpoint_that_is_older_than_the_output_is_refused(sink: Sink, topic: str) -> None:
+    sink.commit(sink.write(rows("a"), task=TASK._replace(batch=7)))
+    with pytest.raises(DeduplicationError, match="older than the output"):
+        sink.write(rows("a"), task=TASK._replace(batch=6))
+
+
+def test_two_queries_with_one_name_are_noticed(sink: Sink) -> None:
+    one = sink.write(rows("a"))
+    sink.commit(sink.write(rows("b"), task=TASK._replace(query="query-2")))
+    with pytest.raises(DeduplicationError, match="query query-2 has written"):
+        sink.commit(one)
+
+
+def test_rows_of_a_recreated_topic_are_found(broker: BrokerProcess, sink: Sink, topic: str) -> None:
+    sink.commit(sink.write(rows(*"abcdef")))
+    with sink.admin() as admin:
+        admin.delete_topics([topic]).raise_first()
+    broker.create_topic(topic, 3)
+    # The worker of another task knows nothing of the old topic.
+    worker_producers._kept.clear()
+    task = TASK._replace(batch=1)
+    sink.interrupt(rows("a"), after=1, topic=topic, task=task)
+    sink.write(rows("a", "b"), task=task)
+    assert sink.values(topic) == {b"a": 1, b"b": 1}
+
+
+def test_deleted_records_are_skipped(sink: Sink, topic: str) -> None:
+    partition = pyarrow.array([0, 0], "int32")
+    sink.interrupt(rows("a", "b", partition=partition), after=2, topic=topic)
+    with sink.admin() as admin:
+        admin.delete_records({TopicPartition(topic, 0): 1}).raise_first()
+    sink.write(rows("b", "c", partition=partition))
+    assert sink.values(topic) == {b"b": 1, b"c": 1}
+
+
+def test_settings_of_a_producer_alone_are_not_used_for_reading() -> None:
+    settings = {
+        "bootstrap.servers": "a:1",
+        "linger.ms": "5",
+        "compression.type": "lz4",
+        "ssl.cafile": "x",
+        "security.protocol": "SSL",
+        "client_id": "c",
+    }
+    assert reading_settings(settings) == {
+        "bootstrap.servers": "a:1",
+        "security.protocol": "SSL",
+        "client_id": "c",
+    } | ({"ssl.cafile": "x"} if "ssl.cafile" in reading_settings(settings) else {})
