@@ -36,12 +36,14 @@ class Fault:
     """What happens once at the row with POISON, when the output has a number of records.
 
     `kind` is "error", "worker" or "driver": the task fails, its Python worker is killed, or the
-    processes of the driver are killed. The file `flag` exists after that.
+    processes of the driver are killed. With "shuffle", the files of shuffles in `folder` are
+    deleted, so that Spark repeats the stage. The file `flag` exists after that.
     """
 
     kind: str
     flag: str
     after: int
+    folder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +73,9 @@ class Stream:
             rows = rows.repartition(3, "value")
         rows = rows.selectExpr("string(value) AS value", "headers")
         if fault is not None:
-            stream, chosen = self, fault
-
-            def passing(value: str) -> str:
-                if POISON in value and not Path(chosen.flag).exists():
-                    stream.fail(chosen, driver)
-                return value
-
-            rows = rows.withColumn("value", udf(passing, "string")("value"))
+            # Without type hints, because Spark would look for those of pandas.
+            passing = udf(lambda value: self.passed(value, fault, driver), "string")
+            rows = rows.withColumn("value", passing("value"))
         topic = f"if(value LIKE '{LATE}%', '{self.late}', '{self.target}')"
         rows = rows.withColumn("topic", expr(topic))
         writer = rows.writeStream.format("plog").trigger(availableNow=True)
@@ -86,10 +83,16 @@ class Stream:
         writer = writer.options(deduplicate=self.target, checkpointLocation=self.checkpoint)
         return writer.option("kafka.linger.ms", "0").start()
 
-    def fail(self, fault: Fault, driver: tuple[int, ...]) -> None:
-        """Let the fault happen."""
+    def passed(self, value: str, fault: Fault, driver: tuple[int, ...]) -> str:
+        """Return `value`, and let the fault happen if it is due."""
+        if POISON not in value or Path(fault.flag).exists():
+            return value
         eventually(lambda: self.count() >= fault.after, f"{fault.after} records in the output")
         Path(fault.flag).touch()
+        if fault.kind == "shuffle":
+            for path in Path(fault.folder).rglob("shuffle_*.data"):
+                path.unlink()
+            return value
         if fault.kind == "worker":
             os.kill(os.getpid(), signal.SIGKILL)
         for pid in driver if fault.kind == "driver" else ():

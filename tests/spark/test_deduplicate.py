@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 from collections import Counter
 from collections.abc import Callable
@@ -152,18 +153,44 @@ def test_rows_are_written_once_after_driver_and_worker_are_killed(
     codes = []
     for fault in faults:
         command = driver_process(site.stream, fault, tmp_path)
-        done = subprocess.run(command, cwd=_ROOT, timeout=_DRIVER_TIMEOUT_S)
+        done = subprocess.run(
+            command, cwd=_ROOT, capture_output=True, text=True, timeout=_DRIVER_TIMEOUT_S
+        )
+        print(done.stderr)
         codes.append(done.returncode)
         assert Path(fault.flag).exists()
     assert codes == [-9, 0]
     site.check()
 
 
+def test_rows_are_written_once_after_a_repeated_stage(
+    cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    """Spark counts the attempts of a task from 0 again."""
+    site = Site(
+        cluster.broker, cluster.produce, new_topic, tmp_path / "checkpoint", has_shuffle=True
+    )
+    # A task reads the second file of the shuffle long after the fault.
+    first = [text for number in range(4) for text in values(f"a-{number}")]
+    first[len(first) // 2] = POISON
+    site.add(first, values("b"))
+    context = cluster.spark.sparkContext
+    folder = context.getConf().get("spark.local.dir")
+    assert folder is not None
+    fault = dataclasses.replace(site.fault("shuffle", after=800), folder=folder)
+    query = site.stream.start(cluster.spark, fault)
+    query.awaitTermination()
+    assert Path(fault.flag).exists()
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(query.runId)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    assert any(stage is not None and stage.currentAttemptId > 0 for stage in stages)
+    site.check()
+
+
 def test_query_without_its_checkpoint_writes_its_rows_again(
     cluster: Cluster, site: Site, tmp_path: Path
 ) -> None:
-    import dataclasses
-
     site.add(values("a"), [])
     run(cluster, site)
     site.stream = dataclasses.replace(site.stream, checkpoint=str(tmp_path / "other"))
