@@ -55,7 +55,8 @@ class Stream:
     target: str
     late: str
     checkpoint: str
-    has_shuffle: bool = False
+    tasks: int | None = None
+    """The number of tasks after a shuffle; without it, there is one for each source partition."""
 
     def start(
         self, spark: SparkSession, fault: Fault | None = None, driver: tuple[int, ...] = ()
@@ -69,8 +70,8 @@ class Stream:
             subscribe=self.source, startingOffsets="earliest", includeHeaders="true"
         )
         rows = reader.option("kafka.bootstrap.servers", self.bootstrap_servers).load()
-        if self.has_shuffle:
-            rows = rows.repartition(3, "value")
+        if self.tasks is not None:
+            rows = rows.repartition(self.tasks, "value")
         rows = rows.selectExpr("string(value) AS value", "headers")
         if fault is not None:
             # Without type hints, because Spark would look for those of pandas.

@@ -48,7 +48,7 @@ class Site:
         new_topic: Callable[[], str],
         checkpoint: Path,
         *,
-        has_shuffle: bool = False,
+        tasks: int | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.stream = Stream(
@@ -57,7 +57,7 @@ class Site:
             target=new_topic(),
             late=new_topic(),
             checkpoint=str(checkpoint),
-            has_shuffle=has_shuffle,
+            tasks=tasks,
         )
         for topic, partitions in (
             (self.stream.source, 2),
@@ -72,10 +72,10 @@ class Site:
         """Add rows to the source."""
         for number, rows in enumerate(partitions):
             headers = (("h", b"x"), ("h", None))
-            for start in range(0, len(rows), 500):
+            for start in range(0, len(rows), 200):
                 records = [
                     Record(value=value.encode(), headers=headers if row % 2 else ())
-                    for row, value in enumerate(rows[start : start + 500])
+                    for row, value in enumerate(rows[start : start + 200])
                 ]
                 self._produce(self.stream.source, number, records)
             self.expected += Counter(value.encode() for value in rows)
@@ -145,9 +145,7 @@ def test_rows_are_written_once_after_a_failed_task(cluster: Cluster, site: Site,
 def test_rows_are_written_once_after_driver_and_worker_are_killed(
     cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path
 ) -> None:
-    site = Site(
-        cluster.broker, cluster.produce, new_topic, tmp_path / "checkpoint", has_shuffle=True
-    )
+    site = Site(cluster.broker, cluster.produce, new_topic, tmp_path / "checkpoint", tasks=3)
     site.add(values("a", with_poison=True), values("equal in both", with_late=True))
     faults = [site.fault(kind, after) for kind, after in (("driver", 500), ("worker", 600))]
     codes = []
@@ -167,17 +165,16 @@ def test_rows_are_written_once_after_a_repeated_stage(
     cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path
 ) -> None:
     """Spark counts the attempts of a task from 0 again."""
-    site = Site(
-        cluster.broker, cluster.produce, new_topic, tmp_path / "checkpoint", has_shuffle=True
-    )
-    # A task reads the second file of the shuffle long after the fault.
-    first = [text for number in range(4) for text in values(f"a-{number}")]
-    first[len(first) // 2] = POISON
-    site.add(first, values("b"))
+    site = Site(cluster.broker, cluster.produce, new_topic, tmp_path / "checkpoint", tasks=1)
+    # The task opens the second file of the shuffle long after the fault in the first one: the rows
+    # between them do not fit into the buffers of sockets.
+    rows = [f"{number}-{PADDING * 10}" for number in range(4 * ROWS)]
+    rows[ROWS // 2] = POISON
+    site.add(rows, rows)
     context = cluster.spark.sparkContext
     folder = context.getConf().get("spark.local.dir")
     assert folder is not None
-    fault = dataclasses.replace(site.fault("shuffle", after=800), folder=folder)
+    fault = dataclasses.replace(site.fault("shuffle", after=100), folder=folder)
     query = site.stream.start(cluster.spark, fault)
     query.awaitTermination()
     assert Path(fault.flag).exists()
