@@ -107,7 +107,8 @@ class TaskFilter:
     ) -> Sequence[Header] | None:
         """Return the headers of a row with the mark, or None if the row must be omitted."""
         marked = self._marks[topic].headers_to_write(key, value, headers, partition)
-        self.omitted += marked is None
+        if marked is None:
+            self.omitted += 1
         return marked
 
 

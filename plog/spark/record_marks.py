@@ -23,17 +23,23 @@ MARK_HEADER: Final = "plog.spark"
 _MARK_BYTES: Final = 12
 _DIGEST_BYTES: Final = 16
 _NULL: Final = -1
-_length = struct.Struct("<q").pack
+_two_numbers = struct.Struct("<qq").pack
+_three_numbers = struct.Struct("<qqq").pack
 
 
 class TopicMarks:
     """The marks of a task in one topic, and the records that its earlier attempts wrote there."""
 
-    __slots__ = ("_earlier", "_marks")
+    __slots__ = ("_earlier", "_headers", "_left", "_marks")
 
     def __init__(self, task: TaskId, topic: str) -> None:
         self._marks = tuple(_mark(task, topic, is_chosen) for is_chosen in (False, True))
+        self._headers: tuple[tuple[Header], ...] = tuple(
+            ((MARK_HEADER, mark),) for mark in self._marks
+        )
         self._earlier: Counter[bytes] = Counter()
+        self._left = 0
+        """The number of earlier records for which no row has been omitted yet."""
 
     def add_earlier(self, record: ConsumerRecord) -> bool:
         """Remember a record if it has a mark of this task; return whether it has one."""
@@ -42,6 +48,7 @@ class TopicMarks:
             return False
         partition = record.partition if last[1] == self._marks[True] else None
         self._earlier[_digest(record.key, record.value, record.headers[:-1], partition)] += 1
+        self._left += 1
         return True
 
     def headers_to_write(
@@ -56,14 +63,18 @@ class TopicMarks:
         `partition` is None unless the row names it. Headers of the row with the name of the mark
         are replaced: they are marks of the query that wrote the row to another topic.
         """
-        if headers:
-            headers = [header for header in headers if header[0] != MARK_HEADER]
-        if self._earlier:
+        mark = self._headers[partition is not None]
+        # The usual row.
+        if not headers and not self._left:
+            return mark
+        headers = [header for header in headers if header[0] != MARK_HEADER]
+        if self._left:
             digest = _digest(key, value, headers, partition)
             if self._earlier[digest] > 0:
                 self._earlier[digest] -= 1
+                self._left -= 1
                 return None
-        return (*headers, (MARK_HEADER, self._marks[partition is not None]))
+        return (*headers, *mark)
 
 
 def _mark(task: TaskId, topic: str, is_chosen: bool) -> bytes:
@@ -74,18 +85,18 @@ def _mark(task: TaskId, topic: str, is_chosen: bool) -> bytes:
 def _digest(
     key: bytes | None, value: bytes | None, headers: Sequence[Header], partition: int | None
 ) -> bytes:
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    digest.update(_length(_NULL if partition is None else partition))
-    _add(digest, key)
-    _add(digest, value)
+    # With its length before it, the end of each part is unambiguous.
+    parts = [
+        _three_numbers(
+            _NULL if partition is None else partition,
+            _NULL if key is None else len(key),
+            _NULL if value is None else len(value),
+        ),
+        key or b"",
+        value or b"",
+    ]
     for name, content in headers:
-        _add(digest, name.encode("utf-8", "surrogatepass"))
-        _add(digest, content)
-    return digest.digest()
-
-
-def _add(digest: hashlib.blake2b, part: bytes | None) -> None:
-    # With its length, the end of a part is unambiguous.
-    digest.update(_length(_NULL if part is None else len(part)))
-    if part is not None:
-        digest.update(part)
+        text = name.encode("utf-8", "surrogatepass")
+        parts.append(_two_numbers(len(text), _NULL if content is None else len(content)))
+        parts += text, content or b""
+    return hashlib.blake2b(b"".join(parts), digest_size=_DIGEST_BYTES).digest()
