@@ -1,11 +1,12 @@
 """The steps of a batch that is written without duplicates, over the network.
 
-The driver reads the last note before the batch, the workers write the rows, and the driver writes
-the next note. deduplication.py decides what to write.
+The driver reads the notes before the batch, the workers write the rows, and the driver completes
+the batch and writes the next note. deduplication.py decides what to write.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -16,25 +17,30 @@ from plog.client.settings import ConsumerSettings
 from plog.client.values import ConsumerRecord
 from plog.settings import settings_of
 from plog.spark.deduplication import (
+    BatchPlan,
+    TaskAttempt,
     TaskFilter,
     TaskOutcome,
+    copies,
     is_committed,
+    missing_rows,
+    needs_commit,
     next_note,
-    topics_to_note,
+    topics_of,
 )
-from plog.spark.notes_topic import append_note, last_commit, task_notes
+from plog.spark.notes_topic import append_note, notes_of_name, task_notes
 from plog.spark.output_logs import OutputLogs
+from plog.spark.record_marks import ATTEMPT_BYTES, BatchId, TopicMarks, without_mark
 from plog.spark.record_writing import write_rows
 from plog.spark.sink_notes import (
     CommitNote,
+    NameNotes,
     NotedCommit,
     Offsets,
-    TaskId,
     TaskNote,
     commit_key,
     encode_commit,
     encode_task,
-    merged_starts,
     task_key,
 )
 from plog.spark.sink_options import SinkOptions
@@ -45,60 +51,99 @@ if TYPE_CHECKING:
     import pyarrow
 
 
-def read_last_note(options: SinkOptions, name: str) -> NotedCommit:
-    """Return the last commit note of `name`; for a new name, write the first one."""
+def read_notes(options: SinkOptions, name: str) -> NameNotes:
+    """Return the notes of `name`; for a new name, write the first one."""
     settings = reading_settings(options.client)
     with OutputLogs(settings) as logs:
         logs.create_notes_topic()
         with _consumer(settings) as consumer:
-            found = last_commit(consumer, name)
-            if found is not None:
-                return found
-            first = CommitNote(ends=logs.ends([] if options.topic is None else [options.topic]))
-            with worker_producer(options.client) as producer:
-                offset = append_note(producer, commit_key(name), encode_commit(first))
-            return NotedCommit(offset, first)
+            found = notes_of_name(consumer, name)
+        if found is not None:
+            return found
+        first = CommitNote(ends=logs.ends([] if options.topic is None else [options.topic]))
+    with worker_producer(options.client) as producer:
+        offset = append_note(producer, commit_key(name), encode_commit(first))
+    return NameNotes(last=NotedCommit(offset, first), starts={}, end_offset=offset + 1)
 
 
 def write_task(
     options: SinkOptions,
     name: str,
-    task: TaskId,
-    last: NotedCommit,
+    batch: BatchId,
+    task: int,
+    plan: BatchPlan,
     batches: Iterator[pyarrow.RecordBatch],
 ) -> TaskOutcome:
-    """Write the rows that no earlier attempt of the task has written.
+    """Write the rows that no earlier attempt has written.
 
     Raises DeduplicationError and the errors of `write_rows`.
     """
-    topics: frozenset[str] = frozenset()
-    if is_committed(task, last.note):
+    attempt = TaskAttempt(batch=batch, task=task, attempt=secrets.token_bytes(ATTEMPT_BYTES))
+    settings = reading_settings(options.client)
+    if is_committed(batch, plan.notes.last.note):
         # Spark's operators before the sink save their state when all rows are taken.
         rows = sum(batch.num_rows for batch in batches)
-    else:
-        settings = reading_settings(options.client)
-        with _consumer(settings) as consumer, worker_producer(options.client) as producer:
-            log = _ClusterTaskLog(name, task, last.offset, settings, consumer, producer)
-            row_filter = TaskFilter(task, last.note, log)
-            rows = write_rows(producer, batches, options.topic, row_filter)
-            topics = row_filter.topics
-    return TaskOutcome(task=task, rows=rows, topics=topics, last_offset=last.offset)
+        return TaskOutcome(
+            attempt=attempt,
+            rows=rows,
+            topics=frozenset(),
+            left=b"",
+            last_offset=plan.notes.last.offset,
+        )
+    with _consumer(settings) as consumer, worker_producer(options.client) as producer:
+        log = _ClusterTaskLog(name, attempt, plan, settings, consumer, producer)
+        row_filter = TaskFilter(attempt, plan, log)
+        rows = write_rows(producer, batches, options.topic, row_filter)
+    return row_filter.outcome(rows)
 
 
 def commit_batch(
-    options: SinkOptions, name: str, outcomes: Sequence[TaskOutcome], last: NotedCommit
+    options: SinkOptions, name: str, outcomes: Sequence[TaskOutcome], notes: NameNotes
 ) -> None:
-    """Write the note of a batch whose tasks have succeeded, unless it exists.
+    """Complete a batch whose tasks have succeeded, and write its note, unless it exists.
 
-    `last` is the last note now. Raises DeduplicationError.
+    `notes` are those of `name` now. Raises DeduplicationError.
     """
-    topics = topics_to_note(outcomes, name, last)
-    if topics is None:
+    if not needs_commit(outcomes, name, notes.last):
         return
+    topics = topics_of(outcomes)
+    if any(outcome.left for outcome in outcomes):
+        starts = notes.starts.get(outcomes[0].attempt.batch, {}) | notes.last.note.ends
+        _complete(options, outcomes, {topic: starts[topic] for topic in topics if topic in starts})
     with OutputLogs(reading_settings(options.client)) as logs:
         note = next_note(outcomes, logs.ends(topics))
     with worker_producer(options.client) as producer:
         append_note(producer, commit_key(name), encode_commit(note))
+
+
+def _complete(options: SinkOptions, outcomes: Sequence[TaskOutcome], starts: Offsets) -> None:
+    """Write the rows that the tasks have left to the driver and that are missing."""
+    settings = reading_settings(options.client)
+    batch = outcomes[0].attempt.batch
+    with _consumer(settings) as consumer:
+        missing = missing_rows(outcomes, _records(settings, consumer, starts))
+        if not missing:
+            return
+        attempt = secrets.token_bytes(ATTEMPT_BYTES)
+        sent = []
+        with worker_producer(options.client) as producer:
+            found = _records(settings, consumer, starts)
+            for record, partition, count in copies(batch, missing, found):
+                marks = TopicMarks(batch, record.topic).headers(attempt)
+                headers = (*without_mark(record.headers), *marks[partition is not None])
+                for _ in range(count):
+                    sent.append(
+                        producer.send(
+                            record.topic,
+                            record.value,
+                            record.key,
+                            partition=partition,
+                            headers=headers,
+                        )
+                    )
+            producer.flush()
+            for one in sent:
+                one.result()
 
 
 def reading_settings(client: Mapping[str, str]) -> dict[str, str]:
@@ -106,6 +151,15 @@ def reading_settings(client: Mapping[str, str]) -> dict[str, str]:
     rows = settings_of(ConsumerSettings).values()
     names = {name for row in rows for name in (row.name, *row.aliases)}
     return {name: value for name, value in client.items() if name.replace("_", ".") in names}
+
+
+def _records(
+    settings: Mapping[str, str], consumer: SimpleConsumer, starts: Offsets
+) -> Iterator[ConsumerRecord]:
+    with OutputLogs(settings) as logs:
+        ranges = logs.unread(starts)
+    for partition, (start, end) in ranges.items():
+        yield from consumer.records(partition, start, end)
 
 
 @contextmanager
@@ -126,32 +180,37 @@ class _ClusterTaskLog:
     def __init__(
         self,
         name: str,
-        task: TaskId,
-        last_offset: int,
+        attempt: TaskAttempt,
+        plan: BatchPlan,
         settings: Mapping[str, str],
         consumer: SimpleConsumer,
         producer: Producer,
     ) -> None:
         self._name = name
-        self._task = task
-        self._last_offset = last_offset
+        self._attempt = attempt
+        self._plan = plan
         self._settings = settings
         self._consumer = consumer
         self._producer = producer
 
-    def earlier_starts(self) -> Offsets | None:
-        return merged_starts(task_notes(self._consumer, self._name, self._task, self._last_offset))
+    def notes_of_run(self) -> Iterable[TaskNote]:
+        task, plan = self._attempt.task, self._plan
+        notes = task_notes(self._consumer, self._name, task, plan.notes.end_offset)
+        return [note for note in notes if note.run == plan.run]
 
     def ends(self, topics: Sequence[str]) -> Offsets:
         with OutputLogs(self._settings) as logs:
             return logs.ends(topics)
 
     def append_note(self, starts: Offsets) -> None:
-        note = TaskNote(task=self._task, starts=starts)
-        append_note(self._producer, task_key(self._name, self._task.task), encode_task(note))
+        note = TaskNote(
+            batch=self._attempt.batch,
+            run=self._plan.run,
+            task=self._attempt.task,
+            attempt=self._attempt.attempt,
+            starts=starts,
+        )
+        append_note(self._producer, task_key(self._name, note.task), encode_task(note))
 
     def records(self, starts: Offsets) -> Iterable[ConsumerRecord]:
-        with OutputLogs(self._settings) as logs:
-            ranges = logs.unread(starts)
-        for partition, (start, end) in ranges.items():
-            yield from self._consumer.records(partition, start, end)
+        return _records(self._settings, self._consumer, starts)

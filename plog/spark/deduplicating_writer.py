@@ -1,11 +1,12 @@
 """The writer of a streaming query with the option ``deduplicate``.
 
-Before each batch, Spark creates the writer in the driver, which reads the last note, and pickles it
-for the tasks. Afterwards, it creates another one in the driver to commit or abort the batch.
+Before each batch, Spark creates the writer in the driver, which reads the notes, and pickles it for
+the tasks. Afterwards, it creates another one in the driver to commit or abort the batch.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from plog.spark.deduplicated_writing import commit_batch, read_last_note, write_task
-from plog.spark.deduplication import DeduplicationError, TaskOutcome
-from plog.spark.sink_notes import TaskId
+from plog.spark.deduplicated_writing import commit_batch, read_notes, write_task
+from plog.spark.deduplication import BatchPlan, DeduplicationError, TaskOutcome
+from plog.spark.record_marks import BatchId
 from plog.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -40,25 +41,25 @@ class DeduplicatingWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, name: str) -> None:
         self._options = options
         self._name = name
-        self._last = read_last_note(options, name)
+        self._plan = BatchPlan(run=str(uuid.uuid4()), notes=read_notes(options, name))
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskWritten:
         """Write the rows of one task of a batch."""
-        return TaskWritten(
-            write_task(self._options, self._name, _current_task(), self._last, iterator)
-        )
+        batch, task = _current_task()
+        return TaskWritten(write_task(self._options, self._name, batch, task, self._plan, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Write the note of the batch; if this fails, Spark repeats the batch."""
+        """Complete the batch and write its note; if this fails, Spark repeats the batch."""
         outcomes = [one.outcome for one in messages if isinstance(one, TaskWritten)]
         if outcomes:
-            commit_batch(self._options, self._name, outcomes, self._last)
+            commit_batch(self._options, self._name, outcomes, self._plan.notes)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Do nothing: the repeated batch finds the records of this one."""
 
 
-def _current_task() -> TaskId:
+def _current_task() -> tuple[BatchId, int]:
+    """Return the batch and the number of the task that this worker runs."""
     context = TaskContext.get()
     query = context and context.getLocalProperty(_QUERY_ID)
     batch = context and context.getLocalProperty(_BATCH_ID)
@@ -67,4 +68,4 @@ def _current_task() -> TaskId:
             "cannot write without duplicates: Spark passes no id of the query to the task; remove"
             " the option deduplicate"
         )
-    return TaskId(query, int(batch), context.partitionId())
+    return BatchId(query, int(batch)), context.partitionId()

@@ -1,13 +1,15 @@
 """Decide which rows of a stream to write, so that each row is written once. Pure.
 
-A task leaves a note before its first record, and a mark in each record (record_marks.py). An
-attempt that finds a note of an earlier attempt reads the records from the ends in the last commit
-note on, and omits as many of each row as it finds. The order of rows does not matter, because it
-may change when a shuffle is repeated.
+1. An attempt of a task leaves a note before its first record, and a mark in each record.
+2. If a batch or a task is repeated, an attempt reads the marked records of the batch from the ends
+   in the last commit note on. It writes a row that it does not find. A row that it finds, it leaves
+   to the driver, and returns the digest of the row.
+3. Before the driver notes that the batch is written, it compares: the rows that were left to it,
+   with the records of all attempts but the successful ones. It writes the rows that are missing.
 
-Why the task is part of the mark: two tasks of a batch may have equal rows. If each omitted what the
-other one wrote, a row would be lost. So if the rows are distributed to other tasks when a batch is
-repeated, rows may be written twice, but none is lost.
+Why the driver decides: equal rows may be in several tasks. If an earlier execution of the batch has
+written one of them, a task cannot know whose row that was. The rows may even be distributed to
+other tasks than before: Spark's Kafka source numbers its tasks differently after a restart.
 
 Why a note and not the number of the attempt: Spark counts attempts from 0 again when it repeats a
 stage or a batch.
@@ -15,26 +17,77 @@ stage or a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from plog.client.values import ConsumerRecord
 from plog.error_base import PlogError
 from plog.records.codec import Header
-from plog.spark.record_marks import TopicMarks
-from plog.spark.sink_notes import NOTES_TOPIC, CommitNote, NotedCommit, Offsets, TaskId
+from plog.spark.record_marks import (
+    DIGEST_BYTES,
+    BatchId,
+    TopicMarks,
+    WrittenRow,
+    row_digest,
+    without_mark,
+)
+from plog.spark.sink_notes import (
+    NOTES_TOPIC,
+    CommitNote,
+    NameNotes,
+    NotedCommit,
+    Offsets,
+    TaskNote,
+    merged_starts,
+)
 
 
 class DeduplicationError(PlogError):
     """Rows cannot be written without the risk of losing or repeating some."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlan:
+    """What the driver tells the tasks of one execution of a batch, whose id is `run`.
+
+    `notes` are those before this execution.
+    """
+
+    run: str
+    notes: NameNotes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAttempt:
+    """An attempt of a task; `attempt` is random."""
+
+    batch: BatchId
+    task: int
+    attempt: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOutcome:
+    """A successful task: its rows, including those that it left to the driver, and their topics.
+
+    `left` are the digests of the rows that it left, one after the other. `last_offset` is the
+    offset of the commit note that the task used.
+    """
+
+    attempt: TaskAttempt
+    rows: int
+    topics: frozenset[str]
+    left: bytes
+    last_offset: int
+
+
 class TaskLog(Protocol):
     """The notes and the output of a task, in the cluster."""
 
-    def earlier_starts(self) -> Offsets | None:
-        """Return the starts in the notes of earlier attempts, or None if there are no notes."""
+    def notes_of_run(self) -> Iterable[TaskNote]:
+        """Return the notes of earlier attempts of this task in this execution of the batch."""
         ...
 
     def ends(self, topics: Sequence[str]) -> Offsets:
@@ -51,51 +104,57 @@ class TaskLog(Protocol):
 
 
 class TaskFilter:
-    """Marks the rows of one attempt of a task, and omits those that earlier attempts wrote."""
+    """Marks the rows of one attempt of a task, and leaves those that it finds to the driver."""
 
-    def __init__(self, task: TaskId, last: CommitNote, log: TaskLog) -> None:
-        self.omitted = 0
-        self._task = task
-        self._noted_ends = last.ends
+    def __init__(self, attempt: TaskAttempt, plan: BatchPlan, log: TaskLog) -> None:
+        self._attempt = attempt
+        self._plan = plan
         self._log = log
-        self._marks: dict[str, TopicMarks] = {}
+        self._headers: dict[str, tuple[tuple[Header], tuple[Header]]] = {}
         self._starts: Offsets | None = None
-        """The starts in the notes of this task; None until the first row."""
-        self._is_repeat = False
+        """The starts to note; None until the first row."""
+        self._earlier: frozenset[bytes] | None = frozenset()
+        """The attempts whose records matter, or None for all."""
+        self._found: set[bytes] = set()
+        self._left: list[bytes] = []
 
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics of the rows so far."""
-        return frozenset(self._marks)
+    def outcome(self, rows: int) -> TaskOutcome:
+        """Return the outcome of the task, which has taken `rows` rows."""
+        return TaskOutcome(
+            attempt=self._attempt,
+            rows=rows,
+            topics=frozenset(self._headers),
+            left=b"".join(self._left),
+            last_offset=self._plan.notes.last.offset,
+        )
 
     def prepare(self, topics: Iterable[str]) -> None:
-        """Make ready for rows of `topics`: write a note, or find the records of earlier attempts.
+        """Make ready for rows of `topics`: write a note, and find the records of the batch.
 
         It must return before a row of a new topic is written.
         """
-        new = sorted(set(topics) - self._marks.keys())
+        new = sorted(set(topics) - self._headers.keys())
         if not new:
             return
         is_first = self._starts is None
-        if is_first:
-            earlier = self._log.earlier_starts()
-            self._is_repeat = earlier is not None
-            self._starts = earlier or {}
-        assert self._starts is not None
-        unknown = [name for name in new if name not in self._noted_ends | self._starts]
+        if self._starts is None:
+            self._starts = self._begin()
+        unknown = [
+            name
+            for name in new
+            if name not in self._starts and name not in self._plan.notes.last.note.ends
+        ]
+        known = self._starts | self._plan.notes.last.note.ends
         if unknown:
             self._starts |= self._log.ends(unknown)
-        # A repeat finds the note of the earlier attempt, unless it lacks a topic. Notes are
-        # cumulative, because compaction keeps only the last one.
-        if unknown or (is_first and not self._is_repeat):
+        # A note has all starts, because compaction keeps only the last one.
+        if unknown or is_first:
             self._log.append_note(self._starts)
-        marks = {name: TopicMarks(self._task, name) for name in new}
-        known = self._starts | self._noted_ends
-        starts = {name: known[name] for name in new if name not in unknown}
-        if self._is_repeat and starts:
-            for record in self._log.records(starts):
-                marks[record.topic].add_earlier(record)
-        self._marks |= marks
+        self._find({name: known[name] for name in new if name in known})
+        for name in new:
+            self._headers[name] = TopicMarks(self._attempt.batch, name).headers(
+                self._attempt.attempt
+            )
 
     def headers_to_write(
         self,
@@ -105,72 +164,151 @@ class TaskFilter:
         partition: int | None,
         headers: Sequence[Header],
     ) -> Sequence[Header] | None:
-        """Return the headers of a row with the mark, or None if the row must be omitted."""
-        marked = self._marks[topic].headers_to_write(key, value, headers, partition)
-        if marked is None:
-            self.omitted += 1
-        return marked
+        """Return the headers of a row with the mark, or None to leave the row to the driver."""
+        mark = self._headers[topic][partition is not None]
+        # The usual row.
+        if not headers and not self._found:
+            return mark
+        headers = without_mark(headers)
+        if self._found:
+            digest = row_digest(topic, key, value, headers, partition)
+            if digest in self._found:
+                self._left.append(digest)
+                return None
+        return (*headers, *mark)
+
+    def _begin(self) -> Offsets:
+        """Find out whether earlier attempts may have written; return the starts of their topics."""
+        notes = list(self._log.notes_of_run())
+        starts = [note.starts for note in notes]
+        self._earlier = frozenset(note.attempt for note in notes)
+        of_earlier_runs = self._plan.notes.starts.get(self._attempt.batch)
+        if of_earlier_runs is not None:
+            starts.append(of_earlier_runs)
+            self._earlier = None
+        return merged_starts(starts)
+
+    def _find(self, starts: Offsets) -> None:
+        """Remember the rows of the batch in these topics."""
+        if not starts or (self._earlier is not None and not self._earlier):
+            return
+        for row in rows_of_batch(self._attempt.batch, self._log.records(starts)):
+            if self._earlier is None or row.attempt in self._earlier:
+                self._found.add(row.digest)
 
 
-def is_committed(task: TaskId, last: CommitNote) -> bool:
-    """Return whether the batch of `task` is the last committed one, so that nothing is to write.
+def rows_of_batch(batch: BatchId, records: Iterable[ConsumerRecord]) -> Iterator[WrittenRow]:
+    """Return the rows of a batch among `records`."""
+    return (row for row, _ in _marked(batch, records))
 
-    Raises DeduplicationError if a later batch was committed. The rows of `task` may then be others
+
+def missing_rows(
+    outcomes: Sequence[TaskOutcome], records: Iterable[ConsumerRecord]
+) -> Counter[bytes]:
+    """Return digests of rows that were left to the driver, and how many of each are missing.
+
+    `records` are all that may belong to the batch.
+    """
+    missing: Counter[bytes] = Counter()
+    for outcome in outcomes:
+        starts = range(0, len(outcome.left), DIGEST_BYTES)
+        missing.update(outcome.left[start : start + DIGEST_BYTES] for start in starts)
+    if not missing:
+        return missing
+    successful = {outcome.attempt.attempt for outcome in outcomes}
+    for row in rows_of_batch(outcomes[0].attempt.batch, records):
+        if row.attempt not in successful and row.digest in missing:
+            missing[row.digest] -= 1
+    # Without those of which there are too many.
+    return +missing
+
+
+def copies(
+    batch: BatchId, missing: Mapping[bytes, int], records: Iterable[ConsumerRecord]
+) -> Iterator[tuple[ConsumerRecord, int | None, int]]:
+    """Yield a record for each missing row, with the partition that the row names, and the number.
+
+    Raises DeduplicationError if there is no such record any more.
+    """
+    left = dict(missing)
+    for row, record in _marked(batch, records):
+        count = left.pop(row.digest, 0)
+        if count:
+            yield record, row.partition, count
+    if left:
+        raise DeduplicationError(
+            f"cannot write {sum(left.values())} rows of batch {batch.batch} of query"
+            f" {batch.query}: equal records existed when the batch was repeated, and have been"
+            " deleted since, by retention or compaction; restart the query"
+        )
+
+
+def _marked(
+    batch: BatchId, records: Iterable[ConsumerRecord]
+) -> Iterator[tuple[WrittenRow, ConsumerRecord]]:
+    marks: dict[str, TopicMarks] = {}
+    for record in records:
+        of_topic = marks.get(record.topic)
+        if of_topic is None:
+            of_topic = marks[record.topic] = TopicMarks(batch, record.topic)
+        row = of_topic.row(record)
+        if row is not None:
+            yield row, record
+
+
+def is_committed(batch: BatchId, last: CommitNote) -> bool:
+    """Return whether `batch` is the last committed one, so that nothing is to write.
+
+    Raises DeduplicationError if a later batch was committed. The rows of `batch` may then be others
     than those of the committed batch with its number.
     """
-    if last.query != task.query or last.batch < task.batch:
+    noted = last.batch
+    if noted is None or noted.query != batch.query or noted.batch < batch.batch:
         return False
-    if last.batch > task.batch:
+    if noted.batch > batch.batch:
         raise DeduplicationError(
-            f"cannot write batch {task.batch} of query {task.query}: {NOTES_TOPIC} shows that batch"
-            f" {last.batch} is written, so the checkpoint is older than the output; restore the"
-            " newer checkpoint, or set another name as deduplicate to write the rows again"
+            f"cannot write {_named(batch)}: {NOTES_TOPIC} shows that batch {noted.batch} is"
+            " written, so the checkpoint is older than the output; restore the newer checkpoint, or"
+            " set another name as deduplicate to write the rows again"
         )
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOutcome:
-    """A successful task: its number of rows, including omitted ones, and their topics.
-
-    `last_offset` is the offset of the commit note that the task used.
-    """
-
-    task: TaskId
-    rows: int
-    topics: frozenset[str]
-    last_offset: int
-
-
-def topics_to_note(
-    outcomes: Sequence[TaskOutcome], name: str, last: NotedCommit
-) -> frozenset[str] | None:
-    """Return the topics of a batch whose tasks have succeeded, or None if it is noted already.
+def needs_commit(outcomes: Sequence[TaskOutcome], name: str, last: NotedCommit) -> bool:
+    """Return whether a batch whose tasks have succeeded is not noted yet.
 
     `last` is the last commit note of `name` now. Raises DeduplicationError if another query has
     written in the meantime, or if the batch had other rows when it was committed.
     """
-    task = outcomes[0].task
+    batch = outcomes[0].attempt.batch
     rows = sum(outcome.rows for outcome in outcomes)
-    batch = f"batch {task.batch} of query {task.query}"
-    if (last.note.query, last.note.batch) == (task.query, task.batch):
+    if last.note.batch == batch:
         if last.note.rows != rows:
             raise DeduplicationError(
-                f"cannot commit {batch}: it now has {rows} rows, and had {last.note.rows} when it"
-                " was written, so its checkpoint has changed; restore the newer checkpoint, or set"
-                f" another name than {name} as deduplicate to write the rows again"
+                f"cannot commit {_named(batch)}: it now has {rows} rows, and had {last.note.rows}"
+                " when it was written, so its checkpoint has changed; restore the newer checkpoint,"
+                f" or set another name than {name} as deduplicate to write the rows again"
             )
-        return None
+        return False
     if any(outcome.last_offset != last.offset for outcome in outcomes):
+        query = "another query" if last.note.batch is None else f"query {last.note.batch.query}"
         raise DeduplicationError(
-            f"cannot commit {batch}: query {last.note.query} has written with deduplicate={name} in"
-            " the meantime; use a different name for each query"
+            f"cannot commit {_named(batch)}: {query} has written with deduplicate={name} in the"
+            " meantime; use a different name for each query"
         )
+    return True
+
+
+def topics_of(outcomes: Sequence[TaskOutcome]) -> frozenset[str]:
+    """Return the topics of a batch."""
     return frozenset().union(*(outcome.topics for outcome in outcomes))
 
 
 def next_note(outcomes: Sequence[TaskOutcome], ends: Offsets) -> CommitNote:
     """Return the commit note of a batch whose tasks have succeeded."""
-    task = outcomes[0].task
     rows = sum(outcome.rows for outcome in outcomes)
-    return CommitNote(query=task.query, batch=task.batch, rows=rows, ends=ends)
+    return CommitNote(batch=outcomes[0].attempt.batch, rows=rows, ends=ends)
+
+
+def _named(batch: BatchId) -> str:
+    return f"batch {batch.batch} of query {batch.query}"

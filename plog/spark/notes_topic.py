@@ -6,19 +6,21 @@ from the end, in ranges that grow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from plog.client.consumer.simple_consumer import SimpleConsumer
 from plog.client.faces.blocking import Producer
 from plog.spark.sink_notes import (
     NOTES_TOPIC,
+    NameNotes,
     NotedCommit,
-    TaskId,
     TaskNote,
     commit_key,
     decode_commit,
     decode_task,
-    task_key,
+    starts_by_batch,
+    task_of_key,
 )
 from plog.types import TopicPartition
 
@@ -27,34 +29,39 @@ _FIRST_RANGE: Final = 500
 _GROWTH: Final = 4
 
 
-def last_commit(consumer: SimpleConsumer, name: str) -> NotedCommit | None:
-    """Return the last commit note of `name`, or None. Raises NoteError."""
+def notes_of_name(consumer: SimpleConsumer, name: str) -> NameNotes | None:
+    """Return the notes of `name`, or None if it has no commit note. Raises NoteError."""
     key = commit_key(name)
     start = consumer.beginning_offsets([_PARTITION])[_PARTITION]
-    end = consumer.end_offsets([_PARTITION])[_PARTITION]
+    topic_end = end = consumer.end_offsets([_PARTITION])[_PARTITION]
     size = _FIRST_RANGE
+    later: list[TaskNote] = []
     while end > start:
         middle = max(start, end - size)
-        found = None
+        commit = None
+        tasks: list[TaskNote] = []
         for record in consumer.records(_PARTITION, middle, end):
+            task = task_of_key(name, record.key)
             if record.key == key:
-                found = record
-        if found is not None:
-            return NotedCommit(found.offset, decode_commit(found.value))
+                commit, tasks = record, []
+            elif task is not None:
+                tasks.append(decode_task(task, record.value))
+        later = tasks + later
+        if commit is not None:
+            last = NotedCommit(commit.offset, decode_commit(commit.value))
+            return NameNotes(last=last, starts=starts_by_batch(later), end_offset=topic_end)
         end, size = middle, size * _GROWTH
     return None
 
 
 def task_notes(
-    consumer: SimpleConsumer, name: str, task: TaskId, after_offset: int
-) -> list[TaskNote]:
-    """Return the notes of a task that follow the commit note at `after_offset`."""
-    key = task_key(name, task.task)
+    consumer: SimpleConsumer, name: str, task: int, start_offset: int
+) -> Iterator[TaskNote]:
+    """Return the notes of a task from an offset on."""
     end = consumer.end_offsets([_PARTITION])[_PARTITION]
-    records = consumer.records(_PARTITION, after_offset + 1, end)
-    notes = [decode_task(task.task, record.value) for record in records if record.key == key]
-    # Other notes are those of another batch that was not committed, such as another query's.
-    return [note for note in notes if note.task == task]
+    for record in consumer.records(_PARTITION, start_offset, end):
+        if task_of_key(name, record.key) == task:
+            yield decode_task(task, record.value)
 
 
 def append_note(producer: Producer, key: bytes, value: bytes) -> int:

@@ -1,102 +1,108 @@
-"""Marks that a task leaves in the headers of its records, to find them again. Pure.
+"""Marks in the headers of records, by which a repeated batch finds what it has written. Pure.
 
-The mark of a record depends on query, batch, task and topic. So a record that is copied to another
-topic with its headers has no meaning there. The mark also tells whether the row named its
-partition: otherwise, the producer may choose another partition when the row is written again.
+The mark of a record depends on the query, the batch and the topic, so a record that is copied to
+another topic with its headers has no meaning there. It also has the id of the attempt that wrote
+the record, and tells whether the row named its partition: otherwise, the producer may choose
+another partition when the row is written again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
-from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from plog.client.values import ConsumerRecord
 from plog.records.codec import Header
-from plog.spark.sink_notes import TaskId
 
 MARK_HEADER: Final = "plog.spark"
 """The name of the header with the mark, which is the last header of a record."""
+ATTEMPT_BYTES: Final = 8
+"""The length of the id of an attempt, which is random."""
+DIGEST_BYTES: Final = 16
+"""The length of the digest of a row."""
 
-_MARK_BYTES: Final = 12
-_DIGEST_BYTES: Final = 16
+_BATCH_BYTES: Final = 12
+_MARK_BYTES: Final = _BATCH_BYTES + ATTEMPT_BYTES + 1
 _NULL: Final = -1
 _two_numbers = struct.Struct("<qq").pack
-_three_numbers = struct.Struct("<qqq").pack
+_four_numbers = struct.Struct("<qqqq").pack
+
+
+class BatchId(NamedTuple):
+    """A batch of a query. `query` is Spark's id of the query, which is stored in its checkpoint."""
+
+    query: str
+    batch: int
+
+
+class WrittenRow(NamedTuple):
+    """A row of a batch as its record tells: the digest of the row, and who wrote it."""
+
+    digest: bytes
+    attempt: bytes
+    partition: int | None
 
 
 class TopicMarks:
-    """The marks of a task in one topic, and the records that its earlier attempts wrote there."""
+    """The marks of a batch in one topic."""
 
-    __slots__ = ("_earlier", "_headers", "_left", "_marks")
+    __slots__ = ("_batch", "_topic")
 
-    def __init__(self, task: TaskId, topic: str) -> None:
-        self._marks = tuple(_mark(task, topic, is_chosen) for is_chosen in (False, True))
-        self._headers: tuple[tuple[Header], ...] = tuple(
-            ((MARK_HEADER, mark),) for mark in self._marks
+    def __init__(self, batch: BatchId, topic: str) -> None:
+        text = f"{batch.query}/{batch.batch}/{topic}"
+        self._topic = topic
+        self._batch = hashlib.blake2b(text.encode(), digest_size=_BATCH_BYTES).digest()
+
+    def headers(self, attempt: bytes) -> tuple[tuple[Header], tuple[Header]]:
+        """Return the header of an attempt's rows without a partition, and of those with one."""
+        without, chosen = (
+            ((MARK_HEADER, self._batch + attempt + bytes([is_chosen])),)
+            for is_chosen in (False, True)
         )
-        self._earlier: Counter[bytes] = Counter()
-        self._left = 0
-        """The number of earlier records for which no row has been omitted yet."""
+        return without, chosen
 
-    def add_earlier(self, record: ConsumerRecord) -> bool:
-        """Remember a record if it has a mark of this task; return whether it has one."""
-        last = record.headers[-1] if record.headers else None
-        if last is None or last[0] != MARK_HEADER or last[1] not in self._marks:
-            return False
-        partition = record.partition if last[1] == self._marks[True] else None
-        self._earlier[_digest(record.key, record.value, record.headers[:-1], partition)] += 1
-        self._left += 1
-        return True
-
-    def headers_to_write(
-        self,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Sequence[Header],
-        partition: int | None,
-    ) -> Sequence[Header] | None:
-        """Return the headers of a row with the mark, or None if an earlier attempt wrote the row.
-
-        `partition` is None unless the row names it. Headers of the row with the name of the mark
-        are replaced: they are marks of the query that wrote the row to another topic.
-        """
-        mark = self._headers[partition is not None]
-        # The usual row.
-        if not headers and not self._left:
-            return mark
-        headers = [header for header in headers if header[0] != MARK_HEADER]
-        if self._left:
-            digest = _digest(key, value, headers, partition)
-            if self._earlier[digest] > 0:
-                self._earlier[digest] -= 1
-                self._left -= 1
-                return None
-        return (*headers, *mark)
+    def row(self, record: ConsumerRecord) -> WrittenRow | None:
+        """Return the row of a record, or None if it belongs to another batch."""
+        name, mark = record.headers[-1] if record.headers else ("", None)
+        if name != MARK_HEADER or mark is None or len(mark) != _MARK_BYTES:
+            return None
+        if not mark.startswith(self._batch):
+            return None
+        partition = record.partition if mark[-1] else None
+        digest = row_digest(self._topic, record.key, record.value, record.headers[:-1], partition)
+        return WrittenRow(digest, mark[_BATCH_BYTES:-1], partition)
 
 
-def _mark(task: TaskId, topic: str, is_chosen: bool) -> bytes:
-    text = f"{task.query}/{task.batch}/{task.task}/{int(is_chosen)}/{topic}"
-    return hashlib.blake2b(text.encode(), digest_size=_MARK_BYTES).digest()
+def without_mark(headers: Sequence[Header]) -> Sequence[Header]:
+    """Return the headers of a row without a mark that it brings along from another topic."""
+    return [header for header in headers if header[0] != MARK_HEADER] if headers else ()
 
 
-def _digest(
-    key: bytes | None, value: bytes | None, headers: Sequence[Header], partition: int | None
+def row_digest(
+    topic: str,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header],
+    partition: int | None,
 ) -> bytes:
+    """Return a digest that only equal rows share; `partition` is None unless the row names it."""
+    name = topic.encode()
     # With its length before it, the end of each part is unambiguous.
     parts = [
-        _three_numbers(
+        _four_numbers(
             _NULL if partition is None else partition,
+            len(name),
             _NULL if key is None else len(key),
             _NULL if value is None else len(value),
         ),
+        name,
         key or b"",
         value or b"",
     ]
-    for name, content in headers:
-        text = name.encode("utf-8", "surrogatepass")
+    for header, content in headers:
+        text = header.encode("utf-8", "surrogatepass")
         parts.append(_two_numbers(len(text), _NULL if content is None else len(content)))
         parts += text, content or b""
-    return hashlib.blake2b(b"".join(parts), digest_size=_DIGEST_BYTES).digest()
+    return hashlib.blake2b(b"".join(parts), digest_size=DIGEST_BYTES).digest()

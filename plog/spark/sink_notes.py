@@ -1,9 +1,8 @@
 """Notes of streams that write without duplicates, and their JSON in the topic ``_plog_spark``.
 
 A commit note describes the output of a name, the value of the option ``deduplicate``, after a
-batch. A task note precedes the first record of a task: if a later attempt of the task finds the
-note, an earlier attempt may have written records. deduplication.py uses the notes, notes_topic.py
-reads and writes them. Pure.
+batch. A task note precedes the first record of an attempt of a task: a later attempt learns from it
+that records may exist. deduplication.py uses the notes, notes_topic.py reads and writes them. Pure.
 
 The key of a record is the name, or name/task, so that compaction may delete all but the newest
 notes.
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from plog.error_base import PlogError
+from plog.spark.record_marks import BatchId
 
 NOTES_TOPIC: Final = "_plog_spark"
 
@@ -30,40 +30,31 @@ class NoteError(PlogError):
     """A record of the topic is not a note that this version can read."""
 
 
-class TaskId(NamedTuple):
-    """A task of a batch; its attempts have the same id.
-
-    `query` is Spark's id of the query, which is stored in its checkpoint. `task` is the number of
-    the partition of rows.
-    """
-
-    query: str
-    batch: int
-    task: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitNote:
     """The last committed batch, its number of rows, and the ends of the partitions at that time.
 
-    `query` is None, and `batch` is -1, in the first note of a name. `ends` has only the topics of
-    the batch; no later batch has records before them.
+    `batch` is None in the first note of a name. `ends` has only the topics of the batch; records of
+    later batches follow them.
     """
 
-    query: str | None = None
-    batch: int = -1
+    batch: BatchId | None = None
     rows: int = 0
     ends: Offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskNote:
-    """An attempt of `task` has started to write.
+    """An attempt of a task has started to write.
 
-    `starts` has the topics that the last commit note lacks; the records of the task follow them.
+    `run` is the id of one execution of the batch. `starts` has the topics that the last commit note
+    lacks; the records of all attempts so far follow them.
     """
 
-    task: TaskId
+    batch: BatchId
+    run: str
+    task: int
+    attempt: bytes
     starts: Offsets
 
 
@@ -72,6 +63,20 @@ class NotedCommit(NamedTuple):
 
     offset: int
     note: CommitNote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameNotes:
+    """What the notes of a name say.
+
+    `starts` has each batch with task notes after the last commit note, so that it was begun and not
+    committed: usually none, and never more than one of the same query. `end_offset` is the end of
+    the topic of notes when they were read.
+    """
+
+    last: NotedCommit
+    starts: Mapping[BatchId, Offsets]
+    end_offset: int
 
 
 def commit_key(name: str) -> bytes:
@@ -85,14 +90,24 @@ def task_key(name: str, task: int) -> bytes:
     return f"{name}/{task}".encode()
 
 
+def task_of_key(name: str, key: bytes | None) -> int | None:
+    """Return the task whose notes have this key; None for other keys."""
+    prefix, _, task = (key or b"").rpartition(b"/")
+    return int(task) if prefix == name.encode() and task.isdigit() else None
+
+
 def encode_commit(note: CommitNote) -> bytes:
     """Return the JSON of a commit note."""
-    return _encode(query=note.query, batch=note.batch, rows=note.rows, ends=note.ends)
+    query, batch = (None, -1) if note.batch is None else note.batch
+    return _encode(query=query, batch=batch, rows=note.rows, ends=note.ends)
 
 
 def encode_task(note: TaskNote) -> bytes:
     """Return the JSON of a task note; its key has the number of the task."""
-    return _encode(query=note.task.query, batch=note.task.batch, starts=note.starts)
+    query, batch = note.batch
+    return _encode(
+        query=query, batch=batch, run=note.run, attempt=note.attempt.hex(), starts=note.starts
+    )
 
 
 def _encode(**fields: object) -> bytes:
@@ -106,8 +121,7 @@ def decode_commit(value: bytes | None) -> CommitNote:
     try:
         query = found["query"]
         return CommitNote(
-            query=None if query is None else str(query),
-            batch=int(found["batch"]),
+            batch=None if query is None else BatchId(str(query), int(found["batch"])),
             rows=int(found["rows"]),
             ends=_offsets(found["ends"]),
         )
@@ -120,21 +134,31 @@ def decode_task(task: int, value: bytes | None) -> TaskNote:
     found = _decode(value)
     try:
         return TaskNote(
-            task=TaskId(str(found["query"]), int(found["batch"]), task),
+            batch=BatchId(str(found["query"]), int(found["batch"])),
+            run=str(found["run"]),
+            task=task,
+            attempt=bytes.fromhex(found["attempt"]),
             starts=_offsets(found["starts"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _malformed(error) from None
 
 
-def merged_starts(notes: Iterable[TaskNote]) -> Offsets | None:
-    """Return the smallest starts in the notes of one task, or None if there are no notes."""
-    merged: Offsets | None = None
+def starts_by_batch(notes: Iterable[TaskNote]) -> dict[BatchId, Offsets]:
+    """Return the smallest starts in the notes of each batch."""
+    starts: dict[BatchId, list[Offsets]] = {}
     for note in notes:
-        merged = {} if merged is None else merged
-        for topic, starts in note.starts.items():
-            known = merged.setdefault(topic, dict(starts))
-            # A partition that a note lacks did not exist at the time: its records start at 0.
+        starts.setdefault(note.batch, []).append(note.starts)
+    return {batch: merged_starts(every) for batch, every in starts.items()}
+
+
+def merged_starts(every: Iterable[Offsets]) -> Offsets:
+    """Return the smallest start of each partition; a missing one means 0."""
+    merged: Offsets = {}
+    for some in every:
+        for topic, starts in some.items():
+            known = merged.setdefault(topic, starts)
+            # A partition that is missing did not exist at the time, so its records start at 0.
             merged[topic] = {
                 partition: min(offset, starts[partition])
                 for partition, offset in known.items()

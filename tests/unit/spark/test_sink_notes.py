@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from plog.spark.record_marks import BatchId
 from plog.spark.sink_notes import (
     CommitNote,
     NoteError,
-    TaskId,
+    Offsets,
     TaskNote,
     commit_key,
     decode_commit,
@@ -15,17 +16,23 @@ from plog.spark.sink_notes import (
     encode_commit,
     encode_task,
     merged_starts,
+    starts_by_batch,
     task_key,
+    task_of_key,
 )
 
-TASK = TaskId("q", 4, 7)
+BATCH = BatchId("q", 4)
+
+
+def task_note(starts: Offsets, batch: BatchId = BATCH) -> TaskNote:
+    return TaskNote(batch=batch, run="r", task=7, attempt=b"\x00\xff", starts=starts)
 
 
 @pytest.mark.parametrize(
     "note",
     [
         CommitNote(ends={}),
-        CommitNote(query="q", batch=3, rows=9, ends={"t": {0: 5, 11: 0}, "é": {}}),
+        CommitNote(batch=BATCH, rows=9, ends={"t": {0: 5, 11: 0}, "é": {}}),
     ],
 )
 def test_commit_note_is_read_as_written(note: CommitNote) -> None:
@@ -33,13 +40,15 @@ def test_commit_note_is_read_as_written(note: CommitNote) -> None:
 
 
 def test_task_note_is_read_as_written() -> None:
-    note = TaskNote(task=TASK, starts={"t": {0: 5, 1: 2**60}, "missing": {}})
+    note = task_note({"t": {0: 5, 1: 2**60}, "missing": {}})
     assert decode_task(7, encode_task(note)) == note
 
 
-def test_keys_of_tasks_differ_from_each_other_and_from_that_of_commits() -> None:
-    keys = {commit_key("a"), commit_key("b"), task_key("a", 1), task_key("a", 11), task_key("b", 1)}
-    assert len(keys) == 5
+def test_key_tells_the_task() -> None:
+    assert task_of_key("a", task_key("a", 11)) == 11
+    assert task_of_key("a.b-c", task_key("a.b-c", 0)) == 0
+    for other in (None, b"", b"/", b"a/", b"a/x", b"/1", commit_key("a"), task_key("aa", 1)):
+        assert task_of_key("a", other) is None
 
 
 @pytest.mark.parametrize(
@@ -54,6 +63,8 @@ def test_keys_of_tasks_differ_from_each_other_and_from_that_of_commits() -> None
         b'{"version":1,"query":"q","batch":1,"rows":0,"ends":[]}',
         b'{"version":1,"query":"q","batch":1,"rows":0,"ends":{"t":{"x":0}}}',
         b'{"version":1,"query":"q","batch":1,"rows":0,"ends":{"t":{"0":null}}}',
+        b'{"version":1,"query":"q","batch":1,"run":"r","attempt":"x","starts":{}}',
+        b'{"version":1,"query":"q","batch":1,"run":"r","attempt":1,"starts":{}}',
     ],
 )
 def test_malformed_note_is_refused(value: bytes | None) -> None:
@@ -68,23 +79,28 @@ def test_note_of_a_later_version_is_refused() -> None:
         decode_commit(b'{"version":2}')
 
 
-def test_no_notes_are_told_from_notes_without_topics() -> None:
-    assert merged_starts([]) is None
-    assert merged_starts([TaskNote(task=TASK, starts={})]) == {}
-
-
 def test_smallest_start_of_all_notes_counts() -> None:
-    notes = [
-        TaskNote(task=TASK, starts={"t": {0: 5, 1: 3}}),
-        TaskNote(task=TASK, starts={"t": {0: 4, 1: 9}, "u": {0: 1}}),
-    ]
-    assert merged_starts(notes) == {"t": {0: 4, 1: 3}, "u": {0: 1}}
+    assert merged_starts([]) == {}
+    every: list[Offsets] = [{"t": {0: 5, 1: 3}}, {"t": {0: 4, 1: 9}, "u": {0: 1}}]
+    assert merged_starts(every) == {"t": {0: 4, 1: 3}, "u": {0: 1}}
 
 
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_partition_that_a_note_lacks_has_no_start(is_reversed: bool) -> None:
+    every: list[Offsets] = [{"t": {}, "u": {0: 1}}, {"t": {0: 7}, "u": {0: 2, 1: 3}}]
+    assert merged_starts(every[::-1] if is_reversed else every) == {"t": {}, "u": {0: 1}}
+
+
+def test_starts_of_each_batch_are_apart() -> None:
+    other = BatchId("q", 5)
     notes = [
-        TaskNote(task=TASK, starts={"t": {}, "u": {0: 1}}),
-        TaskNote(task=TASK, starts={"t": {0: 7}, "u": {0: 2, 1: 3}}),
+        task_note({"t": {0: 5}}),
+        task_note({"t": {0: 1}}, other),
+        task_note({"t": {0: 3}, "u": {}}),
     ]
-    assert merged_starts(notes[::-1] if is_reversed else notes) == {"t": {}, "u": {0: 1}}
+    assert starts_by_batch(notes) == {BATCH: {"t": {0: 3}, "u": {}}, other: {"t": {0: 1}}}
+    assert starts_by_batch([]) == {}
+
+
+def test_batch_with_notes_is_known_even_without_starts() -> None:
+    assert starts_by_batch([task_note({})]) == {BATCH: {}}
