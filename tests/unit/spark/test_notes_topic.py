@@ -11,11 +11,12 @@ from plog.client.consumer.simple_consumer import SimpleConsumer
 from plog.client.faces.blocking import Producer
 from plog.client.values import ConsumerRecord
 from plog.records.batch import TimestampType
-from plog.spark.notes_topic import append_note, last_commit, task_notes
+from plog.spark.notes_topic import append_note, notes_of_name, task_notes
+from plog.spark.record_marks import BatchId
 from plog.spark.sink_notes import (
     CommitNote,
     NoteError,
-    TaskId,
+    Offsets,
     TaskNote,
     commit_key,
     encode_commit,
@@ -24,7 +25,7 @@ from plog.spark.sink_notes import (
 )
 from plog.types import TopicPartition
 
-TASK = TaskId("q", 5, 2)
+BATCH = BatchId("q", 5)
 
 
 class Notes:
@@ -44,9 +45,10 @@ class Notes:
     def commit(self, name: str, batch: int) -> None:
         self.add(commit_key(name), encode_commit(commit_note(batch)))
 
-    def task(self, name: str, task: TaskId, **starts: dict[int, int]) -> None:
-        note = TaskNote(task=task, starts=starts)
-        self.add(task_key(name, task.task), encode_task(note))
+    def task(self, name: str, task: int, starts: Offsets, batch: BatchId = BATCH) -> TaskNote:
+        note = TaskNote(batch=batch, run="r", task=task, attempt=b"a", starts=starts)
+        self.add(task_key(name, task), encode_task(note))
+        return note
 
     @property
     def consumer(self) -> SimpleConsumer:
@@ -68,16 +70,21 @@ class Notes:
 
 
 def commit_note(batch: int) -> CommitNote:
-    return CommitNote(query="q", batch=batch, rows=1, ends={"t": {0: batch}})
+    return CommitNote(batch=BatchId("q", batch), rows=1, ends={"t": {0: batch}})
 
 
-def test_name_without_notes_has_no_last_commit() -> None:
+def last(notes: Notes, name: str) -> tuple[int, CommitNote] | None:
+    found = notes_of_name(notes.consumer, name)
+    return None if found is None else found.last
+
+
+def test_name_without_a_commit_has_no_notes() -> None:
     notes = Notes()
-    assert last_commit(notes.consumer, "a") is None
+    assert last(notes, "a") is None
     notes.commit("b", 1)
-    notes.task("a", TASK)
+    notes.task("a", 1, {})
     notes.add(None, b"not a note")
-    assert last_commit(notes.consumer, "a") is None
+    assert last(notes, "a") is None
 
 
 def test_last_commit_is_the_newest_of_its_name() -> None:
@@ -85,17 +92,15 @@ def test_last_commit_is_the_newest_of_its_name() -> None:
     for batch in range(3):
         notes.commit("a", batch)
         notes.commit("ab", batch + 10)
-        notes.task("a", TASK)
-    assert last_commit(notes.consumer, "a") == (13, commit_note(2))
+        notes.task("a", 1, {})
+    assert last(notes, "a") == (13, commit_note(2))
 
 
 def test_only_the_end_of_a_long_topic_is_read_for_a_recent_note() -> None:
     notes = Notes()
     for batch in range(2000):
         notes.commit("a", batch)
-    found = last_commit(notes.consumer, "a")
-    assert found is not None
-    assert found.note.batch == 1999
+    assert last(notes, "a") == (1999, commit_note(1999))
     assert notes.ranges == [(1500, 2000)]
 
 
@@ -105,7 +110,7 @@ def test_old_note_is_found_before_any_number_of_others(others: int) -> None:
     notes.commit("a", 1)
     for _ in range(others):
         notes.add(b"other", b"")
-    assert last_commit(notes.consumer, "a") == (3, commit_note(1))
+    assert last(notes, "a") == (3, commit_note(1))
 
 
 def test_note_is_found_after_compaction() -> None:
@@ -115,7 +120,7 @@ def test_note_is_found_after_compaction() -> None:
     for offset in range(1200):
         if offset != 300:
             del notes.records_by_offset[offset]
-    assert last_commit(notes.consumer, "a") == (300, commit_note(300))
+    assert last(notes, "a") == (300, commit_note(300))
 
 
 def test_malformed_note_of_the_name_is_an_error() -> None:
@@ -123,33 +128,37 @@ def test_malformed_note_of_the_name_is_an_error() -> None:
     notes.commit("a", 1)
     notes.add(b"a", b"x")
     with pytest.raises(NoteError):
-        last_commit(notes.consumer, "a")
+        last(notes, "a")
 
 
-def test_task_notes_are_those_of_the_task_after_the_commit() -> None:
+@pytest.mark.parametrize("others", [0, 600, 3000])
+def test_batches_that_were_begun_after_the_commit_are_found(others: int) -> None:
     notes = Notes()
-    notes.task("a", TASK, before={0: 1})
+    notes.task("a", 1, {"before": {0: 1}})
     notes.commit("a", 4)
-    notes.task("a", TASK, t={0: 2})
-    notes.task("b", TASK, t={0: 3})
-    for other in (
-        TASK._replace(query="p"),
-        TASK._replace(batch=4),
-        TASK._replace(task=1),
-        TASK._replace(task=22),
-    ):
-        notes.task("a", other, t={0: 4})
-    notes.task("a", TASK, t={0: 5})
-    assert task_notes(notes.consumer, "a", TASK, 1) == [
-        TaskNote(task=TASK, starts={"t": {0: 2}}),
-        TaskNote(task=TASK, starts={"t": {0: 5}}),
-    ]
+    another = BatchId("p", 0)
+    notes.task("a", 1, {"t": {0: 5}})
+    for _ in range(others):
+        notes.task("b", 1, {"t": {0: 1}})
+    notes.task("a", 1, {"t": {0: 3}})
+    notes.task("a", 0, {"u": {0: 2}}, another)
+    found = notes_of_name(notes.consumer, "a")
+    assert found is not None
+    assert found.last.offset == 1
+    assert found.starts == {BATCH: {"t": {0: 3}}, another: {"u": {0: 2}}}
+    assert found.end_offset == notes.end
 
 
-def test_no_notes_follow_the_last_commit() -> None:
+def test_notes_of_a_task_from_an_offset_on_are_found() -> None:
     notes = Notes()
+    notes.task("a", 2, {"before": {0: 1}})
     notes.commit("a", 4)
-    assert task_notes(notes.consumer, "a", TASK, 0) == []
+    expected = [notes.task("a", 2, {"t": {0: 2}})]
+    notes.task("b", 2, {"t": {0: 3}})
+    notes.task("a", 22, {"t": {0: 3}})
+    expected.append(notes.task("a", 2, {"t": {0: 5}}))
+    assert list(task_notes(notes.consumer, "a", 2, 1)) == expected
+    assert list(task_notes(notes.consumer, "a", 2, notes.end)) == []
 
 
 def test_note_is_appended_after_it_is_flushed() -> None:
