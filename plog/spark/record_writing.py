@@ -47,16 +47,39 @@ class RecordSender(Protocol):
         ...
 
 
+class RowFilter(Protocol):
+    """Marks the records of a task, and omits rows that are already written."""
+
+    def prepare(self, topics: Iterable[str]) -> None:
+        """Make ready for rows of `topics`."""
+        ...
+
+    def headers_to_write(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Sequence[Header],
+    ) -> Sequence[Header] | None:
+        """Return the headers of the record, or None to omit the row."""
+        ...
+
+
 class RowError(PlogError):
     """A row cannot be written as a record."""
 
 
 def write_rows(
-    producer: RecordSender, batches: Iterable[pyarrow.RecordBatch], topic: str | None
+    producer: RecordSender,
+    batches: Iterable[pyarrow.RecordBatch],
+    topic: str | None,
+    row_filter: RowFilter | None = None,
 ) -> int:
     """Write all rows and return their number; a `topic` replaces the column of that name.
 
-    Raises RowError, the errors of `send`, or the error of the first record that failed.
+    The number includes rows that `row_filter` omits. Raises RowError, the errors of `send`, or the
+    error of the first record that failed.
     """
     errors: list[BaseException] = []
 
@@ -66,17 +89,24 @@ def write_rows(
 
     count = 0
     for batch in batches:
+        if row_filter is not None:
+            row_filter.prepare(_topics(batch, topic))
         for name, value, key, partition, headers in _rows(batch, topic):
             if name is None:
                 raise RowError(
                     "cannot write a row: its topic is null; set the option topic, or remove the row"
                 )
+            pairs: Sequence[Header] | None = _header_pairs(headers)
+            if row_filter is not None:
+                pairs = row_filter.headers_to_write(name, value, key, partition, pairs or ())
+                if pairs is None:
+                    continue
             producer.send(
                 name,
                 value,
                 key,
                 partition=partition,
-                headers=_header_pairs(headers),
+                headers=pairs or (),
                 on_delivery=on_delivery,
             )
         count += batch.num_rows
@@ -87,6 +117,12 @@ def write_rows(
     if errors:
         raise errors[0]
     return count
+
+
+def _topics(batch: pyarrow.RecordBatch, topic: str | None) -> set[str]:
+    if topic is not None:
+        return {topic} if batch.num_rows else set()
+    return set(batch.column("topic").drop_null().unique().to_pylist())
 
 
 def _rows(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[Row]:

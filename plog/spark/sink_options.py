@@ -9,6 +9,7 @@ Source: Spark 4.2 Structured Streaming + Kafka Integration Guide, KafkaSourcePro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +23,7 @@ from plog.spark.option_names import (
 )
 from plog.spark.option_values import OptionReader
 
-OPTIONS: Final = ("includeHeaders", "topic")
+OPTIONS: Final = ("deduplicate", "includeHeaders", "topic")
 """The options of the sink, except those that start with ``kafka.``."""
 
 _REJECTED: Final = {
@@ -30,6 +31,8 @@ _REJECTED: Final = {
     "value.serializer": "the column value is string or binary; convert it with cast or to_json",
     "transactional.id": "the sink writes without transactions; remove it",
 }
+
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +42,26 @@ class SinkOptions:
     client: Mapping[str, str]
     """The settings of the producer, without the prefix ``kafka.``."""
     topic: str | None = None
+    deduplicate: str | None = None
+    """The name under which a stream notes what it has written; None: it may write rows twice."""
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Return the options of a query. Raises ConfigError, which lists every problem."""
     reader = OptionReader(options)
     problems = reader.problems
-    made = SinkOptions(client=_client_settings(options, problems), topic=reader.text("topic"))
+    made = SinkOptions(
+        client=_client_settings(options, problems),
+        topic=reader.text("topic"),
+        deduplicate=reader.parsed("deduplicate", _name),
+    )
     if made.topic is not None and not made.topic.strip():
         problems.append("topic is empty: set the name of a topic, or remove the option")
     # Accepted because the connector accepts it; headers are written if the column exists.
     reader.boolean("includeHeaders", False)
     problems += _misspelled(options)
+    if made.deduplicate is not None and not problems:
+        problems += _risks(made.client)
     if problems:
         raise ConfigError(problems)
     return made
@@ -60,6 +71,24 @@ def _client_settings(options: Mapping[str, str], problems: list[str]) -> dict[st
     settings = client_settings(options, _REJECTED, problems)
     check_client_settings(settings, ProducerSettings.from_options, problems)
     return settings
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("use 1 to 100 letters, digits, and the characters . _ -")
+    return text
+
+
+def _risks(client: Mapping[str, str]) -> Iterator[str]:
+    """Yield a problem for each setting with which the producer could lose or repeat records."""
+    settings = ProducerSettings.from_options(client)
+    if settings.acks != "all":
+        yield f"kafka.acks={settings.acks}: deduplicate requires acks=all; remove it"
+    elif not settings.enable_idempotence:
+        yield (
+            "kafka.enable.idempotence=false: deduplicate requires it; remove it, and do not set"
+            " kafka.retries=0"
+        )
 
 
 def _misspelled(options: Mapping[str, str]) -> Iterator[str]:

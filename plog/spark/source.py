@@ -26,6 +26,7 @@ from plog.spark.option_values import OptionReader
 
 if TYPE_CHECKING:
     from plog.spark.batch_reader import BatchReader
+    from plog.spark.deduplicating_writer import DeduplicatingWriter
     from plog.spark.record_writers import BatchWriter, StreamWriter
     from plog.spark.sink_options import SinkOptions
     from plog.spark.stream_reader import StreamReader
@@ -69,16 +70,32 @@ class PlogSource(DataSource):
 
         if overwrite:
             raise ConfigError(['the mode is "overwrite": a topic only grows; use mode("append")'])
-        return BatchWriter(self._sink_options(schema))
+        options = self._sink_options(schema)
+        if options.deduplicate is not None:
+            raise ConfigError(
+                [
+                    "deduplicate is set: only a streaming query repeats a batch with the same id;"
+                    ' use writeStream.format("plog"), or remove the option'
+                ]
+            )
+        return BatchWriter(options)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
+    def streamWriter(
+        self, schema: StructType, overwrite: bool
+    ) -> StreamWriter | DeduplicatingWriter:
         """Return the writer of a stream. Raises ConfigError for wrong options or columns.
 
-        Spark sets `overwrite` for the output mode complete, whose rows are appended too.
+        Spark calls it in the driver before each batch, and again to commit or abort the batch. It
+        sets `overwrite` for the output mode complete, whose rows are appended too.
         """
         from plog.spark.record_writers import StreamWriter
 
-        return StreamWriter(self._sink_options(schema))
+        options = self._sink_options(schema)
+        if options.deduplicate is None:
+            return StreamWriter(options)
+        from plog.spark.deduplicating_writer import DeduplicatingWriter
+
+        return DeduplicatingWriter(options, options.deduplicate)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
         from plog.spark.row_columns import check_row_columns

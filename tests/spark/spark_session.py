@@ -36,14 +36,14 @@ def connector_jars() -> list[Path]:
 
 
 @contextmanager
-def spark_session(folder: Path) -> Iterator[SparkSession]:
-    """Yield a session with two task threads, and stop it at the end; end the test without Spark."""
+def spark_session(folder: Path, master: str = "local[2]") -> Iterator[SparkSession]:
+    """Yield a session, and stop it at the end; end the test without Spark."""
     if importlib.util.find_spec("pyspark") is None:
         missing("pyspark is not installed (pip install 'plog[spark]')")
     jars = connector_jars()
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").appName("plog-tests")
+    builder = SparkSession.builder.master(master).appName("plog-tests")
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.jars": ",".join(map(str, jars)),

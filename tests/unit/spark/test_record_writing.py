@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -111,3 +111,57 @@ def test_failed_delivery_ends_the_task_after_its_batch() -> None:
     with pytest.raises(OSError, match="lost"):
         write_rows(sender, [batch(value=["1", "2"])] * 3, "t")
     assert len(sender.sent) == 2
+
+
+class Filter:
+    """Adds a header to rows, except to those with the value ``old``."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.prepared: list[tuple[set[str], int]] = []
+        self._sender = sender
+
+    def prepare(self, topics: Iterable[str]) -> None:
+        self.prepared.append((set(topics), len(self._sender.sent)))
+
+    def headers_to_write(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Sequence[Header],
+    ) -> Sequence[Header] | None:
+        return None if value == b"old" else (*headers, ("mark", topic.encode()))
+
+
+def test_filter_changes_headers_and_omits_rows() -> None:
+    sender = Sender()
+    headers = pyarrow.array([[{"key": "h", "value": b"x"}], None, None], HEADERS)
+    rows = batch(value=["1", "old", "2"], headers=headers)
+    assert write_rows(sender, [rows], "t", Filter(sender)) == 3
+    assert [(sent[1], sent[4]) for sent in sender.sent] == [
+        (b"1", (("h", b"x"), ("mark", b"t"))),
+        (b"2", (("mark", b"t"),)),
+    ]
+
+
+def test_filter_learns_of_topics_before_their_rows() -> None:
+    sender = Sender()
+    row_filter = Filter(sender)
+    rows = batch(topic=["b", "a", "b"], value=["1", "2", "3"])
+    write_rows(sender, [rows, rows.slice(1, 1)], None, row_filter)
+    assert row_filter.prepared == [({"a", "b"}, 0), ({"a"}, 3)]
+
+
+def test_filter_does_not_prepare_for_no_rows() -> None:
+    sender = Sender()
+    row_filter = Filter(sender)
+    write_rows(sender, [batch(value=pyarrow.array([], pyarrow.string()))], "t", row_filter)
+    assert row_filter.prepared == [(set(), 0)]
+
+
+def test_null_topic_is_refused_with_a_filter() -> None:
+    sender = Sender()
+    rows = batch(topic=["a", None], value=["1", "2"])
+    with pytest.raises(RowError, match="its topic is null"):
+        write_rows(sender, [rows], None, Filter(sender))

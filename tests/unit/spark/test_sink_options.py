@@ -64,3 +64,39 @@ def test_every_problem_is_reported() -> None:
 def test_servers_are_required() -> None:
     with pytest.raises(ConfigError, match=r"kafka\.bootstrap\.servers"):
         read_sink_options({})
+
+
+@pytest.mark.parametrize("name", ["a", "orders.v2_x-1", "n" * 100])
+def test_name_of_the_notes_is_read(name: str) -> None:
+    assert read_sink_options(SERVERS | {"deduplicate": name}).deduplicate == name
+
+
+@pytest.mark.parametrize("name", ["", " ", "a b", "a/b", "é", "n" * 101])
+def test_wrong_name_of_the_notes_is_refused(name: str) -> None:
+    assert problems(deduplicate=name) == [
+        f"deduplicate={name}: use 1 to 100 letters, digits, and the characters . _ -"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("acks", "1"), ("acks", "0"), ("enable__idempotence", "false"), ("retries", "0")],
+)
+def test_settings_that_risk_duplicates_are_refused(setting: str, value: str) -> None:
+    [problem] = problems(deduplicate="n", **{f"kafka__{setting}": value})
+    assert "deduplicate requires" in problem
+
+
+def test_settings_are_not_restricted_without_deduplication() -> None:
+    assert read_sink_options(SERVERS | {"kafka.acks": "1"}).deduplicate is None
+
+
+@pytest.mark.parametrize("value", ["all", "-1", "ALL"])
+def test_acknowledgment_by_all_replicas_is_accepted(value: str) -> None:
+    assert read_sink_options(SERVERS | {"deduplicate": "n", "kafka.acks": value})
+
+
+def test_misspelled_deduplicate_is_reported() -> None:
+    assert problems(deduplicated="x") == [
+        "deduplicated is not an option of this sink; did you mean deduplicate?"
+    ]
