@@ -19,7 +19,8 @@ class _AnyName(dict[str, Any]):
         return True
 
 
-class JobAction(argparse._SubParsersAction):  # type: ignore[type-arg]  # Not subscriptable at runtime.
+# The class is generic only for type checkers.
+class JobAction(argparse._SubParsersAction):  # type: ignore[type-arg]
     """Runs the parser of a subcommand, or sets `file` and `arguments` in the namespace."""
 
     def __init__(self, option_strings: Sequence[str], prog: str, **options: Any) -> None:
