@@ -51,6 +51,11 @@ spark.sparkContext.parallelize([1], 1).mapPartitions(wait).count()
 
 @pytest.fixture(autouse=True)
 def _spark() -> None:
+    need_spark()
+
+
+def need_spark() -> None:
+    """End the test if Spark cannot run."""
     need_program("java")
     if importlib.util.find_spec("pyspark") is None:
         missing("pyspark is not installed (pip install 'plog[spark]')")
