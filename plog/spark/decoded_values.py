@@ -146,8 +146,9 @@ def _parsed_text(
 
 
 def _parsed_avro(df: DataFrame, column: str, schema: str | StructType | None) -> _Parsed:
+    import pyarrow as pa
     from pyspark.sql import functions as F
-    from pyspark.sql.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.functions import arrow_udf
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import DataType, StringType, StructType
 
@@ -164,8 +165,10 @@ def _parsed_avro(df: DataFrame, column: str, schema: str | StructType | None) ->
     def parse(values: pyarrow.Array) -> pyarrow.Array:
         return decode_avro(values, reader, arrow_type)
 
+    # Spark determines the kind of function by these; as text, they could not be resolved.
+    parse.__annotations__ = {"values": pa.Array, "return": pa.Array}
     returned = StructType().add("record", record_type).add("error", StringType())
-    udf = arrow_udf(parse, returned, ArrowUDFType.SCALAR)
+    udf = arrow_udf(parse, returned)
     binary = F.col(quoted(column)).cast("binary")
     error = F.col(_PARSED).getField("error")
     return _Parsed(
