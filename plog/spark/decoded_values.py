@@ -134,7 +134,8 @@ def _parsed_text(
     # The parsers return null instead of a record for an empty text.
     unparsed = F.when(record.isNull(), usable).otherwise(record.getField(CORRUPT))
     return _Parsed(
-        # A column of its own, so that Spark parses each value only once.
+        # A column of its own, so that Spark parses each value once for all columns. It parses again
+        # for a filter on them, which it moves below this projection; that is cheap in the JVM.
         rows=df.withColumn(_PARSED, made),
         record=record,
         fields=fields,
@@ -168,7 +169,9 @@ def _parsed_avro(df: DataFrame, column: str, schema: str | StructType | None) ->
     # Spark determines the kind of function by these; as text, they could not be resolved.
     parse.__annotations__ = {"values": pa.Array, "return": pa.Array}
     returned = StructType().add("record", record_type).add("error", StringType())
-    udf = arrow_udf(parse, returned)
+    # Spark would also move a filter on the new columns below the projection, and call Python for it
+    # a second time. It moves nothing past a function that is not deterministic.
+    udf = arrow_udf(parse, returned).asNondeterministic()
     binary = F.col(quoted(column)).cast("binary")
     error = F.col(_PARSED).getField("error")
     return _Parsed(

@@ -13,6 +13,7 @@ import pytest
 from plog.client.faces.blocking import Producer
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.client.plog_command import RunningPlog
+from tests.helpers.eventually import eventually
 from tests.helpers.outside import missing, need_program
 
 QUIET = [
@@ -93,6 +94,7 @@ def test_signal_ends_a_running_task_and_all_processes(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     with RunningPlog(spark_job(tmp_path, ENDLESS)) as running:
-        running.wait_until(lambda lines: "task runs" in lines, "task")
+        # Spark writes the output of workers to standard error.
+        eventually(lambda: "task runs" in running.errors, "task")
         # The end of the output: the JVM and its workers, which have inherited it, have ended, too.
         assert running.stop(number) == -number
