@@ -1,10 +1,10 @@
 """The Spark data source ``plog``, which reads and writes topics of plog and Kafka.
 
 Options, columns and offsets of the source belong here; they are those of Spark's Kafka connector.
-`plog.client` fetches the records and converts them to Arrow. Only source.py, batch_reader.py and
-record_writers.py import pyspark, and decoded_values.py and dead_letter_rows.py inside functions;
-the other files are plain code, which is tested without Spark. Start with source.py;
-source_options.py and sink_options.py list the options.
+`plog.client` fetches the records and converts them to Arrow. Only source.py, batch_reader.py,
+stream_reader.py and record_writers.py import pyspark, and decoded_values.py and dead_letter_rows.py
+inside functions; the other files are plain code, which is tested without Spark. Start with
+source.py; source_options.py and sink_options.py list the options.
 
 A batch query is planned in the driver (batch_ranges.py, cluster_lookup.py, task_planning.py), and
 its records are read in the Python workers (range_reading.py). The workers also write the rows of a

@@ -33,7 +33,8 @@ class CheckedPickle:
     def __reduce__(self) -> tuple[Any, ...]:
         kind = type(self)
         # The state is pickled separately, so that it is restored only after the check.
-        return _restored, (VERSION, kind.__module__, kind.__qualname__, pickle.dumps(vars(self)))
+        state = pickle.dumps(self.__getstate__())
+        return _restored, (VERSION, kind.__module__, kind.__qualname__, state)
 
 
 def _restored(driver_version: str, module: str, name: str, state: bytes) -> object:

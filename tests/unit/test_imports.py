@@ -153,6 +153,7 @@ ROWS = (
             "plog.spark.decoded_values",
             "plog.spark.record_writers",
             "plog.spark.source",
+            "plog.spark.stream_reader",
         ),
         may_import=(*LIBRARY, "plog.client", "plog.spark"),
         outside=("pyarrow", "pyspark"),

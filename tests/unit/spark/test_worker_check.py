@@ -20,6 +20,13 @@ class Reader(CheckedPickle):
         self.value = value
 
 
+class Driver(Reader):
+    """A reader with a value that stays in the driver."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"value": None}
+
+
 class Unreadable:
     """A value that another version cannot restore."""
 
@@ -43,6 +50,12 @@ def test_object_is_restored_by_an_equal_worker() -> None:
     made = restored(pickle.dumps(Reader({"a": 1})))
     assert isinstance(made, Reader)
     assert made.value == {"a": 1}
+
+
+def test_state_that_the_object_chooses_is_restored() -> None:
+    made = restored(pickle.dumps(Driver(1)))
+    assert isinstance(made, Driver)
+    assert made.value is None
 
 
 def test_worker_is_checked_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
