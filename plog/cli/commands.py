@@ -132,6 +132,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "Copy a range of a topic to another topic, at a chosen speed.",
     ),
     Command(
+        "spark",
+        "plog.cli.spark.command:configure",
+        "Run a Spark job that reads or writes topics, or pack what its executors need.",
+    ),
+    Command(
         "storage",
         "plogd.tools.storage.command:configure",
         "Format, inspect and import data directories, offline.",

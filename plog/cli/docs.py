@@ -83,9 +83,14 @@ def parsers_below(parser: argparse.ArgumentParser) -> Iterator[argparse.Argument
 
 
 def documented_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Yield a parser's options and arguments, without ``--help`` and ``--version``."""
+    """Yield a parser's options and arguments, without ``--help`` and ``--version``.
+
+    Subcommands are an argument only if their help describes other values, too.
+    """
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction) or action.help == argparse.SUPPRESS:
+        if action.help == argparse.SUPPRESS:
+            continue
+        if isinstance(action, argparse._SubParsersAction) and action.help is None:
             continue
         if action.option_strings and action.option_strings[-1] in ("--help", "--version"):
             continue

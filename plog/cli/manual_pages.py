@@ -126,6 +126,7 @@ def _synopsis(parser: argparse.ArgumentParser, *, has_subcommands: bool) -> list
         if not action.option_strings:
             value = rf"\fI{_escaped(value_of(action))}\fR"
             words.append(f"[{value}]" if action.nargs in ("?", "*") else value)
+            has_subcommands &= action.nargs != argparse.PARSER
     if has_subcommands:
         words.append(r"\fISUBCOMMAND\fR ...")
     return [f".B {_escaped(parser.prog)}", " ".join(words)]

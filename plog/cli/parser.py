@@ -37,7 +37,21 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error and a reference to the help in one line, and exit with code 1."""
         text = " ".join(message.split())  # A message can repeat a value with line breaks.
+        text += self._suggestion(text)
         self.exit(USAGE_ERROR, f"plog: {text}; see '{self.prog} --help'\n")
+
+    def _suggestion(self, message: str) -> str:
+        """Return a hint if `message` names an option that the parser does not have."""
+        known = [name for action in self._actions for name in action.option_strings]
+        for word in message.split():
+            option = word.rstrip(":;,").partition("=")[0]
+            if option.startswith("--") and option not in known:
+                # Imported here because most command lines do not need it.
+                import difflib
+
+                near = difflib.get_close_matches(option, known, n=1, cutoff=0.75)
+                return f"; did you mean {near[0]}?" if near else ""
+        return ""
 
     def format_help(self) -> str:
         """Return the help text."""

@@ -25,6 +25,7 @@ from plog.spark.offset_range import OffsetRange
 from plog.spark.range_filters import Condition, RangeFilters
 from plog.spark.range_reading import ReadingOptions, read_range
 from plog.spark.source_options import SourceOptions
+from plog.spark.worker_check import CheckedPickle
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("plog.spark")
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(CheckedPickle, DataSourceReader):
     """Reads the ranges that `options` resolve to when the query is planned.
 
     Spark pickles the reader for each task, so it holds no connections.

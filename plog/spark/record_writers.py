@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
 
 from plog.spark.record_writing import write_rows
 from plog.spark.sink_options import SinkOptions
+from plog.spark.worker_check import CheckedPickle
 from plog.spark.worker_producers import worker_producer
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class RowsWritten(WriterCommitMessage):
     count: int
 
 
-class BatchWriter(DataSourceArrowWriter):
+class BatchWriter(CheckedPickle, DataSourceArrowWriter):
     """Writes the rows of a batch query. Spark pickles the writer, so it holds no connections."""
 
     def __init__(self, options: SinkOptions) -> None:
@@ -42,7 +43,7 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._options, iterator)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(CheckedPickle, DataSourceStreamArrowWriter):
     """Writes the rows of a streaming query."""
 
     def __init__(self, options: SinkOptions) -> None:

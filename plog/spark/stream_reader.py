@@ -28,6 +28,7 @@ from plog.spark.offsets_json import nest_offsets, read_offsets
 from plog.spark.range_reading import ReadingOptions, read_range
 from plog.spark.source_options import SourceOptions
 from plog.spark.stream_planning import StreamPlanner
+from plog.spark.worker_check import CheckedPickle
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("plog.spark")
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the partitions that `options` choose, in batches between offsets.
 
     Offsets are dictionaries of Spark's JSON: ``{"topic": {"0": 23}}``, the next offset of each

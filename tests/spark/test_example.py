@@ -42,3 +42,9 @@ def test_examples_of_the_page_show_and_write_the_records(
         auto_offset_reset="earliest",
     ) as consumer:
         assert next(iter(consumer)).value == b"TWO SHIRTS"
+    with Consumer(
+        "orders-dead-letters",
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        assert next(iter(consumer)).value == b"two shirts"

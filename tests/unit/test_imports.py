@@ -140,10 +140,21 @@ ROWS = (
         outside=("kazoo",),
     ),
     Row(names=("plog.agent",), may_import=(*LIBRARY, "plog.client")),
-    Row(names=("plog.spark",), may_import=(*LIBRARY, "plog.client"), outside=("pyarrow",)),
+    Row(
+        names=("plog.spark",),
+        may_import=(*LIBRARY, "plog.client"),
+        outside=("fastavro", "pyarrow"),
+    ),
     # The rest of the package is used and tested without pyspark.
     Row(
-        names=("plog.spark.batch_reader", "plog.spark.record_writers", "plog.spark.source"),
+        names=(
+            "plog.spark.batch_reader",
+            "plog.spark.dead_letter_rows",
+            "plog.spark.decoded_values",
+            "plog.spark.record_writers",
+            "plog.spark.source",
+            "plog.spark.stream_reader",
+        ),
         may_import=(*LIBRARY, "plog.client", "plog.spark"),
         outside=("pyarrow", "pyspark"),
     ),

@@ -25,7 +25,7 @@ def test_abbreviated_option_is_an_error(capsys: pytest.CaptureFixture[str]) -> N
         parser.parse_args(["thing", "--option"])
     assert raised.value.code == 1
     assert capsys.readouterr().err == (
-        "plog: unrecognized arguments: --option; see 'plog x --help'\n"
+        "plog: unrecognized arguments: --option; did you mean --option-7?; see 'plog x --help'\n"
     )
 
 

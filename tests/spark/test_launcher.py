@@ -1,0 +1,100 @@
+"""`plog spark`: jobs run with their arguments, streams, exit code and signals."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plog.client.faces.blocking import Producer
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.client.plog_command import RunningPlog
+from tests.helpers.eventually import eventually
+from tests.helpers.outside import missing, need_program
+
+QUIET = [
+    *("--conf", "spark.ui.enabled=false", "--conf", "spark.log.level=ERROR"),
+    *("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.ui.showConsoleProgress=false"),
+]
+COUNT = """
+import sys
+from pyspark.sql import SparkSession
+
+_, servers, topic, *rest = sys.argv
+print("asked for", *rest, file=sys.stderr)
+spark = SparkSession.builder.getOrCreate()
+rows = spark.read.format("plog").option("kafka.bootstrap.servers", servers)
+rows = rows.option("subscribe", topic).load()
+print("master", spark.sparkContext.master, "name", spark.sparkContext.appName)
+print("pushdown", spark.conf.get("spark.sql.python.filterPushdown.enabled"))
+print("rows", rows.count(), "input", input())
+sys.exit(7)
+"""
+ENDLESS = """
+import time
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+
+def wait(rows):
+    print("task runs", flush=True)
+    time.sleep(600)
+    return rows
+
+spark.sparkContext.parallelize([1], 1).mapPartitions(wait).count()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _spark() -> None:
+    need_spark()
+
+
+def need_spark() -> None:
+    """End the test if Spark cannot run."""
+    need_program("java")
+    if importlib.util.find_spec("pyspark") is None:
+        missing("pyspark is not installed (pip install 'plog[spark]')")
+
+
+def spark_job(folder: Path, text: str, *arguments: str) -> list[str]:
+    """Return the command line that runs a job with a master of one thread."""
+    file = folder / "job.py"
+    file.write_text(text)
+    options = ["--master", "local[1]", *QUIET, "--conf", f"spark.local.dir={folder}"]
+    return [sys.executable, "-m", "plog.cli", "spark", *options, str(file), *arguments]
+
+
+def test_job_has_its_arguments_streams_and_exit_code(
+    broker: BrokerProcess, new_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        for value in (b"a", b"b"):
+            producer.send(topic, value).result()
+    command = spark_job(tmp_path, COUNT, broker.bootstrap_servers, topic, "--master", "other")
+    with RunningPlog(command) as running:
+        running.type("line\n")
+        assert running.wait() == 7
+        assert running.lines == [
+            "master local[1] name job.py",
+            "pushdown true",
+            "rows 2 input line",
+        ]
+        assert "asked for --master other" in running.errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_ends_a_running_task_and_all_processes(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with RunningPlog(spark_job(tmp_path, ENDLESS)) as running:
+        # Spark writes the output of workers to standard error.
+        eventually(lambda: "task runs" in running.errors, "task")
+        # The end of the output: the JVM and its workers, which have inherited it, have ended, too.
+        assert running.stop(number) == -number

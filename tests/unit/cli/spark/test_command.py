@@ -1,0 +1,131 @@
+"""plog/cli/spark/command.py: what is checked before a job runs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from plog.cli.main import run_tool
+from plog.cli.spark import command
+from plog.cli.spark.archive import ArchiveInfo, write_archive
+from plog.cli.spark.installed_java import JavaError
+from plog.cli.spark.installed_packages import PackageError
+from plog.cli.spark.pack import this_python
+
+
+@dataclass
+class Machine:
+    """A machine on which everything is installed; it records the commands that run jobs."""
+
+    capsys: pytest.CaptureFixture[str]
+    commands: list[list[str]] = field(default_factory=list)
+    environments: list[dict[str, str]] = field(default_factory=list)
+
+    def spark(self, *words: object) -> tuple[int, str]:
+        """Run ``plog spark`` and return its exit code and errors."""
+        try:
+            code = run_tool("spark", command.configure, [str(word) for word in words])
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+        return code, self.capsys.readouterr().err
+
+    def become(self, words: list[str], environment: dict[str, str]) -> int:
+        self.commands.append(words)
+        self.environments.append(environment)
+        return 0
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Machine:
+    made = Machine(capsys)
+    monkeypatch.setattr(command, "become", made.become)
+    monkeypatch.setattr(command, "check_packages", lambda: None)
+    monkeypatch.setattr(command, "find_java", lambda _: "/jdk/bin/java")
+    monkeypatch.setattr(command, "java_version", lambda _: 17)
+    monkeypatch.setattr(command, "spark_home", lambda: Path("/spark"))
+    return made
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.py"
+    path.touch()
+    return path
+
+
+def test_job_runs_with_its_arguments(machine: Machine, job: Path) -> None:
+    assert machine.spark("--conf", "spark.a=b", job, "--conf", "x") == (0, "")
+    assert machine.commands == [[sys.executable, str(job), "--conf", "x"]]
+    assert "spark.a=b" in machine.environments[0]["PYSPARK_SUBMIT_ARGS"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["missing.py"], "cannot run missing.py: there is no such file"),
+        (["."], "cannot run .: it is a folder"),
+        (["pakc"], "cannot run pakc: there is no such file; did you mean pack?"),
+        (["--conf", "a=b", "JOB"], "--conf a is not a setting of Spark"),
+        (["--conf", "a", "JOB"], "'a' is not name=value"),
+        (["--archive", "a", "JOB"], "did you mean --archives?"),
+        (["--archives", "a.tar.gz", "JOB"], "--archives a.tar.gz has no name"),
+        (["--archives", "a.zip#a", "JOB"], "cannot use a.zip: there is no such file"),
+        (["--archives", "a.tar.gz#environment", "JOB"], "a.tar.gz: not found"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    machine: Machine, job: Path, words: list[str], message: str
+) -> None:
+    code, error = machine.spark(*(job if word == "JOB" else word for word in words))
+    assert code == 1
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert machine.commands == []
+
+
+def test_missing_requirement_is_one_line(
+    machine: Machine, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(error: Exception) -> None:
+        raise error
+
+    monkeypatch.setattr(command, "java_version", lambda _: fail(JavaError("no Java")))
+    assert machine.spark(job) == (1, "plog: no Java\n")
+    monkeypatch.setattr(command, "check_packages", lambda: fail(PackageError("no pyspark")))
+    assert machine.spark(job) == (1, "plog: no pyspark\n")
+
+
+def test_newer_java_is_a_warning(
+    machine: Machine, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "java_version", lambda _: 25)
+    code, error = machine.spark(job)
+    assert (code, len(machine.commands)) == (0, 1)
+    assert error == "plog: /jdk/bin/java is Java 25, which is not tested; Java 17 and 21 are\n"
+
+
+def test_archive_of_this_version_is_accepted(
+    machine: Machine, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "e.tar.gz"
+    write_archive(archive, {}, this_python())
+    python = tmp_path / "bin" / f"python{this_python().python}"
+    python.parent.mkdir()
+    python.touch()
+    monkeypatch.setattr(sys, "executable", str(python.parent / "python"))
+    assert machine.spark("--archives", f"{archive}#environment", job) == (0, "")
+    python.unlink()
+    code, error = machine.spark("--archives", f"{archive}#environment", job)
+    assert code == 1
+    assert f"{python.parent} has no {python.name}" in error
+
+
+def test_archive_of_another_version_is_refused(machine: Machine, job: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "e.tar.gz"
+    write_archive(archive, {}, ArchiveInfo(plog="0.0.1", python="3.11"))
+    code, error = machine.spark("--archives", f"{archive}#environment", job)
+    assert (code, machine.commands) == (1, [])
+    assert "it was packed for plog 0.0.1, but this is plog" in error
