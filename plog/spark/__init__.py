@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # Type checkers do not see the names that `__getattr__` returns.
-    from plog.spark.dead_letter_rows import dead_letters as dead_letters
-    from plog.spark.decoded_values import decode as decode
+    from plog.spark.values.dead_letter_rows import dead_letters as dead_letters
+    from plog.spark.values.decoded_values import decode as decode
 
 _MODULE_OF = {
-    "dead_letters": "plog.spark.dead_letter_rows",
-    "decode": "plog.spark.decoded_values",
+    "dead_letters": "plog.spark.values.dead_letter_rows",
+    "decode": "plog.spark.values.decoded_values",
 }
 
 __all__ = sorted(_MODULE_OF)  # Derived, so that the names are listed only once.

@@ -22,14 +22,14 @@ from pyspark.sql.types import (
 )
 
 from plog.settings import ConfigError
-from plog.spark.option_values import OptionReader
+from plog.spark.options.option_values import OptionReader
 
 if TYPE_CHECKING:
-    from plog.spark.batch_reader import BatchReader
-    from plog.spark.deduplicating_writer import DeduplicatingWriter
-    from plog.spark.record_writers import BatchWriter, StreamWriter
-    from plog.spark.sink_options import SinkOptions
-    from plog.spark.stream_reader import StreamReader
+    from plog.spark.options.sink_options import SinkOptions
+    from plog.spark.reader.batch_reader import BatchReader
+    from plog.spark.reader.stream_reader import StreamReader
+    from plog.spark.sink.deduplicating_writer import DeduplicatingWriter
+    from plog.spark.sink.record_writers import BatchWriter, StreamWriter
 
 
 class PlogSource(DataSource):
@@ -48,8 +48,8 @@ class PlogSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch query. Raises ConfigError for wrong options."""
-        from plog.spark.batch_reader import BatchReader, FilteringBatchReader
-        from plog.spark.source_options import read_source_options
+        from plog.spark.options.source_options import read_source_options
+        from plog.spark.reader.batch_reader import BatchReader, FilteringBatchReader
 
         options = read_source_options(self.options, is_stream=False)
         _check_schema(schema, with_headers=options.include_headers)
@@ -57,8 +57,8 @@ class PlogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader of a streaming query. Raises ConfigError for wrong options."""
-        from plog.spark.source_options import read_source_options
-        from plog.spark.stream_reader import StreamReader
+        from plog.spark.options.source_options import read_source_options
+        from plog.spark.reader.stream_reader import StreamReader
 
         options = read_source_options(self.options, is_stream=True)
         _check_schema(schema, with_headers=options.include_headers)
@@ -66,7 +66,7 @@ class PlogSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch query. Raises ConfigError for wrong options or columns."""
-        from plog.spark.record_writers import BatchWriter
+        from plog.spark.sink.record_writers import BatchWriter
 
         if overwrite:
             raise ConfigError(['the mode is "overwrite": a topic only grows; use mode("append")'])
@@ -88,18 +88,18 @@ class PlogSource(DataSource):
         Spark calls it in the driver before each batch, and again to commit or abort the batch. It
         sets `overwrite` for the output mode complete, whose rows are appended too.
         """
-        from plog.spark.record_writers import StreamWriter
+        from plog.spark.sink.record_writers import StreamWriter
 
         options = self._sink_options(schema)
         if options.deduplicate is None:
             return StreamWriter(options)
-        from plog.spark.deduplicating_writer import DeduplicatingWriter
+        from plog.spark.sink.deduplicating_writer import DeduplicatingWriter
 
         return DeduplicatingWriter(options, options.deduplicate)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
-        from plog.spark.row_columns import check_row_columns
-        from plog.spark.sink_options import read_sink_options
+        from plog.spark.options.sink_options import read_sink_options
+        from plog.spark.sink.row_columns import check_row_columns
 
         options = read_sink_options(self.options)
         columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]

@@ -15,16 +15,16 @@ from plog.client.consumer.simple_consumer import SimpleConsumer
 from plog.client.faces.blocking import Admin
 from plog.client.values import ConsumerRecord
 from plog.spark import worker_consumers, worker_producers
-from plog.spark.deduplicated_writing import (
+from plog.spark.options.sink_options import SinkOptions
+from plog.spark.sink.deduplicated_writing import (
     commit_batch,
     read_notes,
     reading_settings,
     write_task,
 )
-from plog.spark.deduplication import BatchPlan, DeduplicationError, TaskOutcome
-from plog.spark.record_marks import BatchId
-from plog.spark.sink_notes import NOTES_TOPIC, CommitNote, NotedCommit
-from plog.spark.sink_options import SinkOptions
+from plog.spark.sink.deduplication import BatchPlan, DeduplicationError, TaskOutcome
+from plog.spark.sink.record_marks import BatchId
+from plog.spark.sink.sink_notes import NOTES_TOPIC, CommitNote, NotedCommit
 from plog.types import TopicPartition
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.eventually import eventually

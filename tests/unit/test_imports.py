@@ -148,12 +148,12 @@ ROWS = (
     # The rest of the package is used and tested without pyspark.
     Row(
         names=(
-            "plog.spark.batch_reader",
-            "plog.spark.dead_letter_rows",
-            "plog.spark.decoded_values",
-            "plog.spark.record_writers",
+            "plog.spark.reader.batch_reader",
+            "plog.spark.values.dead_letter_rows",
+            "plog.spark.values.decoded_values",
+            "plog.spark.sink.record_writers",
             "plog.spark.source",
-            "plog.spark.stream_reader",
+            "plog.spark.reader.stream_reader",
         ),
         may_import=(*LIBRARY, "plog.client", "plog.spark"),
         outside=("pyarrow", "pyspark"),

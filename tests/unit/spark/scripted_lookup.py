@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from plog.errors import UnknownTopicOrPartition
-from plog.spark.data_loss import LogBounds
-from plog.spark.topic_choice import TopicChoice
+from plog.spark.options.topic_choice import TopicChoice
+from plog.spark.reader.data_loss import LogBounds
 from plog.types import TopicPartition, Uuid
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -1,0 +1,86 @@
+"""`read_range`: the records of one task as Arrow batches with Spark's schema.
+
+It runs in Spark's Python workers.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plog.client.consumer.arrow import SparkColumns
+from plog.client.consumer.simple_consumer import SimpleConsumer
+from plog.errors import OffsetOutOfRange
+from plog.spark.reader.data_loss import LogBounds, data_loss_error, within_log
+from plog.spark.reader.offset_range import OffsetRange
+from plog.spark.reader.worker_consumers import keep_consumer, take_consumer
+
+if TYPE_CHECKING:
+    import pyarrow
+
+log = logging.getLogger("plog.spark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingOptions:
+    """The options that the workers of a query need."""
+
+    client: Mapping[str, str]
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+
+
+def read_range(wanted: OffsetRange, options: ReadingOptions) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the records of `wanted` in the order of their offsets.
+
+    Raises DataLossError if records were deleted after the query was planned.
+    """
+    consumer = take_consumer(options.client)
+    is_done = False
+    try:
+        yield from _batches(consumer, wanted, options)
+        is_done = True
+    finally:
+        # Spark closes the iterator of a task that it abandons, which raises GeneratorExit here.
+        if is_done:
+            keep_consumer(options.client, consumer)
+        else:
+            consumer.close()
+
+
+def _batches(
+    consumer: SimpleConsumer, wanted: OffsetRange, options: ReadingOptions
+) -> Iterator[pyarrow.RecordBatch]:
+    columns = SparkColumns(with_headers=options.include_headers)
+    partition, position = wanted.partition, wanted.start_offset
+    while position < wanted.end_offset:
+        try:
+            for batch in consumer.arrow_batches(
+                partition, position, wanted.end_offset, build=columns.build
+            ):
+                yield batch
+                position = batch["offset"][-1].as_py() + 1
+            return
+        except OffsetOutOfRange:
+            # Retention has passed the position since the lookup in the driver.
+            rest = OffsetRange(
+                partition=partition, start_offset=position, end_offset=wanted.end_offset
+            )
+            position = _after_loss(consumer, rest, options)
+
+
+def _after_loss(consumer: SimpleConsumer, rest: OffsetRange, options: ReadingOptions) -> int:
+    """Return the offset at which to continue. Raises DataLossError if that is not permitted."""
+    partition = rest.partition
+    found = LogBounds(
+        consumer.beginning_offsets([partition])[partition],
+        consumer.end_offsets([partition])[partition],
+    )
+    remaining, losses = within_log(rest, found)
+    if not losses or options.fail_on_data_loss:
+        raise data_loss_error(losses or [f"offset {rest.start_offset} of {partition} is missing"])
+    log.warning("continuing after data loss: %s", "; ".join(losses))
+    # Offsets past the end will not be written again before the query has ended.
+    return remaining.start_offset if remaining.size else rest.end_offset

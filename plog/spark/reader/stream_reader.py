@@ -1,0 +1,138 @@
+"""The reader of a streaming query: Spark asks it for the offsets and the tasks of each batch.
+
+Spark runs it in a process of the driver for as long as the query runs, and pickles another instance
+for the tasks in the workers.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from plog.spark.options.offsets_json import nest_offsets, read_offsets
+from plog.spark.options.source_options import SourceOptions
+from plog.spark.reader.cluster_lookup import ClusterLookup
+from plog.spark.reader.group_progress import GroupProgress
+from plog.spark.reader.offset_range import OffsetRange
+from plog.spark.reader.range_reading import ReadingOptions, read_range
+from plog.spark.reader.stream_planning import StreamPlanner
+from plog.spark.worker_check import CheckedPickle
+
+if TYPE_CHECKING:
+    import pyarrow
+
+log = logging.getLogger("plog.spark")
+
+
+class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the partitions that `options` choose, in batches between offsets.
+
+    Offsets are dictionaries of Spark's JSON: ``{"topic": {"0": 23}}``, the next offset of each
+    partition.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._reading = ReadingOptions(
+            client=options.client,
+            include_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        self._driver: _DriverSide | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The tasks need only the options; connections cannot be pickled.
+        return self.__dict__ | {"_driver": None}
+
+    # -- in the driver --------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Return where a new query starts."""
+        return nest_offsets(self._planner().initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return a limit that differs from ReadAllAvailable if any limit is set.
+
+        Spark passes it to `latestOffset`, or ReadAllAvailable if the trigger overrides the limits.
+        It has no limit for several options, so the planner reads them from the options.
+        """
+        options = self._options
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.min_offsets_per_trigger is not None:
+            return ReadMinRows(options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Let the query end at what is the latest offset now."""
+        self._planner().stop_at_latest()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next batch."""
+        planner = self._planner()
+        known = read_offsets(start)
+        # Spark asks for the next batch after it has completed the last one, which ended at `start`.
+        # Its own notice, `commit`, arrives a batch later, and never for the last batch.
+        assert self._driver is not None
+        self._driver.progress.report(known)
+        all_available = isinstance(limit, ReadAllAvailable)
+        return nest_offsets(planner.latest(known, all_available=all_available))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Return the ends of the logs, from which Spark's progress reports the lag."""
+        newest = self._planner().newest()
+        return None if newest is None else nest_offsets(newest)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Return the range of each task of a batch."""
+        tasks = self._planner().tasks(read_offsets(start), read_offsets(end))
+        return [InputPartition(task) for task in tasks]
+
+    def _planner(self) -> StreamPlanner:
+        if self._driver is None:
+            for warning in self._options.warnings:
+                log.warning("%s", warning)
+            self._driver = _DriverSide(self._options)
+        return self._driver.planner
+
+    # -- in the workers -------------------------------------------------------------------------
+
+    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
+        """Yield the records of one task."""
+        wanted: OffsetRange | None = partition.value
+        return iter(()) if wanted is None else read_range(wanted, self._reading)
+
+
+class _DriverSide:
+    """What the reader needs in the driver. Spark ends its process, and never closes it."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        lookup = ClusterLookup(options.client)
+        self.planner = StreamPlanner(lookup, options, _SystemClock())
+        # A coordinator that does not answer delays a batch for this long.
+        commits = ClusterLookup({**options.client, "default.api.timeout.ms": "5000"})
+        self.progress = GroupProgress(commits, options.commit_group)
+
+
+class _SystemClock:
+    """The real time."""
+
+    def now_ms(self) -> int:
+        return int(time.monotonic() * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

@@ -1,0 +1,56 @@
+"""GroupProgress commits what a stream has processed, and never fails the stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import pytest
+
+from plog.errors import NonEmptyGroup, PlogError
+from plog.spark.reader.group_progress import GroupProgress
+from plog.types import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Commits:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[TopicPartition, int]]] = []
+        self.error: PlogError | None = None
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.seen.append((group, dict(offsets)))
+
+
+def test_only_changed_offsets_are_committed() -> None:
+    commits = Commits()
+    progress = GroupProgress(commits, "g")
+    progress.report({A: 1, B: 2})
+    progress.report({A: 1, B: 2})
+    progress.report({A: 5, B: 2})
+    assert commits.seen == [("g", {A: 1, B: 2}), ("g", {A: 5})]
+
+
+def test_nothing_is_committed_without_a_group() -> None:
+    commits = Commits()
+    GroupProgress(commits, None).report({A: 1})
+    assert commits.seen == []
+
+
+def test_error_is_logged_once_and_the_offsets_are_committed_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    commits = Commits()
+    commits.error = NonEmptyGroup("group g has members")
+    progress = GroupProgress(commits, "g")
+    with caplog.at_level(logging.WARNING):
+        progress.report({A: 1})
+        progress.report({A: 2})
+    assert len(caplog.records) == 1
+    assert "cannot commit the progress of the query to group g: group g has members" in caplog.text
+    commits.error = None
+    progress.report({A: 2})
+    assert commits.seen == [("g", {A: 2})]
