@@ -60,7 +60,8 @@ class Cluster(Queries):
     broker: BrokerProcess
 
     def create(self, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
-        self.broker.create_topic(topic, partitions, config)
+        # The tests use old timestamps, and a slow run may outlast the first retention sweep.
+        self.broker.create_topic(topic, partitions, {"retention.ms": "-1"} | (config or {}))
 
     def produce(self, topic: str, partition: int, records: Sequence[Record], **more: Any) -> None:
         host, _, port = self.bootstrap_servers.rpartition(":")

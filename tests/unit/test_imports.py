@@ -151,6 +151,7 @@ ROWS = (
             "plog.spark.reader.batch_reader",
             "plog.spark.values.dead_letter_rows",
             "plog.spark.values.decoded_values",
+            "plog.spark.sink.deduplicating_writer",
             "plog.spark.sink.record_writers",
             "plog.spark.source",
             "plog.spark.reader.stream_reader",

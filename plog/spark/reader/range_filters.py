@@ -103,7 +103,7 @@ class RangeFilters:
 
 @dataclass(slots=True)
 class _Interval:
-    """The integers from `start` up to, but not including, `end`; None is no bound."""
+    """The integers from `start` up to, but not including, `end`; None means unbounded."""
 
     start: int | None = None
     end: int | None = None

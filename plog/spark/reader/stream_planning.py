@@ -117,7 +117,7 @@ class StreamPlanner:
         self._targets = self._look({}).ends()
 
     def latest(self, start: Offsets, *, all_available: bool = False) -> dict[TopicPartition, int]:
-        """Return the end of the next batch; equal to `start` if there is none.
+        """Return the end of the next batch; equal to `start` if there are no new records.
 
         `all_available` overrides the limits. Raises DataLossError unless ``failOnDataLoss`` is
         false.

@@ -18,6 +18,7 @@ from plog.spark.options.sink_options import SinkOptions
 from plog.spark.sink.deduplicated_writing import commit_batch, read_notes, write_task
 from plog.spark.sink.deduplication import BatchPlan, DeduplicationError, TaskOutcome
 from plog.spark.sink.record_marks import BatchId
+from plog.spark.worker_check import CheckedPickle
 
 if TYPE_CHECKING:
     import pyarrow
@@ -35,7 +36,7 @@ class TaskWritten(WriterCommitMessage):
     outcome: TaskOutcome
 
 
-class DeduplicatingWriter(DataSourceStreamArrowWriter):
+class DeduplicatingWriter(CheckedPickle, DataSourceStreamArrowWriter):
     """Writes each row of a streaming query once. It holds no connections."""
 
     def __init__(self, options: SinkOptions, name: str) -> None:

@@ -72,7 +72,7 @@ class TaskAttempt:
 class TaskOutcome:
     """A successful task: its rows, including those that it left to the driver, and their topics.
 
-    `left` are the digests of the rows that it left, one after the other. `last_offset` is the
+    `left` concatenates the digests of the rows that it left. `last_offset` is the
     offset of the commit note that the task used.
     """
 

@@ -51,6 +51,11 @@ class Plog:
         assert "Traceback" not in text
         return text
 
+    def record_count(self, topic: str) -> int:
+        """Return the number of offsets in a topic; 0 if it does not exist."""
+        done = self.attempt("get-offsets", "--topic", topic)
+        return sum(int(line.rpartition(b":")[2]) for line in done.stdout.splitlines())
+
     def start(self, tool: str, *arguments: str | Path) -> RunningPlog:
         """Start a tool that runs until it is stopped."""
         return RunningPlog(self.command(tool, *arguments))
