@@ -1,4 +1,4 @@
-"""``plog cluster``: print the cluster id, list endpoints, and unregister a broker.
+"""``plog cluster``: print print the cluster id, list endpoints, and unregister a broker.
 
 Controller endpoints and unregistration only apply to Apache Kafka, because a plog broker is its own
 controller. Source: Kafka 4.3 ClusterTool.
@@ -28,7 +28,7 @@ _Tool = Callable[[Cluster, argparse.Namespace], Coroutine[Any, Any, int]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print the cluster id, list the endpoints of a cluster, or unregister a broker."""
+    """Print print the cluster id, list the endpoints of a cluster, or unregister a broker."""
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for name, configure_tool in (
         ("cluster-id", configure_cluster_id),
@@ -38,12 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         summary = first_line(configure_tool.__doc__)
         configure_tool(tools.add_parser(name, help=summary, description=summary))
     add_examples(
-        parser, ("the cluster id", "plog cluster cluster-id --bootstrap-server localhost:9092")
+        parser,
+        ("print the cluster id", "plog cluster cluster-id --bootstrap-server localhost:9092"),
     )
 
 
 def configure_cluster_id(parser: argparse.ArgumentParser) -> None:
-    """Print the cluster id."""
+    """Print print the cluster id."""
     _add_connection(parser)
     _set_run(parser, print_cluster_id)
 
@@ -57,7 +58,7 @@ def configure_unregister(parser: argparse.ArgumentParser) -> None:
         type=int,
         required=True,
         metavar="BROKER",
-        help="id of the broker, which must be stopped permanently",
+        help="id of a broker that has been shut down permanently",
     )
     _set_run(parser, unregister)
 
@@ -99,7 +100,7 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 async def print_cluster_id(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print the cluster id."""
+    """Print print the cluster id."""
     cluster_id = (await BrokerAdmin(cluster).describe_cluster()).cluster_id
     line = f"Cluster ID: {cluster_id}"
     show(

@@ -28,12 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--offset-json-file",
         required=True,
         metavar="FILE",
-        help=f"new start offset of each partition, -1 for its end: {_EXAMPLE}",
+        help="JSON file with each partition's new start offset (-1 for the partition's end):"
+        f" {_EXAMPLE}",
     )
     add_examples(
         parser,
         (
-            "records before the offsets in the file",
+            "delete the records before the offsets in the file",
             "plog delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json",
         ),
     )

@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "the size of a topic on disk",
+            "show the size of a topic on disk",
             "plog log-dirs --bootstrap-server localhost:9092 --describe --topic-list orders",
         ),
     )

@@ -43,8 +43,8 @@ def plan_partitions(
         raise UnknownTopicOrPartition(f"topic '{requested.topic}' does not exist")
     if topic.is_internal:
         raise InvalidRequest(
-            f"cannot add partitions to internal topic '{topic.name}': coordinators locate their"
-            " state by the partition count"
+            f"cannot add partitions to internal topic '{topic.name}': coordinators use the"
+            " partition count to locate their state"
         )
     present = len(topic.partitions)
     if requested.count <= present:

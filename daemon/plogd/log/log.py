@@ -148,7 +148,7 @@ class Log:
         if self.offline or self.closed:
             raise self.not_open()
         # Rule R6: otherwise, two records could have the same offset and epoch.
-        assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
+        assert leader_epoch >= self.leader_epochs.latest_epoch, "a deposed leader must not append"
         if not isinstance(batch, ValidatedBatch):
             batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
         # While jobs are still writing earlier batches, a synchronous append would overtake them.

@@ -44,8 +44,8 @@ async def delete_records(partition: Partition, offset: int, log_manager: LogMana
     if not is_durable:
         raise KafkaStorageError(
             f"cannot store the log start offset {log.log_start_offset} of"
-            f" {partition.topic_partition} in {log.log_dir}: the write failed; send the"
-            " request again, because a crash may bring the records back"
+            f" {partition.topic_partition} in {log.log_dir}: the write failed; send the request"
+            " again, because the records may reappear after a crash"
         )
     return log.log_start_offset
 

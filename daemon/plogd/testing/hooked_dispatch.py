@@ -315,7 +315,7 @@ def _replacement(rule: Rule, call: _Call, parts: Parts | None) -> Parts | None:
 
 
 def _drop_error(call: _Call) -> CloseConnection:
-    return CloseConnection(f"a test's hook drops the {call.row.name} request")
+    return CloseConnection(f"a test hook dropped the {call.row.name} request")
 
 
 def _topics_of(message: Struct, name_of: Callable[[bytes], str | None]) -> Iterator[str]:

@@ -113,7 +113,8 @@ def _add_range_options(parser: argparse.ArgumentParser) -> None:
         "--from-time",
         type=time_ms,
         metavar="TIME",
-        help="time of the first record: ISO 8601, in UTC unless it has a zone, or ms since 1970",
+        help="time of the first record: ISO 8601 (in UTC unless it includes a time zone), or ms"
+        " since 1970",
     )
     last = parser.add_mutually_exclusive_group()
     last.add_argument("--until-offset", type=not_negative, help="end offset, exclusive")
@@ -127,7 +128,8 @@ def _add_speed_options(parser: argparse.ArgumentParser) -> None:
         "--speed",
         type=speed,
         default=Speed(),
-        help="1x for the original speed, 10x for ten times that, 500/s, or max (default)",
+        help="1x for the original speed, 10x for ten times the original speed, 500/s for 500"
+        " records per second, or max (default)",
     )
     parser.add_argument(
         "--longest-pause",
@@ -146,10 +148,12 @@ def _add_speed_options(parser: argparse.ArgumentParser) -> None:
         "--state",
         type=Path,
         metavar="FILE",
-        help="save the progress in this file, and continue from it; after a"
-        " crash, up to a second of records is copied again",
+        help="save progress in this file and resume from it; after a crash, up to one second of"
+        " records is copied again",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan without copying")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan without copying any records"
+    )
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
@@ -190,7 +194,7 @@ def run(arguments: argparse.Namespace) -> int:
         if source.partitions is None:
             raise UsageError(f"topic {source.name} does not exist on {reader_config[SERVERS]}")
         if str(source) == str(target):
-            raise UsageError(f"cannot copy {source.name} to itself: choose another topic")
+            raise UsageError(f"cannot copy {source.name} to itself: choose a different topic")
         state = None
         if arguments.state is not None:
             state = State(arguments.state, str(source), str(target))

@@ -275,7 +275,7 @@ class ConsumerCore(OffsetQueries):
         if isinstance(offset, OffsetAndMetadata):
             self.positions.seek(partition, offset.offset, offset.leader_epoch)
         elif not isinstance(offset, int):
-            raise TypeError(f"{offset!r} is not an offset: give a number or an OffsetAndMetadata")
+            raise TypeError(f"{offset!r} is not an offset: pass a number or an OffsetAndMetadata")
         else:
             self.positions.seek(partition, offset)
         self._positions_found()
@@ -304,8 +304,8 @@ class ConsumerCore(OffsetQueries):
         asked = checked_partitions(partitions) or self.positions.assigned
         if not asked:
             raise IllegalState(
-                "cannot seek: no partitions are assigned; assign some, or poll first if topics are"
-                " subscribed to"
+                "cannot seek: no partitions are assigned; assign partitions, or poll first if the"
+                " consumer is subscribed to topics"
             )
         for partition in asked:
             self.positions.request_reset(partition, where)

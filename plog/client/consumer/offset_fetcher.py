@@ -163,8 +163,8 @@ class OffsetFetcher:
         reported = False
         for state, generation in self._positions.unknown_for(self._patience_s, now_s):
             error = UnknownTopicOrPartition(
-                f"cannot read {state.partition}: it has not existed for {self._patience_s:g} s;"
-                " correct its name or create it; it will be read as soon as it exists"
+                f"cannot read {state.partition}: it has been missing for {self._patience_s:g} s;"
+                " correct its name or create it; the consumer will read it as soon as it exists"
             )
             reported |= self._positions.fail(state, generation, error)
         if reported:

@@ -53,7 +53,7 @@ class RebalanceListener:
 def check_listener(listener: object) -> ConsumerRebalanceListener | None:
     """Return `listener`. Raises TypeError if it lacks the methods of a listener."""
     if listener is not None:
-        advice = "give an object with these methods, such as a plog.RebalanceListener"
+        advice = "pass an object with these methods, such as a plog.RebalanceListener"
         check_methods(
             "listener", listener, ("on_partitions_assigned", "on_partitions_revoked"), advice
         )

@@ -223,7 +223,7 @@ class BatchCompletion:
             errors = {index: error_from_code(answer.error_code, str(single))}
         if errors:
             error = InvalidRecord(
-                f"{batch.topic_partition}: record not written: other records of its batch are"
+                f"{batch.topic_partition}: record not written: other records in its batch are"
                 " invalid"
             )
         self.fail(batch, error, errors)

@@ -17,7 +17,7 @@ class Verdict(Enum):
     """What a transaction must do after an error."""
 
     RETRY = "the same request may succeed later"
-    FIND_COORDINATOR = "the coordinator has moved, or is not available now"
+    FIND_COORDINATOR = "the coordinator has moved, or is currently not available"
     ABORT = "the transaction cannot be committed"
     FORGOTTEN = "the coordinator has forgotten the producer ID: there is nothing to abort"
     FATAL = "the producer must be closed"

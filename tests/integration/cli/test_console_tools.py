@@ -161,7 +161,8 @@ def test_invalid_line_ends_the_tool_after_earlier_lines_are_sent(plog: Plog, top
         "produce", "--topic", topic, "--property", "parse.key=true", stdin=b"k\tv\nno tab\nk\tw\n"
     )
     assert error == (
-        "plog: line 2 has no key separator '\\t': 'no tab'; 1 record was sent before it\n"
+        "plog: line 2 does not contain the key separator '\\t': 'no tab';"
+        " 1 record was sent before it\n"
     )
     assert _values(plog, topic) == [b"v"]
 

@@ -115,7 +115,7 @@ def test_loader_warns_when_alias_and_name_have_different_values() -> None:
     loaded = load_config([], ["node.id=1", "broker.id=1", "broker.id=2", "node.id=3"])
     assert loaded.config.node_id == 3
     assert loaded.warnings == (
-        "-o node.id=3 overrides -o broker.id=2: both names denote the same setting",
+        "-o node.id=3 overrides -o broker.id=2: both names refer to the same setting",
     )
 
 
@@ -139,7 +139,7 @@ def test_warning_for_an_unused_kafka_setting_omits_the_value(name: str) -> None:
 
 def test_authorizer_is_rejected_because_acls_are_not_enforced() -> None:
     [problem] = problems("authorizer.class.name=org.example.Authorizer")
-    assert "every client that can connect may perform every operation" in problem
+    assert "every client that can connect may perform any operation" in problem
     assert load_config([], ["authorizer.class.name="]).config == BrokerConfig()
 
 

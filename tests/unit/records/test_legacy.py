@@ -200,7 +200,7 @@ def test_truncated_last_message_of_wrapper_is_ignored() -> None:
         (message(2, 0), "has magic 2, not 0 or 1"),
         (message(0, 0, attributes=4), "of magic 0 has compression type 4"),
         (message(0, 0, attributes=1), "has no value"),
-        (wrapper(1, 9, message(0, 0)), "contains a message of magic 0"),
+        (wrapper(1, 9, message(0, 0)), "contains a message with magic 0"),
         (wrapper(0, 9, wrapper(0, 9, message(0, 9))), "compression gzip"),
         (wrapper(1, 9, b""), "contains no messages"),
         (wrapper(1, 9, message(1, 10)), "contains relative offset 10"),

@@ -217,7 +217,7 @@ class ShardRuntime(Generic[S]):
         if not isinstance(error, KafkaError):
             self._context.on_bug(str(self), error)
         self._report(
-            "{shard} failed and reloads in {seconds} s: {error}",
+            "{shard} failed and will reload in {seconds} s: {error}",
             shard=str(self),
             topic_partition=self.partition.topic_partition,
             seconds=int(reload_after_ms / 1000),
@@ -254,7 +254,7 @@ class ShardRuntime(Generic[S]):
             try:
                 self._shard.on_unloaded(error)
             except Exception as problem:
-                self._context.on_bug(f"unload of {self}", problem)
+                self._context.on_bug(f"unloading {self}", problem)
 
     def _progress(self) -> None:
         """Complete responses up to the high watermark; close the shard if its partition is lost."""
@@ -351,7 +351,8 @@ class ShardRuntime(Generic[S]):
             room -= len(key) + len(value or b"")
             if is_bounded and room < 0:
                 raise RecordListTooLarge(
-                    f"the first {len(encoded)} of {len(records)} records exceed max.message.bytes"
+                    f"the first {len(encoded)} of {len(records)} records already exceed"
+                    " max.message.bytes"
                 )
         return encoded
 
@@ -392,7 +393,7 @@ class ShardRuntime(Generic[S]):
                 self._shard.replay(record, offset=offset, producer_id=-1)
         except Exception as error:  # The state in memory now differs from the log.
             self._fail(error)
-            raise NotCoordinator(f"{self} has to reload") from error
+            raise NotCoordinator(f"{self} must reload") from error
 
 
 def _client_error(error: Exception) -> Exception:
@@ -402,7 +403,7 @@ def _client_error(error: Exception) -> Exception:
             return error
         case MessageTooLarge() | RecordListTooLarge():
             return RecordsTooLarge(
-                f"cannot write the records of the request in one batch: {error.message}"
+                f"cannot write the request's records in a single batch: {error.message}"
             )
         case NotLeaderOrFollower() | KafkaStorageError():
             return NotCoordinator(f"the coordinator cannot write: {error.message}")

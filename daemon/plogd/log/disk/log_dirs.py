@@ -139,7 +139,9 @@ class LogDirs:
 
     def _check_any_online(self) -> None:
         if not self.online:
-            raise LogDirUnusable(f"cannot use any of log.dirs: {', '.join(self._failures)}")
+            raise LogDirUnusable(
+                f"cannot use any directory in log.dirs: {', '.join(self._failures)}"
+            )
 
     def explain(self, path: str, error: OSError, default_remedy: str = "") -> str:
         """Return the text of an error in the directory `path`, with a remedy if one is known."""
@@ -179,9 +181,9 @@ class LogDirs:
         """Report a directory that contains partitions but no meta.properties. Runs as a job."""
         if log_dir.holds_partitions():
             self._report(
-                "cannot find meta.properties in {log_dir}, which holds partitions: wrote a new "
-                "file, which assigns the directory to broker {node_id} of cluster {cluster_id}; if "
-                "that is wrong, stop the broker and restore the file from a backup",
+                "cannot find meta.properties in {log_dir}, which contains partitions: wrote a new"
+                " file, which assigns the directory to broker {node_id} of cluster {cluster_id};"
+                " if that is wrong, stop the broker and restore the file from a backup",
                 log_dir=log_dir.path,
                 node_id=self._config.node_id,
                 cluster_id=self.cluster_id,

@@ -63,9 +63,9 @@ class DamageReport:
     def rejected(self, segments: Sequence[LogSegment], why: str) -> None:
         """Report segments that were removed from the log; their files are kept."""
         self._report(
-            "removed {count} segments from {topic_partition}, starting at offset {offset}: {why}; "
-            "their files are kept in {directory} as *{suffix}: {names}; remove them if their "
-            "records are not needed",
+            "removed {count} segments from {topic_partition}, starting at offset {offset}: {why};"
+            " their files are kept in {directory} as *{suffix}: {names}; delete the files if you"
+            " do not need their records",
             count=len(segments),
             topic_partition=self._topic_partition,
             offset=segments[0].base_offset,

@@ -242,8 +242,8 @@ def test_change_is_retried_after_a_lost_response(site: Site) -> None:
 
 def test_single_name_instead_of_a_list_is_refused(site: Site) -> None:
     for method in (site.admin.create_topics, site.admin.delete_topics, site.admin.describe_topics):
-        with pytest.raises(TypeError, match=r"is 'ab': give several, such as \['ab'\]"):
+        with pytest.raises(TypeError, match=r"is 'ab': pass a list, such as \['ab'\]"):
             site.run(method("ab"))
     for method in (site.admin.delete_groups, site.admin.list_group_offsets):
-        with pytest.raises(TypeError, match=r"is 'ab': give several, such as \['ab'\]"):
+        with pytest.raises(TypeError, match=r"is 'ab': pass a list, such as \['ab'\]"):
             site.run(method("ab"))

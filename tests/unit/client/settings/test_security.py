@@ -120,8 +120,8 @@ def test_complete_sasl_settings_are_accepted(keywords: dict[str, object]) -> Non
 def test_settings_of_another_protocol_cause_a_warning() -> None:
     settings = _settings(ssl_truststore_location="ca.pem", sasl_jaas_config=PLAIN)
     assert settings.warnings == (
-        "ssl.truststore.location: no effect, because security.protocol is PLAINTEXT; set it to"
+        "ssl.truststore.location: ignored, because security.protocol is PLAINTEXT; set it to"
         " SSL or SASL_SSL",
-        "sasl.jaas.config: no effect, because security.protocol is PLAINTEXT; set it to"
+        "sasl.jaas.config: ignored, because security.protocol is PLAINTEXT; set it to"
         " SASL_SSL or SASL_PLAINTEXT",
     )

@@ -181,13 +181,13 @@ def test_format_accepts_options_that_match_plog(
     [
         (
             "--initial-controllers 7@localhost:9093:AAAAAAAAAAAAAAAAAAAAAA",
-            "no controller quorum",
+            "does not have a controller quorum",
         ),
-        ("--release-version 4.0", "writes metadata of 3.5-IV2; omit the option"),
+        ("--release-version 4.0", "writes metadata at level 3.5-IV2; omit the option"),
         ("--release-version 1.0", "Unknown release version '1.0'"),
-        ("--release-version 3.5 --feature metadata.version=11", "give only one"),
+        ("--release-version 3.5 --feature metadata.version=11", "specify only one"),
         ("--feature metadata.version=21", "has level 11"),
-        ("--feature kraft.version=1", "a plog broker has level 0"),
+        ("--feature kraft.version=1", "a plog broker supports only level 0"),
         ("--feature foo=1", "Kafka has no such feature"),
         ("--feature kraft.version=x", "the level must be a whole number"),
         ("--add-scram alice", "start with SCRAM-SHA-256"),
