@@ -337,7 +337,7 @@ def test_directory_adopted_in_place_returns_to_kafka_with_new_records(
     kafka_tools: KafkaTools,
     tmp_path: Path,
 ) -> None:
-    """Follow docs/adoption.md, "Back to Kafka", which restores Kafka's own metadata log."""
+    """Follow docs/adoption.md, "Migrate back to Kafka", which restores Kafka's own metadata log."""
     data = tmp_path / "data"
     shutil.copytree(kafka_4.log_dir, data)
     assert plog("storage", "import", data, "--in-place") == 0

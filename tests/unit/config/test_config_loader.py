@@ -159,14 +159,14 @@ def test_authorizer_is_rejected_because_acls_are_not_enforced() -> None:
             ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"],
             "-o inter.broker.listener.name=PLAINTEXT: cannot be combined with security.inter",
         ),
-        (["listeners="], "-o listeners=: contains no listener for clients"),
+        (["listeners="], "-o listeners=: does not contain a listener for clients"),
         (["listener.security.protocol.map=A"], "-o listener.security.protocol.map=A: 'A' does not"),
         (
             ["listener.security.protocol.map=A:PLAINTEXT"],
             "listeners=PLAINTEXT://:9092 (the default): listener.security.protocol.map has no",
         ),
         (["advertised.listeners=X://a:1"], "-o advertised.listeners=X://a:1: listener.security"),
-        (["log.dirs="], "-o log.dirs=: contains no directory"),
+        (["log.dirs="], "-o log.dirs=: does not contain any directories"),
         (
             ["queued.max.request.bytes=1000"],
             "-o queued.max.request.bytes=1000: is below socket.request.max.bytes (104857600)",

@@ -340,7 +340,7 @@ def test_metadata_log_is_not_created_where_partitions_exist() -> None:
     site.create("t-0")
     site.create("u-0")
     site = LogSite(("/b",), files=site.files.kill())
-    with pytest.raises(LogDirUnusable, match=r"__cluster_metadata-0 in log\.dirs: /b holds"):
+    with pytest.raises(LogDirUnusable, match=r"__cluster_metadata-0 in log\.dirs: /b contains"):
         _load_metadata(site)
     assert _directories(site, "/b") == ["t-0"]
     site = LogSite(("/a", "/b"), files=site.files.kill())

@@ -494,6 +494,6 @@ class Group:
         """Raise NonEmptyGroup if the group has members whose subscriptions are unknown."""
         if self._state in ACTIVE_STATES and not self.uses_consumer_protocol:
             raise NonEmptyGroup(
-                f"cannot delete offsets of group {self.group_id}: it still has members; stop them"
+                f"cannot delete offsets for group {self.group_id}: it still has members; stop them"
                 " first"
             )

@@ -58,7 +58,7 @@ def test_wrong_argument_raises_type_error_naming_it(
     signature = inspect.signature(getattr(AdminCore, name))
     bound = signature.bind(admin, *ADMIN_CALLS[name])
     bound.arguments[parameter] = Nothing()
-    with pytest.raises(TypeError, match=rf"^{name}: {parameter} is <nothing>: give "):
+    with pytest.raises(TypeError, match=rf"^{name}: {parameter} is <nothing>: pass "):
         getattr(AdminCore, name)(*bound.args, **bound.kwargs)
 
 
@@ -67,7 +67,7 @@ def test_wrong_argument_raises_type_error_naming_it(
     [
         (lambda x: x.create_topic("t", partitions="3"), r"partitions is '3': pass an int or None"),
         (lambda x: x.create_topic("t", partitions=True), r"partitions is True: pass an int"),
-        (lambda x: x.create_topic("t", configs={"a": [1]}), r"configs\['a'\] is \[1\]: give"),
+        (lambda x: x.create_topic("t", configs={"a": [1]}), r"configs\['a'\] is \[1\]: pass"),
         (lambda x: x.create_topics([NewTopic("t", "3")]), r"topics\[0\]\.partitions is '3'"),
         (lambda x: x.create_topics("t"), r"topics is 't': pass a list, such as \['t'\]"),
         (lambda x: x.create_partitions({"t": "3"}), r"totals\['t'\] is '3'"),
@@ -120,7 +120,7 @@ def test_plain_values_are_converted_to_typed_ones() -> None:
     assert conform({"g": None}, Iterable[str] | Mapping[str, list[str] | None], "x") == {"g": None}
     assert conform((n for n in (1, 2)), Iterable[int], "x") == [1, 2]
     assert conform(("a", None), tuple[str, int | None], "x") == ("a", None)
-    with pytest.raises(TypeError, match="give 2 values"):
+    with pytest.raises(TypeError, match="pass 2 values"):
         conform(("a",), tuple[str, int], "x")
 
 

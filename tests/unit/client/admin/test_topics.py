@@ -69,7 +69,7 @@ def test_new_topic_may_have_assignments_and_configs() -> None:
 
 def test_assignments_and_counts_exclude_each_other() -> None:
     topic = NewTopic(name="a", partitions=2, assignments={0: (1,)})
-    with pytest.raises(InvalidRequest, match="cannot create topic a: it has both"):
+    with pytest.raises(InvalidRequest, match="cannot create topic a: it contains both"):
         create_topics_request([topic], timeout_ms=5, validate_only=False)
 
 

@@ -106,7 +106,7 @@ def test_scram_sends_no_proof_after_a_malformed_challenge(
 @pytest.mark.parametrize(
     ("server_final", "problem"),
     [
-        (b"e=invalid-proof", "refused authentication: invalid-proof"),
+        (b"e=invalid-proof", "rejected the authentication: invalid-proof"),
         (b"v=AAAA", "did not prove that it knows the user"),
         (b"v=!", "malformed"),
         (b"", "malformed"),

@@ -236,7 +236,7 @@ def test_unusable_file_is_named_with_its_setting(tmp_path: Path) -> None:
         (tmp_path, ": Is a directory"),
         (jks, r"Java keystore \(JKS\), not PEM; convert it once: keytool -list"),
         (der, "PKCS12 or DER file, not PEM; convert"),
-        (empty, "does not contain a certificate (a block that starts with -----BEGIN CERTIFICATE)"),
+        (empty, "does not contain a certificate .a block that starts with -----BEGIN CERTIFICATE"),
         (bad, "bad.pem: cannot read a certificate"),
     ):
         with pytest.raises(TlsFailed, match=f"ssl.truststore.location=.*{problem}"):
@@ -257,7 +257,7 @@ def test_unusable_key_error_has_a_remedy(tmp_path: Path) -> None:
         ({"ssl_keystore_location": alone}, "does not contain a private key"),
         (
             {"ssl_keystore_key": "x", "ssl_keystore_certificate_chain": "y"},
-            "ssl.keystore.key contains",
+            "ssl.keystore.key does not contain",
         ),
     ):
         with pytest.raises(TlsFailed, match=problem) as caught:
