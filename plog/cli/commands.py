@@ -46,7 +46,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "broker-api-versions",
         "plog.cli.broker_api_versions:configure",
-        "Print the versions of each request that brokers serve.",
+        "Print the request versions that each broker supports.",
     ),
     Command(
         "cluster",
@@ -66,13 +66,13 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "console-consumer",
         "plog.cli.console.console_consumer:configure",
-        "Print the records of topics as they arrive.",
+        "Print records from topics as they arrive.",
         ("consume", "tail"),
     ),
     Command(
         "console-producer",
         "plog.cli.console.console_producer:configure",
-        "Send each line of standard input, or of a file, as a record to a topic.",
+        "Send each line from standard input or a file to a topic as a record.",
         ("produce",),
     ),
     Command(

@@ -20,7 +20,7 @@ from plog.version import VERSION
 
 _EXIT_STATUS: Final = """\
 .SH EXIT STATUS
-0 on success, 1 on failure or wrong usage, 130 when interrupted from the keyboard.\
+0 on success, 1 on failure or incorrect usage, 130 when interrupted from the keyboard.\
 """
 _DESCRIPTION: Final = """\
 Each command keeps the names, options, columns and exit status of an Apache Kafka script:

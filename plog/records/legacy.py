@@ -253,7 +253,7 @@ def _unwrap(wrapper: _Message, max_bytes: int) -> Iterator[Record]:
         value = correct_lz4_header(value)
     inner = _inner_messages(memoryview(decompress(wrapper.compression, value, max_bytes)), wrapper)
     if not inner:
-        raise CorruptRecords("a compressed message contains no messages")
+        raise CorruptRecords("a compressed message does not contain any messages")
     # In magic 1, the wrapper has the offset of its last message (KIP-31).
     base_offset = 0
     # Some versions of librdkafka sent wrappers with offset 0.

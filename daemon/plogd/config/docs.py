@@ -41,7 +41,7 @@ exist in Kafka start with `plog.`. An unknown name causes a warning that suggest
 name; a Kafka setting that plog does not use yet also causes a warning. If a value is invalid, the
 broker does not start: it reports the file, the line and the allowed values.
 
-*Changes* says when a new value takes effect:
+The *Changes* column states when a new value takes effect:
 
 - **restart**: after the next restart. On `SIGHUP`, the broker rereads the files and reports that a
   restart is required.
@@ -83,9 +83,9 @@ _CHANGES = {
 }
 _FACTS = {
     "read-only": "",
-    "reload": "Reloaded by SIGHUP",
-    "per-broker": "Reloaded by SIGHUP, or set at run time",
-    "cluster-wide": "Reloaded by SIGHUP, or set at run time",
+    "reload": "Reloaded on SIGHUP",
+    "per-broker": "Reloaded on SIGHUP, or set at run time",
+    "cluster-wide": "Reloaded on SIGHUP, or set at run time",
 }
 
 

@@ -82,8 +82,8 @@ class GeneralSettings:
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable",
         True,
-        "Create a missing topic when a client requests its metadata and the request allows topic"
-        " creation.",
+        "Whether to create a missing topic when a client requests its metadata and the request"
+        " allows topic creation.",
         importance="high",
     )
     plog_auto_create_topics_max_per_second: int = setting(
@@ -99,7 +99,7 @@ class GeneralSettings:
     delete_topic_enable: bool = setting(
         "delete.topic.enable",
         True,
-        "Allow clients to delete topics. If false, DeleteTopics requests fail.",
+        "Whether clients can delete topics. If false, DeleteTopics requests fail.",
         importance="high",
     )
 
@@ -116,7 +116,7 @@ class GeneralSettings:
     plog_http_host: str = setting(
         "plog.http.host",
         "127.0.0.1",
-        "Address for /metrics, /health and /ready. These pages require no authentication.",
+        "Address for /metrics, /health and /ready. These pages do not require authentication.",
     )
     plog_status_interval_ms: int = setting(
         "plog.status.interval.ms",

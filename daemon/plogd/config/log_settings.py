@@ -146,8 +146,8 @@ class LogSettings:
     plog_flush_before_visible: bool = setting(
         "plog.flush.before.visible",
         False,
-        "Acknowledge records and expose them to consumers only after they are synced, even if"
-        " `log.flush.interval.messages` is larger than 1.",
+        "Whether to acknowledge records and expose them to consumers only after they are synced,"
+        " even if `log.flush.interval.messages` is larger than 1.",
         importance="high",
     )
     plog_flush_syncfs: str = setting(
@@ -324,8 +324,8 @@ class LogSettings:
     log_message_timestamp_before_max_ms: int = setting(
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
-        "Maximum time by which a record's timestamp may precede the broker's clock. Ignored with"
-        " `LogAppendTime`.",
+        "Maximum time by which a record's timestamp can be earlier than the broker's clock."
+        " Ignored with `LogAppendTime`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -334,8 +334,8 @@ class LogSettings:
     log_message_timestamp_after_max_ms: int = setting(
         "log.message.timestamp.after.max.ms",
         HOUR_MS,  # KIP-1030; before, there was no limit.
-        "Maximum time by which a record's timestamp may exceed the broker's clock. Ignored with"
-        " `LogAppendTime`.",
+        "Maximum time by which a record's timestamp can be later than the broker's clock. Ignored"
+        " with `LogAppendTime`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",

@@ -137,7 +137,7 @@ def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     if not problems and not (settings.ssl_keystore_key or settings.ssl_keystore_location):
         yield (
             "ssl.keystore.location",
-            "a TLS listener needs a PEM file with its private key and certificate",
+            "a TLS listener requires a PEM file with its private key and certificate",
         )
 
 
@@ -152,6 +152,6 @@ def _check_truststore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     if not problems and not is_set:
         yield (
             "ssl.client.auth",
-            "needs ssl.truststore.location, a PEM file with the certificates of the CAs that sign"
-            " client certificates",
+            "requires ssl.truststore.location, a PEM file with the certificates of the CAs that"
+            " sign client certificates",
         )

@@ -265,7 +265,7 @@ class Controller:
     async def _roll_back(self, topic: TopicState) -> None:
         """Remove a topic whose logs cannot be created."""
         self._report(
-            "rolled back creation of topic {topic}: cannot create its logs",
+            "rolled back the creation of topic {topic}: cannot create its logs",
             topic=topic.name,
             level="warn",
         )

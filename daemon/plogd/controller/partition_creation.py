@@ -54,7 +54,7 @@ def plan_partitions(
         )
     if requested.count > MAX_PARTITIONS:
         raise PolicyViolation(
-            f"cannot expand topic '{topic.name}': a topic may have at most {MAX_PARTITIONS}"
+            f"cannot expand topic '{topic.name}': a topic can have at most {MAX_PARTITIONS}"
             " partitions"
         )
     # As in Kafka, the first partition determines the replication factor of the new partitions.

@@ -146,7 +146,7 @@ def check_total(requested: Iterable[NewTopic], defaults: Defaults) -> None:
 
 def _too_many(new: NewTopic) -> PolicyViolation:
     return PolicyViolation(
-        f"cannot create topic '{new.name}': a topic may have at most {MAX_PARTITIONS} partitions"
+        f"cannot create topic '{new.name}': a topic can have at most {MAX_PARTITIONS} partitions"
     )
 
 

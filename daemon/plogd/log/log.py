@@ -441,7 +441,7 @@ class Log:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
             self._hooks.report(
-                "deleted records of {topic_partition} before offset {offset}",
+                "deleted records in {topic_partition} before offset {offset}",
                 topic_partition=self.topic_partition,
                 offset=offset,
             )
@@ -487,7 +487,7 @@ class Log:
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
         self._hooks.report(
-            "deleted {count} segments of {topic_partition}; the log start offset is now {offset}",
+            "deleted {count} segments from {topic_partition}; the log start offset is now {offset}",
             count=count,
             topic_partition=self.topic_partition,
             offset=self.log_start_offset,

@@ -77,7 +77,7 @@ class AdvertisedCheck:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         line = (
             f"received the advertised address {address} from listener {connection.listener_name}"
-            f" but has sent no other requests since: {why}; {_REMEDY}"
+            f" but has not sent any other requests since: {why}; {_REMEDY}"
         )
         self._shared.timers.call_later(WAIT_MS, lambda: self._waited(client, line))
 

@@ -58,7 +58,8 @@ class Rule:
             raise ValueError(f"cannot add a hook with times={self.times}; use 1 or more")
         if self.topic is not None and not names_topics(self.row.request):
             raise ValueError(
-                f"cannot add a hook for topic={self.topic!r}: {self.row.name} contains no topics"
+                f"cannot add a hook for topic={self.topic!r}: {self.row.name} does not contain any"
+                " topics"
             )
 
     @property

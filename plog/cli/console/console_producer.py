@@ -265,7 +265,7 @@ class LineSender:
 
         # Any other error, such as a missing topic, would also occur for all later lines.
         if not isinstance(error, RecordTooLarge):
-            raise PlogError(f"line {number} and all later ones were not sent: {error}") from error
+            raise PlogError(f"line {number} and all later lines were not sent: {error}") from error
         # The engine's thread calls the tally, too.
         with self._outcomes.lock:
             self._tally.count_failed(number, error)

@@ -72,7 +72,7 @@ class LineFormat:
         values = {name: getattr(self, _field(name)) for name in (*_SEPARATORS, _MARKER)}
         for name in _SEPARATORS:
             if not values[name]:
-                raise UsageError(f"{name} is empty: it must have at least one character")
+                raise UsageError(f"{name} is empty: it must contain at least one character")
             if values[name] == self.null_marker:
                 raise UsageError(f"{_MARKER} and {name} must differ")
         # The headers' delimiter can equal the key separator, as it does by default, because headers

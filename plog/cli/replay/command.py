@@ -82,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "plog replay --bootstrap-server localhost:9092 --topic orders --to-topic orders-copy",
         ),
         (
-            "replay an hour of traffic in six minutes, in another cluster",
+            "replay an hour of traffic to another cluster in six minutes",
             "plog replay --bootstrap-server live:9092 --to-bootstrap-server localhost:9092"
             " --topic orders --to-topic orders --from-time 2026-03-01T12:00:00"
             " --until-time 2026-03-01T13:00:00 --speed 10x",

@@ -192,7 +192,9 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     if action in ("--create", "--alter", "--delete") and not arguments.topic:
         raise UsageError(f"{action} requires --topic")
     if action == "--alter" and arguments.partitions is None:
-        raise UsageError("--alter requires --partitions; 'plog configs --alter' changes settings")
+        raise UsageError(
+            "--alter requires --partitions; to change settings, use 'plog configs --alter'"
+        )
     if is_given(arguments, "--delete-config"):
         raise UsageError("--delete-config was removed; use 'plog configs --alter'")
     only_with(arguments, ["--create"], "--config", "--replication-factor", "--if-not-exists")

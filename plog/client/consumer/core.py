@@ -401,7 +401,7 @@ class ConsumerCore(OffsetQueries):
                 # Raise the reason, which is more useful than the timeout.
                 if (missing := self._missing.error_of(partition)) is not None:
                     raise missing
-                what = f"cannot find the position of {partition}"
+                what = f"cannot determine the position in {partition}"
                 raise timed_out(what, limit_s, self._cluster.trouble)
         return position
 

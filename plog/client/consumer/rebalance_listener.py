@@ -109,7 +109,7 @@ class Listening:
         except Exception as error:
             # Keep the exception until the rebalance step is complete: it must not interrupt the
             # member's transition.
-            error.add_note(f"raised by {name} of the rebalance listener")
+            error.add_note(f"raised by the rebalance listener's {name}")
             self._error = self._error or error
         finally:
             self._calls -= 1

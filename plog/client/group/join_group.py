@@ -267,7 +267,7 @@ class GroupJoin:
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             _check_revoked_before_moved(assignor, subscriptions, assignments)
         for member in subscriptions.keys() - assignments.keys():
-            raise ValueError(f"assignor {assignor.name} returned no assignment for {member}")
+            raise ValueError(f"assignor {assignor.name} did not return an assignment for {member}")
         log.info(
             "group %s: assignment for generation %s by %s: %s",
             self._link.group_id,
@@ -310,7 +310,7 @@ class GroupJoin:
             case ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
                 raise self._inconsistent("the other members do not support any of them")
             case ErrorCode.GROUP_MAX_SIZE_REACHED:
-                text = "the group is full: the broker's group.max.size limits its members"
+                text = "the group is full: the broker's group.max.size limits the number of members"
             case ErrorCode.INVALID_SESSION_TIMEOUT:
                 text = (
                     f"session.timeout.ms={settings.session_timeout_ms} is not between the broker's"

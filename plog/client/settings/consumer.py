@@ -96,8 +96,8 @@ class ConsumerSettings(ClientSettings):
     max_poll_interval_ms: int = setting(
         "max.poll.interval.ms",
         5 * MINUTE_MS,
-        "Maximum time between polls. A member that exceeds it leaves the group, and its partitions"
-        " are assigned to others.",
+        "Maximum time between polls. A member that exceeds it leaves the group, and its"
+        " partitions are assigned to other members.",
         at_least=1,
         unit="ms",
     )
@@ -151,7 +151,7 @@ class ConsumerSettings(ClientSettings):
     allow_auto_create_topics: bool = setting(
         "allow.auto.create.topics",
         True,
-        "Whether subscribing to a missing topic may create it, if the broker allows that. If not,"
+        "Whether subscribing to a missing topic can create it, if the broker allows that. If not,"
         " polls raise UnknownTopicOrPartition for it; otherwise one warning is logged.",
     )
     exclude_internal_topics: bool = setting(

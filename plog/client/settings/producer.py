@@ -67,7 +67,7 @@ class ProducerSettings(ClientSettings):
     delivery_timeout_ms: int = setting(
         "delivery.timeout.ms",
         2 * MINUTE_MS,
-        "Maximum time from `send` to the acknowledgment of a record; after that, the record fails."
+        "Maximum time from `send` to a record's acknowledgment; after that, the record fails."
         " Must be at least the sum of `linger.ms` and `request.timeout.ms`.",
         at_least=0,
         unit="ms",
@@ -86,8 +86,8 @@ class ProducerSettings(ClientSettings):
     transactional_id: str | None = setting(
         "transactional.id",
         None,
-        "Enables transactions and identifies the producer to brokers. Keep it across restarts, and"
-        " never use it for two producers at a time: the older one is fenced. Requires"
+        "Enables transactions and identifies the producer to brokers. Keep it across restarts,"
+        " and never use it for two producers at a time: the older producer is fenced. Requires"
         " `enable.idempotence`.",
         type=SettingType.STRING,
         importance="low",

@@ -40,7 +40,8 @@ class SecuritySettings:
     ssl_truststore_location: str | None = setting(
         "ssl.truststore.location",
         None,
-        "PEM file with the CA certificates that the client trusts (default: those of the system).",
+        "PEM file with the CA certificates that the client trusts (default: the system's CA"
+        " certificates).",
         type=SettingType.STRING,
         importance="high",
         aliases=("ssl.ca.location", "ssl.cafile"),

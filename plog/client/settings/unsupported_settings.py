@@ -17,7 +17,7 @@ _JAVA_STORE = "it configures a Java keystore, but only PEM is supported"
 
 # Ignoring one of these settings could change the records written or read, or weaken security.
 REFUSED: Mapping[str, str] = {
-    "config.providers": "Java classes cannot look up values; write the values themselves",
+    "config.providers": "Java classes cannot look up values; specify the values directly",
     "group.remote.assignor": "it requires group.protocol=consumer, which is not supported",
     "interceptor.classes": f"{_JAVA}; pass Python objects, interceptors=[…]",
     "ssl.certfile": "put the key and the certificate in one PEM file and set ssl.keystore.location",

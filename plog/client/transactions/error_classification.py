@@ -105,7 +105,7 @@ def abortable(error: Exception, transactional_id: str) -> TransactionAbortable:
     why = (error.message if isinstance(error, KafkaError) else str(error)).rstrip(".")
     abortable = TransactionAbortable(
         f"transactional.id={transactional_id}: cannot commit the transaction:"
-        f" {why or type(error).__name__}; call abort_transaction(), then begin it again"
+        f" {why or type(error).__name__}; call abort_transaction(), then begin a new transaction"
     )
     abortable.__cause__ = error
     return abortable

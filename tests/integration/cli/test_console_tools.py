@@ -281,7 +281,7 @@ def test_include_option_selects_topics_by_pattern(plog: Plog, topic: str) -> Non
 def test_unreachable_broker_is_reported(topic: str) -> None:
     unreachable = Plog("127.0.0.1:1")
     error = unreachable.refusal("produce", "--topic", topic, "--max-block-ms", "500", stdin=b"a\n")
-    assert error.splitlines()[-1].startswith("plog: line 1 and all later ones were not sent: ")
+    assert error.splitlines()[-1].startswith("plog: line 1 and all later lines were not sent: ")
 
 
 @pytest.mark.parametrize("tool", ["consume", "tail"])

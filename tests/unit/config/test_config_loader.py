@@ -150,7 +150,7 @@ def test_authorizer_is_rejected_because_acls_are_not_enforced() -> None:
             ["listeners=SASL_SSL://:1"],
             "-o listeners=SASL_SSL://:1: cannot open listener SASL_SSL://:1: security protocol",
         ),
-        (["listeners=SSL://:1"], "ssl.keystore.location is not set: a TLS listener needs a PEM"),
+        (["listeners=SSL://:1"], "ssl.keystore.location is not set: a TLS listener requires a PEM"),
         (
             ["inter.broker.listener.name=INSIDE"],
             "-o inter.broker.listener.name=INSIDE: is not the name of a listener",

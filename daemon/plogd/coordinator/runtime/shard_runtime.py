@@ -178,14 +178,14 @@ class ShardRuntime(Generic[S]):
         self.state = ShardState.ACTIVE
         if loaded.records:
             self._report(
-                "loaded {count} records of {topic_partition}",
+                "loaded {count} records from {topic_partition}",
                 count=loaded.records,
                 topic_partition=self.partition.topic_partition,
             )
         if loaded.unknown_records:
             self._report(
-                "skipped {count} records of {topic_partition} that belong to protocols this broker "
-                "does not support: consumer, share or streams groups",
+                "skipped {count} records in {topic_partition} that belong to protocols this"
+                " broker does not support: consumer, share or streams groups",
                 count=loaded.unknown_records,
                 topic_partition=self.partition.topic_partition,
                 level="warn",
@@ -193,8 +193,8 @@ class ShardRuntime(Generic[S]):
         if loaded.undecodable is not None:
             self._context.skipped_records.inc(loaded.undecodable.count)
             self._report(
-                "skipped {count} records of {topic_partition} that cannot be replayed, the first at"
-                " offset {offset}: {reason}; their groups and offsets are lost",
+                "skipped {count} records in {topic_partition} that cannot be replayed, the first"
+                " at offset {offset}: {reason}; their groups and offsets are lost",
                 count=loaded.undecodable.count,
                 topic_partition=self.partition.topic_partition,
                 offset=loaded.undecodable.first_offset,

@@ -164,9 +164,9 @@ class LogDirs:
             node_id = log_dir.identity.node_id
             if node_id not in (None, self._config.node_id):
                 raise LogDirUnusable(
-                    f"{log_dir.path} belongs to broker {node_id}, but node.id is "
-                    f"{self._config.node_id}; set node.id={node_id} to continue with its data, or "
-                    "change log.dirs"
+                    f"{log_dir.path} belongs to broker {node_id}, but node.id is"
+                    f" {self._config.node_id}; set node.id={node_id} to continue using its data,"
+                    " or change log.dirs"
                 )
         # If this startup chose a new cluster id, the failed directories would not match it after
         # their repair, and could not be used again.

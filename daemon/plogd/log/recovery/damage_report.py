@@ -36,10 +36,10 @@ class DamageReport:
         path = segment.records_file.path
         for damaged in recovered.corrupt_ranges:
             self._report(
-                "{topic_partition} is damaged on disk: cannot read offsets {first} to {last}, "
-                "bytes {start} to {end} of {path}; other records are served, but consumers get "
-                "CORRUPT_MESSAGE at these offsets; seek past them, or stop the broker and restore "
-                "the file from a backup",
+                "{topic_partition} is damaged on disk: cannot read offsets {first} to {last},"
+                " bytes {start} to {end} of {path}; other records are served, but consumers"
+                " receive CORRUPT_MESSAGE at these offsets; seek past them, or stop the broker"
+                " and restore the file from a backup",
                 topic_partition=self._topic_partition,
                 first=damaged.base_offset,
                 last=damaged.end_offset - 1,
@@ -50,8 +50,8 @@ class DamageReport:
             )
         if recovered.truncated_bytes:
             self._report(
-                "truncated {nbytes} bytes of {topic_partition} at offset {offset}, in {path}: "
-                "{reason}",
+                "truncated {nbytes} bytes from {topic_partition} at offset {offset}, in {path}:"
+                " {reason}",
                 nbytes=recovered.truncated_bytes,
                 topic_partition=self._topic_partition,
                 offset=recovered.next_offset,

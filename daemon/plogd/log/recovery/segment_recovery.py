@@ -252,8 +252,8 @@ class SegmentScan:
             self.reason = f"the file ends inside the batch at byte {position}"
         elif not self._fits(header, expected_offset):
             self.reason = (
-                f"the batch at byte {position} has offsets {header.base_offset} to "
-                f"{header.last_offset} instead of {expected_offset} onward"
+                f"the batch at byte {position} has offsets {header.base_offset} to"
+                f" {header.last_offset}, but should start at offset {expected_offset}"
             )
         else:
             return header

@@ -48,7 +48,8 @@ _ALERTS = {
     " requires a different type of certificate: compare ssl.cipher.suites",
 }
 _ERRORS = {
-    "did not return a certificate": f"the client sent no certificate: {_CLIENTS_CERTIFICATE}",
+    "did not return a certificate": "the client did not send a certificate:"
+    f" {_CLIENTS_CERTIFICATE}",
     "unsupported protocol": _NO_COMMON_VERSION,
     "version too low": _NO_COMMON_VERSION,
     "no shared cipher": "the client and the broker have no cipher suite in common: compare"
@@ -62,7 +63,8 @@ _NO_ISSUER, _NO_SIGNER, _INVALID_PURPOSE = 20, 21, 26
 _VERIFY_ERRORS = {
     _NOT_YET_VALID: "is not valid yet: check the clocks",
     _EXPIRED: "has expired: renew it",
-    _INVALID_PURPOSE: "is not a client certificate: its extended key usage lacks clientAuth",
+    _INVALID_PURPOSE: "is not a client certificate: its extended key usage does not include"
+    " clientAuth",
 }
 _UNKNOWN_CA = (
     "is signed by an unknown CA: add the certificate of that CA to ssl.truststore.location and send"

@@ -92,13 +92,13 @@ def configure_format(parser: argparse.ArgumentParser) -> None:
         type=key_value,
         metavar="NAME=LEVEL",
         help=f"level of a feature; plog supports only {METADATA_VERSION}={METADATA_VERSION_LEVEL},"
-        " and level 0 of all other features; may be repeated",
+        " and level 0 for all other features; may be repeated",
     )
     _add_quorum_options(parser)
     add_examples(
         parser,
         (
-            "format with a given cluster id",
+            "format with a specific cluster id",
             "plog storage format -t MkU3OEVBNTcwNTJENDM2Qg -c server.properties",
         ),
     )
@@ -182,7 +182,7 @@ def check_levels(release: str | None, features: Sequence[tuple[str, str]]) -> No
     for name, text in features:
         level = level_of(name, text)
         if name != METADATA_VERSION and name not in FEATURES:
-            raise UnknownFeature(f"cannot use --feature {name}: Kafka has no such feature")
+            raise UnknownFeature(f"cannot use --feature {name}: Kafka does not have this feature")
         has = METADATA_VERSION_LEVEL if name == METADATA_VERSION else 0
         if level != has:
             raise UsageError(

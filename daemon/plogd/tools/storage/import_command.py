@@ -98,7 +98,7 @@ def configure_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-aborted",
         action="store_true",
-        help="import partitions even if records of aborted transactions become visible",
+        help="import partitions even if records from aborted transactions become visible",
     )
     parser.add_argument(
         "--dry-run",
@@ -154,7 +154,9 @@ def _targets(
     """Return the new log.dirs; empty with --in-place."""
     if arguments.in_place:
         if arguments.log_dirs:
-            parser.error("cannot use --log-dirs with --in-place, which keeps the directories")
+            parser.error(
+                "cannot use --log-dirs with --in-place, which keeps the existing directories"
+            )
         return ()
     if arguments.log_dirs:
         targets = [path.strip() for path in arguments.log_dirs.split(",") if path.strip()]
@@ -273,8 +275,9 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
         free = status.f_bavail * status.f_frsize
         if size + _SPARE_BYTES > free and not _shares_blocks(plan, path, existing, dry_run):
             raise TargetUnusable(
-                f"not enough space in {path}: {_mib(free)} are free, {_mib(size + _SPARE_BYTES)} "
-                "are needed; free space, use larger --log-dirs, or use --in-place"
+                f"not enough space in {path}: {_mib(free)} are free, {_mib(size + _SPARE_BYTES)}"
+                " are needed; free space, specify directories with more space in --log-dirs, or"
+                " use --in-place"
             )
 
 

@@ -260,7 +260,7 @@ def _complete_topics(
     ]
     if strays:
         plan.warnings.append(
-            f"skipped {len(strays)} directories that belong to no existing topic: {_some(strays)}"
+            f"skipped {len(strays)} directories of nonexistent topics: {_some(strays)}"
         )
     return adopted
 
@@ -272,9 +272,9 @@ def _same_id(found: Uuid | None, expected: Uuid | None) -> bool:
 
 def _incomplete(topic: KafkaTopic, missing: Sequence[int], node_id: int) -> str:
     return (
-        f"topic {topic.name}: partitions {_some(missing)} are missing or incomplete in these "
-        f"directories ({_holders(topic, missing)}); specify all log.dirs of broker {node_id}, "
-        "reassign the partitions to it while Kafka runs, or use --skip-incomplete"
+        f"topic {topic.name}: partitions {_some(missing)} are missing or incomplete in these"
+        f" directories ({_holders(topic, missing)}); specify all log.dirs of broker {node_id},"
+        " reassign the partitions to it while Kafka is running, or use --skip-incomplete"
     )
 
 
@@ -324,8 +324,8 @@ def _check_transactions(
     aborted = [str(facts.topic_partition) for facts in adopted if facts.has_aborted]
     if aborted:
         problem = (
-            f"{_some(aborted)} contain records of aborted transactions, which plog would return "
-            "to read_committed consumers"
+            f"{_some(aborted)} contain records from aborted transactions, which plog would return"
+            " to read_committed consumers"
         )
         if accept_aborted:
             plan.warnings.append(problem)
@@ -395,7 +395,7 @@ def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str,
     try:
         validate_overrides(kept)
     except InvalidConfig as error:
-        plan.problems.append(f"topic {name}: {error}; correct the setting while Kafka runs")
+        plan.problems.append(f"topic {name}: {error}; correct the setting while Kafka is running")
     return kept
 
 
@@ -432,9 +432,8 @@ def _plan_directories(sources: Sequence[SourceDir], options: PlanOptions, plan: 
     unclean = {source.path for source in sources if not source.clean}
     if unclean:
         plan.warnings.append(
-            f"Kafka did not stop cleanly in {_some(sorted(unclean))}; the import creates no clean"
-            " shutdown file, so that plog checks the records at startup and truncates an"
-            " incomplete last batch"
+            f"Kafka did not stop cleanly in {_some(sorted(unclean))}; at startup, plog will check"
+            " the records and truncate an incomplete last batch"
         )
     # A partition that may need recovery makes its new directory unclean, too.
     touched = {x.target for x in plan.partitions if x.facts.log_dir in unclean}

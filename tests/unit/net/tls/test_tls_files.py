@@ -96,7 +96,7 @@ def test_unusable_file_is_reported_with_setting_path_and_remedy(
 def test_wrong_password_is_reported(tmp_path: Path) -> None:
     data = BROKER.key_pem("right") + BROKER.certificate_pem
     text = problem(tmp_path / "k.pem", data, ssl_key_password="wrong")
-    assert "check the password ssl.key.password" in text
+    assert "check the password in ssl.key.password" in text
 
 
 def test_missing_file_is_reported() -> None:

@@ -175,7 +175,7 @@ def test_lost_replicas_and_min_insync_replicas_are_warned_about() -> None:
 def test_directories_of_unknown_topics_or_other_ids_are_skipped() -> None:
     strays = [_facts("views"), _facts("clicks", topic_id=topic_id(9))]
     plan = _plan(_state(), [*strays, _facts("clicks", 0)])
-    assert "skipped 1 directories that belong to no existing topic" in plan.warnings[0]
+    assert "skipped 1 directories of nonexistent topics" in plan.warnings[0]
     stray = _facts("clicks", topic_id=topic_id(9))
     assert "are missing or incomplete" in _problem(_plan(_state(), [stray]))
 
