@@ -22,7 +22,7 @@ from plog.wire.messages import API_BY_KEY
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print the versions of each request that brokers serve."""
+    """Print the request versions that each broker supports."""
     add_admin_options(parser)
     add_examples(
         parser,

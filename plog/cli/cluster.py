@@ -1,4 +1,4 @@
-"""``plog cluster``: print print the cluster id, list endpoints, and unregister a broker.
+"""``plog cluster``: print the cluster id, list endpoints, and unregister a broker.
 
 Controller endpoints and unregistration only apply to Apache Kafka, because a plog broker is its own
 controller. Source: Kafka 4.3 ClusterTool.
@@ -28,7 +28,7 @@ _Tool = Callable[[Cluster, argparse.Namespace], Coroutine[Any, Any, int]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print print the cluster id, list the endpoints of a cluster, or unregister a broker."""
+    """Print the cluster id, list the endpoints of a cluster, or unregister a broker."""
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for name, configure_tool in (
         ("cluster-id", configure_cluster_id),
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def configure_cluster_id(parser: argparse.ArgumentParser) -> None:
-    """Print print the cluster id."""
+    """Print the cluster id."""
     _add_connection(parser)
     _set_run(parser, print_cluster_id)
 
@@ -100,7 +100,7 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
 
 
 async def print_cluster_id(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print print the cluster id."""
+    """Print the cluster id."""
     cluster_id = (await BrokerAdmin(cluster).describe_cluster()).cluster_id
     line = f"Cluster ID: {cluster_id}"
     show(

@@ -22,7 +22,7 @@ _EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 100}],
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Delete the records of partitions below an offset."""
+    """Delete the records before a given offset in each partition."""
     add_admin_options(parser)
     parser.add_argument(
         "--offset-json-file",

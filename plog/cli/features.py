@@ -37,7 +37,7 @@ from plog.release_features import METADATA_VERSION, UnknownFeature, default_leve
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describe the features of a cluster and change their levels."""
+    """Describe a cluster's features and change their levels."""
     add_bootstrap_option(parser, required=False)
     add_bootstrap_controller_option(parser)
     add_command_config_option(parser)

@@ -28,7 +28,7 @@ Filter = Callable[[TopicPartition], bool]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print offsets of partitions: the latest, the earliest, or those for a timestamp."""
+    """Print partition offsets: the latest, the earliest, or those for a timestamp."""
     add_admin_options(parser, "--broker-list")
     parser.add_argument(
         "--topic",

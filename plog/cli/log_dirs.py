@@ -21,7 +21,7 @@ from plog.client.network.cluster import Cluster
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describe the log directories of brokers."""
+    """Describe brokers' log directories."""
     add_admin_options(parser)
     parser.add_argument(
         "--describe", action="store_true", required=True, help="describe the log directories"

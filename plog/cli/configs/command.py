@@ -58,7 +58,7 @@ _DYNAMIC_SOURCE = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describe and change settings of topics, brokers and groups, quotas, and SCRAM users."""
+    """Describe and change topic, broker and group settings, quotas, and SCRAM users."""
     add_admin_options(parser, required=False)
     add_bootstrap_controller_option(parser)
     actions = parser.add_argument_group("actions (specify exactly one)")

@@ -47,7 +47,7 @@ _EARLIEST, _LATEST = "earliest", "latest"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print the records of topics as they arrive."""
+    """Print records from topics as they arrive."""
     add_bootstrap_option(parser)
     parser.add_argument("--topic", help="the topic to read")
     parser.add_argument(

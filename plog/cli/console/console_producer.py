@@ -45,7 +45,7 @@ _PROGRESS_LINES: Final = 2048
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Send each line of standard input, or of a file, as a record to a topic."""
+    """Send each line from standard input or a file to a topic as a record."""
     add_bootstrap_option(parser, "--broker-list")
     parser.add_argument("--topic", required=True, help="the topic to send to")
     parser.add_argument(

@@ -42,7 +42,7 @@ _REQUIRED: Final = 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Measure the latency of records from a producer to a consumer."""
+    """Measure record latency from a producer to a consumer."""
     add_bootstrap_option(parser, required=False)
     parser.add_argument("--topic", help="the topic to use; created if it does not exist")
     parser.add_argument(

@@ -46,7 +46,7 @@ _MAX_WAITING: Final = 2000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Copy a range of a topic to another topic, at a chosen speed."""
+    """Copy a range of records from one topic to another, at a chosen speed."""
     add_bootstrap_option(parser)
     parser.add_argument("--topic", required=True, help="the topic to read")
     parser.add_argument("--to-topic", required=True, help="the topic to write to")

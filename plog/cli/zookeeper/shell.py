@@ -34,7 +34,7 @@ _TLS_FILE: Final = "-zk-tls-config-file"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Read and change ZooKeeper's znodes."""
+    """Read and change znodes in ZooKeeper."""
     parser.add_argument(
         "server",
         metavar="HOST:PORT[,HOST:PORT][/CHROOT]",
