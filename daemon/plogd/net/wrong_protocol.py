@@ -48,7 +48,7 @@ def explain_first_bytes(first_bytes: bytes, listener_name: str) -> str | None:
     `first_bytes` contains at least four bytes; recognizing PostgreSQL takes eight.
 
     >>> explain_first_bytes(b"SSH-", "PLAINTEXT")
-    "an SSH greeting: this port uses the Kafka protocol; check the port number"
+    'an SSH greeting: this port uses the Kafka protocol; check the port number'
     >>> explain_first_bytes(bytes([0, 0, 0, 35]), "PLAINTEXT") is None
     True
     """
