@@ -49,14 +49,14 @@ def _limit_suites(context: SSL.Context, suites: Sequence[str]) -> set[str]:
             # Debian 12 has pyOpenSSL 23.0, which lacks the method.
             if not hasattr(context, "set_tls13_ciphersuites"):
                 raise ValueError(
-                    "this version of pyOpenSSL cannot select the suites of TLSv1.3; leave the"
-                    " setting empty, or remove TLSv1.3 from ssl.enabled.protocols and its suites"
-                    " from this setting"
+                    "this version of pyOpenSSL cannot select TLSv1.3 suites; leave the setting"
+                    " empty, or remove TLSv1.3 from ssl.enabled.protocols and its suites from"
+                    " this setting"
                 )
             context.set_tls13_ciphersuites(":".join(tls_1_3).encode())
             versions.add("TLSv1.3")
     except SSL.Error as error:
-        raise ValueError(f"OpenSSL supports none of {', '.join(suites)}") from error
+        raise ValueError(f"OpenSSL does not support any of {', '.join(suites)}") from error
     return versions
 
 

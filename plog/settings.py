@@ -282,7 +282,7 @@ def _type_of(default: object) -> SettingType:
     ):
         if isinstance(default, python_type):
             return setting_type
-    raise TypeError(f"cannot infer the type of a setting with default {default!r}; give `type`")
+    raise TypeError(f"cannot infer the type of a setting with default {default!r}; specify `type`")
 
 
 def setting(

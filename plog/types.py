@@ -45,5 +45,5 @@ def uuid_from_text(text: str) -> Uuid:
     uuid = base64.urlsafe_b64decode(text + "==")
     # The decoder skips characters outside its alphabet, so only the length reveals them.
     if len(uuid) != 16:
-        raise ValueError(f"{text!r} is not an id of 22 characters")
+        raise ValueError(f"{text!r} is not a 22-character id")
     return uuid

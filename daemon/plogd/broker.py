@@ -185,7 +185,7 @@ class Broker:
             on_bug=self.report_bug,
             skipped_records=self.metrics.counter(
                 "plog_coordinator_skipped_records_total",
-                "Records of coordinator topics that could not be replayed while loading.",
+                "Records in coordinator topics that could not be replayed during loading.",
             ),
         )
         self.group_memory = GroupMemory(lambda: self.config, self.clock, self._report)
@@ -286,8 +286,8 @@ class Broker:
         self.is_ready = True
         if not self.store.is_registered:
             self._report(
-                "cannot register this broker: no space left in {log_dir}; reads and retention "
-                "continue, and writes are refused until space is available",
+                "cannot register this broker: no space left in {log_dir}; reads and retention"
+                " continue, and writes are rejected until space is available",
                 log_dir=self.store.log_dir,
                 level="error",
             )

@@ -80,8 +80,9 @@ class DescriptorBudget:
         if not is_reserved and self.writing >= self._logs_max() - self._spare:
             raise OSError(
                 errno.EMFILE,
-                f"no descriptor left for logs: {self.writing} log files are being written, and the"
-                f" rest of the {self.limit} descriptors is reserved; raise the limit on open files",
+                f"no file descriptors are left for logs: {self.writing} log files are being"
+                f" written, and the rest of the {self.limit} descriptors is reserved; raise the"
+                " limit on open files",
                 path,
             )
         self.writing += 1

@@ -54,5 +54,5 @@ def _problem(
     if not levels.first <= level <= levels.last:
         return f"this broker supports levels {levels.first} to {levels.last}"
     if level != current:
-        return f"the level is {current} and changes only with the version of the broker"
+        return f"the level is {current} and changes only with the broker version"
     return None

@@ -64,7 +64,7 @@ class Later(Generic[T]):
 
     def then(self, on_value: Callable[[T], None], on_error: Callable[[Exception], None]) -> None:
         """Call `on_value` or `on_error` with the outcome, immediately if it is already set."""
-        assert self._on_value is None, "a Later has one consumer"
+        assert self._on_value is None, "a Later can have only one consumer"
         self._on_value, self._on_error = on_value, on_error
         if self._state != self._WAITING:
             self._deliver()
@@ -73,7 +73,7 @@ class Later(Generic[T]):
         """Set the value; it is dropped if the consumer has cancelled."""
         if self._state == self._CANCELLED:
             return
-        assert self._state == self._WAITING, "a Later has one outcome"
+        assert self._state == self._WAITING, "a Later can have only one outcome"
         self._state, self._value, self._on_cancel = self._SUCCEEDED, value, None
         if self._on_value is not None:
             self._deliver()
@@ -82,7 +82,7 @@ class Later(Generic[T]):
         """Set the error; it is dropped if the consumer has cancelled."""
         if self._state == self._CANCELLED:
             return
-        assert self._state == self._WAITING, "a Later has one outcome"
+        assert self._state == self._WAITING, "a Later can have only one outcome"
         self._state, self._error, self._on_cancel = self._FAILED, error, None
         if self._on_error is not None:
             self._deliver()
@@ -133,7 +133,7 @@ class Later(Generic[T]):
 
 def _delivered(outcome: object) -> None:
     """Reject a second outcome; replaces the callbacks after the first outcome is delivered."""
-    raise AssertionError("a Later has one outcome")
+    raise AssertionError("a Later can have only one outcome")
 
 
 def ready(value: T) -> Later[T]:

@@ -290,7 +290,9 @@ class QuotaMetrics:
             "plog_quota_throttled_total", "Requests answered with a throttle time.", labels
         )
         self.throttle_time = metrics.counters(
-            "plog_quota_throttle_time_ms_total", "Milliseconds clients were throttled for.", labels
+            "plog_quota_throttle_time_ms_total",
+            "Time for which clients were throttled, in milliseconds.",
+            labels,
         )
 
 

@@ -348,7 +348,7 @@ class BrokerService(Service):
             if self._stopping:
                 return
             if not isinstance(error, ConfigError | OSError):
-                _log_bug("reload of certificates", error)
+                _log_bug("reloading the certificates", error)
             text = error.strerror if isinstance(error, OSError) else None
             problem = "; ".join((text or str(error)).splitlines())
             log.error("cannot reload the certificates: {problem}", problem=problem)
@@ -382,7 +382,7 @@ class BrokerService(Service):
 
     def _log_reload(self, reload: Reload) -> None:
         log.info(
-            "reloaded the settings: changed {applied}; waiting for a restart: {pending}",
+            "reloaded the settings: changed {applied}; a restart is required for: {pending}",
             applied=", ".join(reload.applied) or "nothing",
             pending=", ".join(reload.needs_restart) or "none",
         )

@@ -44,7 +44,11 @@ def _read(descriptor: int, wait_max_s: float | None) -> bytes:
         if wait_max_s is not None:
             left_s = until_s - time.monotonic()
             if left_s <= 0 or not _is_readable(descriptor, left_s):
-                raise OSError(0, f"no end of file within {wait_max_s:g} s; use a regular file")
+                raise OSError(
+                    0,
+                    f"did not reach the end of the file within {wait_max_s:g} s; use a regular"
+                    " file",
+                )
         try:
             # Despite poll(2), a read may have to wait, so the descriptor is non-blocking.
             piece = os.read(descriptor, 64 * 1024)

@@ -19,7 +19,7 @@ _LISTEN_REMEDIES = {
     errno.EADDRINUSE: (
         "address already in use by another process; stop it (ss -ltnp shows it) or change {setting}"
     ),
-    errno.EADDRNOTAVAIL: "no interface of this host has the address; change {setting}",
+    errno.EADDRNOTAVAIL: "no network interface on this host has this address; change {setting}",
     errno.EACCES: "not permitted; use a port of 1024 or higher in {setting}",
 }
 
@@ -62,8 +62,8 @@ class LogDirRemedies:
         # drop-in helps only in that case.
         if not self._unit or file_system_is_read_only(_read("/proc/self/mountinfo"), path):
             return (
-                "its file system is read-only: look for disk errors in the kernel's log, remount "
-                "it read-write and restart the broker, or change log.dirs"
+                "its file system is read-only: look for disk errors in the kernel log, remount it"
+                " read-write and restart the broker, or change log.dirs"
             )
         user = _user_name(os.geteuid())
         make = "" if os.path.exists(path) else f"create {path} for user {user}, "
@@ -88,7 +88,7 @@ def _of_forbidden(path: str, file: str) -> str:
             f"create {path}, then run chown {user}: {path}"
         )
     if owner == os.geteuid():
-        return f"{existing} does not let its owner, {user}, use it: run chmod -R u+rwX {path}"
+        return f"{existing} does not give its owner, {user}, access: run chmod -R u+rwX {path}"
     return (
         f"{existing} belongs to user {_user_name(owner)} and the broker runs as user {user}: "
         f"run chown -R {user}: {path}"

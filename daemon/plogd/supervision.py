@@ -153,14 +153,14 @@ class Supervision:
             for path, (when_ms, why) in broker.log_manager.refusals.items()
             if path not in offline and now_ms - when_ms < _REFUSAL_SHOWN_MS
         }
-        problems += [f"writes to {path} are refused: {why}" for path, why in refusals.items()]
+        problems += [f"writes to {path} are rejected: {why}" for path, why in refusals.items()]
         problems += [
             f"no space left in {path}"
             for path, free_bytes in self._free_bytes.items()
             if free_bytes is not None and free_bytes < _FULL_BYTES and path not in refusals
         ]
         if not broker.store.is_registered:
-            problems.append(f"writes are refused: no space left in {broker.store.log_dir}")
+            problems.append(f"writes are rejected: no space left in {broker.store.log_dir}")
         return problems
 
     def _count(self) -> None:

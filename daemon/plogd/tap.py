@@ -29,13 +29,18 @@ class Options(usage.Options):
 
     synopsis = "[--config server.properties] [-o key=value ...] [--check-config]"
     longdesc = (
-        "A publish-subscribe log broker that speaks Kafka's protocol. Settings have Kafka's names; "
-        "see docs/configuration.md. Files conf.d/*.properties next to a settings file are read "
-        "after it."
+        "A publish-subscribe log broker that speaks the Kafka protocol. Settings have the same"
+        " names as in Kafka; see docs/configuration.md. After each settings file, the broker"
+        " reads the conf.d/*.properties files in the same directory."
     )
     optFlags = [["check-config", None, "Check the settings, print the problems, and exit."]]
     optParameters = [
-        ["example", None, None, "The file to copy, for the error about a missing settings file."]
+        [
+            "example",
+            None,
+            None,
+            "Template that the error message for a missing settings file suggests copying.",
+        ]
     ]
 
     def __init__(self) -> None:

@@ -37,9 +37,9 @@ _LONG = SettingType.LONG
 _PROBLEMS_MAX = 20
 """Maximum number of problems in one error, because searching for the nearest name is slow."""
 _REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
-_NO_COMPACTION = " Accepted but without effect: plog does not support compaction yet."
-_NO_REMOTE_STORAGE = " Accepted but without effect: plog does not support remote storage."
-_ONE_REPLICA = " Accepted but without effect while partitions have one replica."
+_NO_COMPACTION = " Accepted, but has no effect: plog does not support compaction yet."
+_NO_REMOTE_STORAGE = " Accepted, but has no effect: plog does not support remote storage."
+_ONE_REPLICA = " Accepted, but has no effect while partitions have one replica."
 
 
 def _same_as(name: str, broker_name: str) -> Any:  # The checker cannot infer the field's type.
@@ -71,7 +71,7 @@ class TopicConfig:
     delete_retention_ms: int = setting(
         "delete.retention.ms",
         DAY_MS,
-        "Time that compaction keeps the tombstone of a deleted key." + _NO_COMPACTION,
+        "Time for which compaction keeps the tombstone of a deleted key." + _NO_COMPACTION,
         type=_LONG,
         at_least=0,
         unit="ms",
@@ -81,8 +81,8 @@ class TopicConfig:
     flush_ms: int = setting(
         "flush.ms",
         LONG_MAX,
-        "Maximum time before records are synced, checked every `log.flush.scheduler.interval.ms`"
-        " of the broker.",
+        "Maximum time before records are synced, checked every `log.flush.scheduler.interval.ms`,"
+        " a broker setting.",
         type=_LONG,
         at_least=0,
         unit="ms",
@@ -138,7 +138,7 @@ class TopicConfig:
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio",
         0.5,
-        "Uncompacted share of a log at which compaction starts." + _NO_COMPACTION,
+        "Minimum uncompacted fraction of a log at which compaction starts." + _NO_COMPACTION,
         at_least=0,
         at_most=1,
     )
@@ -154,7 +154,7 @@ class TopicConfig:
     preallocate: bool = setting(
         "preallocate",
         False,
-        "Whether a new segment's file is allocated at its full size. Accepted but without effect.",
+        "Whether a new segment's file is allocated at its full size. Accepted, but has no effect.",
     )
     remote_log_copy_disable: bool = setting(
         "remote.log.copy.disable",
@@ -170,7 +170,7 @@ class TopicConfig:
         "remote.storage.enable",
         False,
         "Whether old segments move to remote storage. plog does not support remote storage, so"
-        " `true` is refused.",
+        " `true` is rejected.",
     )
     retention_bytes: int = _same_as("retention.bytes", "log.retention.bytes")
     retention_ms: int = setting(
@@ -202,7 +202,8 @@ class TopicConfig:
     segment_ms: int = setting(
         "segment.ms",
         7 * DAY_MS,
-        "Age at which the log rolls to a new segment even if the active one is not full.",
+        "Age of the active segment at which the log rolls to a new segment even if that segment"
+        " is not full.",
         type=_LONG,
         at_least=1,
         unit="ms",

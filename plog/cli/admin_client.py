@@ -44,8 +44,8 @@ def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
             "cannot connect: --bootstrap-server and --bootstrap-controller cannot be combined"
         )
     if servers is None and controllers is None and arguments.command_config is None:
-        raise UsageError("cannot connect: no server given; use --bootstrap-server HOST:PORT")
-    if servers is not None or controllers is not None:  # Either replaces both settings.
+        raise UsageError("cannot connect: no server specified; use --bootstrap-server HOST:PORT")
+    if servers is not None or controllers is not None:  # Either option overrides both in the file.
         given["bootstrap.servers"] = servers or ""
         given["bootstrap.controllers"] = controllers or ""
     timeout_ms = getattr(arguments, "timeout_ms", None)

@@ -22,10 +22,14 @@ from plog.wire.messages import API_BY_KEY
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print the versions of each request that brokers serve."""
+    """Print the request versions that each broker supports."""
     add_admin_options(parser)
     add_examples(
-        parser, ("for all brokers", "plog broker-api-versions --bootstrap-server localhost:9092")
+        parser,
+        (
+            "show the versions of all brokers",
+            "plog broker-api-versions --bootstrap-server localhost:9092",
+        ),
     )
     parser.set_defaults(run=lambda arguments: run_admin(arguments, lambda c: run(c, arguments)))
 

@@ -87,7 +87,7 @@ def client_config(
     if arguments.bootstrap_servers is not None:
         config[SERVERS] = arguments.bootstrap_servers
     if not config.get(SERVERS):
-        raise UsageError("cannot connect: no server given; use --bootstrap-server HOST:PORT")
+        raise UsageError("cannot connect: no server specified; use --bootstrap-server HOST:PORT")
     return config
 
 

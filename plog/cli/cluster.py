@@ -38,7 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         summary = first_line(configure_tool.__doc__)
         configure_tool(tools.add_parser(name, help=summary, description=summary))
     add_examples(
-        parser, ("the cluster id", "plog cluster cluster-id --bootstrap-server localhost:9092")
+        parser,
+        ("print the cluster id", "plog cluster cluster-id --bootstrap-server localhost:9092"),
     )
 
 
@@ -57,7 +58,7 @@ def configure_unregister(parser: argparse.ArgumentParser) -> None:
         type=int,
         required=True,
         metavar="BROKER",
-        help="id of the broker, which must be stopped permanently",
+        help="id of a broker that has been shut down permanently",
     )
     _set_run(parser, unregister)
 

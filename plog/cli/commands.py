@@ -46,7 +46,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "broker-api-versions",
         "plog.cli.broker_api_versions:configure",
-        "Print the versions of each request that brokers serve.",
+        "Print the request versions that each broker supports.",
     ),
     Command(
         "cluster",
@@ -56,23 +56,23 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "completion",
         "plog.cli.completion:configure",
-        "Print the shell code that completes plog's commands and options.",
+        "Print shell code for completing plog's commands and options.",
     ),
     Command(
         "configs",
         "plog.cli.configs.command:configure",
-        "Describe and change settings of topics, brokers and groups, quotas, and SCRAM users.",
+        "Describe and change topic, broker and group settings, quotas, and SCRAM users.",
     ),
     Command(
         "console-consumer",
         "plog.cli.console.console_consumer:configure",
-        "Print the records of topics as they arrive.",
+        "Print records from topics as they arrive.",
         ("consume", "tail"),
     ),
     Command(
         "console-producer",
         "plog.cli.console.console_producer:configure",
-        "Send each line of standard input, or of a file, as a record to a topic.",
+        "Send each line from standard input or a file to a topic as a record.",
         ("produce",),
     ),
     Command(
@@ -88,7 +88,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "delete-records",
         "plog.cli.delete_records:configure",
-        "Delete the records of partitions below an offset.",
+        "Delete the records before a given offset in each partition.",
     ),
     Command(
         "dump-log",
@@ -98,22 +98,22 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "e2e-latency",
         "plog.cli.perf.e2e_latency:configure",
-        "Measure the latency of records from a producer to a consumer.",
+        "Measure record latency from a producer to a consumer.",
     ),
     Command(
         "features",
         "plog.cli.features:configure",
-        "Describe the features of a cluster and change their levels.",
+        "Describe a cluster's features and change their levels.",
     ),
     Command(
         "get-offsets",
         "plog.cli.get_offsets:configure",
-        "Print offsets of partitions: the latest, the earliest, or those for a timestamp.",
+        "Print partition offsets: the latest, the earliest, or those for a timestamp.",
     ),
     Command(
         "log-dirs",
         "plog.cli.log_dirs:configure",
-        "Describe the log directories of brokers.",
+        "Describe brokers' log directories.",
     ),
     Command(
         "metadata-shell",
@@ -129,7 +129,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "replay",
         "plog.cli.replay.command:configure",
-        "Copy a range of a topic to another topic, at a chosen speed.",
+        "Copy a range of records from one topic to another, at a chosen speed.",
     ),
     Command(
         "spark",
@@ -159,7 +159,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "zookeeper-shell",
         "plog.cli.zookeeper.shell:configure",
-        "Read and change ZooKeeper's znodes.",
+        "Read and change znodes in ZooKeeper.",
     ),
 )
 

@@ -22,8 +22,8 @@ _ZSH_HEAD = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print the shell code that completes plog's commands and options."""
-    parser.add_argument("shell", choices=SHELLS, help="the shell to print the code for")
+    """Print shell code for completing plog's commands and options."""
+    parser.add_argument("shell", choices=SHELLS, help="shell for which to print the code")
     add_examples(
         parser,
         ("in bash, for this session", "source <(plog completion bash)"),

@@ -22,18 +22,19 @@ _EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 100}],
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Delete the records of partitions below an offset."""
+    """Delete the records before a given offset in each partition."""
     add_admin_options(parser)
     parser.add_argument(
         "--offset-json-file",
         required=True,
         metavar="FILE",
-        help=f"new start offset of each partition, -1 for its end: {_EXAMPLE}",
+        help="JSON file with each partition's new start offset (-1 for the partition's end):"
+        f" {_EXAMPLE}",
     )
     add_examples(
         parser,
         (
-            "records before the offsets in the file",
+            "delete the records before the offsets in the file",
             "plog delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json",
         ),
     )

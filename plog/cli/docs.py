@@ -22,8 +22,8 @@ spellings of a flag follow the current one. The tools work with plog and with Ap
 
 On a terminal, results are tables (with bold headers unless `NO_COLOR` is set). In a pipe or a file,
 the output is that of Kafka's tool. With `--json`, where a tool supports it, the output is one JSON
-document. An error is one line on standard error. Exit codes: 0 success, 1 failure or wrong usage,
-130 interrupted by Ctrl-C. Every tool also accepts `--help` and `--version`.
+document. An error is printed as one line on standard error. Exit codes: 0 success, 1 failure or
+wrong usage, 130 interrupted by Ctrl-C. Every tool also accepts `--help` and `--version`.
 
 The tools differ from Kafka's as follows, to protect data or to let scripts detect failures:
 

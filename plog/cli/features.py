@@ -37,7 +37,7 @@ from plog.release_features import METADATA_VERSION, UnknownFeature, default_leve
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describe the features of a cluster and change their levels."""
+    """Describe a cluster's features and change their levels."""
     add_bootstrap_option(parser, required=False)
     add_bootstrap_controller_option(parser)
     add_command_config_option(parser)
@@ -55,8 +55,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         configure_tool(tools.add_parser(name, help=summary, description=summary))
     add_examples(
         parser,
-        ("the current levels", "plog features --bootstrap-server localhost:9092 describe"),
-        ("the levels of a release", "plog features version-mapping --release-version 4.0"),
+        ("show the current levels", "plog features --bootstrap-server localhost:9092 describe"),
+        ("show the levels for a release", "plog features version-mapping --release-version 4.0"),
     )
 
 
@@ -213,11 +213,11 @@ def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]
         if arguments.metadata is not None:
             given.append((METADATA_VERSION, str(_metadata_level(arguments.metadata))))
     if not given:
-        raise UsageError(f"cannot {verb}: no feature given; use --feature")
+        raise UsageError(f"cannot {verb}: no feature specified; use --feature")
     levels: dict[str, int] = {}
     for name, text in given:
         if name in levels:
-            raise UsageError(f"feature {name} is given more than once")
+            raise UsageError(f"feature {name} is specified more than once")
         levels[name] = level_of(name, text)
     return levels
 

@@ -28,12 +28,12 @@ Filter = Callable[[TopicPartition], bool]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print offsets of partitions: the latest, the earliest, or those for a timestamp."""
+    """Print partition offsets: the latest, the earliest, or those for a timestamp."""
     add_admin_options(parser, "--broker-list")
     parser.add_argument(
         "--topic",
         metavar="TOPIC",
-        help="comma-separated regular expressions of topics (default: all)",
+        help="comma-separated regular expressions for topics (default: all)",
     )
     parser.add_argument(
         "--partitions",
@@ -63,11 +63,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "the end offsets of a topic",
+            "print the end offsets of a topic",
             "plog get-offsets --bootstrap-server localhost:9092 --topic orders",
         ),
         (
-            "the start offsets of two partitions",
+            "print the start offsets of two partitions",
             "plog get-offsets --bootstrap-server localhost:9092 --topic-partitions orders:0-2 "
             "--time earliest",
         ),

@@ -21,7 +21,7 @@ from plog.client.network.cluster import Cluster
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describe the log directories of brokers."""
+    """Describe brokers' log directories."""
     add_admin_options(parser)
     parser.add_argument(
         "--describe", action="store_true", required=True, help="describe the log directories"
@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "the size of a topic on disk",
+            "show the size of a topic on disk",
             "plog log-dirs --bootstrap-server localhost:9092 --describe --topic-list orders",
         ),
     )

@@ -58,7 +58,7 @@ def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> i
         return run_tool(name, load_tool(name, commands), arguments[1:])
     parser = main_parser(commands)
     parser.parse_args(arguments)
-    parser.error("no command given")
+    parser.error("no command specified")
 
 
 def main_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
@@ -66,7 +66,7 @@ def main_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
     parser = Parser(
         prog="plog",
         usage="plog COMMAND [OPTION]...",
-        description="Tools for the log broker plog, and for Apache Kafka.",
+        description="Tools for the plog log broker and for Apache Kafka.",
         epilog=_EPILOG,
     )
     add_version_option(parser)

@@ -20,10 +20,10 @@ from plog.version import VERSION
 
 _EXIT_STATUS: Final = """\
 .SH EXIT STATUS
-0 on success, 1 on failure or wrong usage, 130 when interrupted from the keyboard.\
+0 on success, 1 on failure or incorrect usage, 130 when interrupted from the keyboard.\
 """
 _DESCRIPTION: Final = """\
-Each command keeps the names, options, columns and exit status of a script of Apache Kafka:
+Each command keeps the names, options, columns and exit status of an Apache Kafka script:
 .B plog topics
 is
 .BR kafka\\-topics.sh .
@@ -45,7 +45,7 @@ def pages() -> dict[str, str]:
 
 def _main_page() -> str:
     lines = [
-        *_title("plog", "tools for the log broker plog, and for Apache Kafka"),
+        *_title("plog", "tools for the plog log broker and for Apache Kafka"),
         ".SH SYNOPSIS",
         ".B plog",
         r"\fICOMMAND\fR [\fIOPTION\fR]...",

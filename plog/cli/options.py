@@ -76,8 +76,8 @@ class _RemovedOption(argparse.Action):
         option_string: str | None = None,
     ) -> NoReturn:
         parser.error(
-            f"{option_string} was removed because tools connect to brokers; use "
-            "--bootstrap-server HOST:PORT"
+            f"{option_string} was removed because the tools connect to brokers; use"
+            " --bootstrap-server HOST:PORT"
         )
 
 
@@ -88,7 +88,8 @@ def add_bootstrap_controller_option(parser: argparse._ActionsContainer, *short: 
         *short,
         dest="bootstrap_controllers",
         metavar="HOST:PORT[,HOST:PORT]",
-        help="controllers of an Apache Kafka cluster, instead of brokers; plog has no controllers",
+        help="controllers of an Apache Kafka cluster to connect to, instead of brokers; not"
+        " available with plog",
     )
 
 
@@ -194,7 +195,7 @@ def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
     given = [name for name in names if is_given(arguments, name)]
     if len(given) != 1:
         choice = f"{', '.join(names[:-1])} and {names[-1]}"
-        raise UsageError(f"give exactly one of {choice}")
+        raise UsageError(f"specify exactly one of {choice}")
     return given[0]
 
 

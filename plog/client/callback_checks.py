@@ -20,18 +20,18 @@ def check_functions(**given: object) -> None:
     """Raise a TypeError that names the parameter if an argument is neither callable nor None."""
     for name, function in given.items():
         if function is not None and not callable(function):
-            refuse(name, function, "give a function of one argument")
+            refuse(name, function, "pass a function that takes one argument")
 
 
 def check_callback(name: str, callback: object) -> None:
     """Raise TypeError if a callback is neither callable nor None."""
     if callback is not None and not callable(callback):
-        refuse(name, callback, "give a function")
+        refuse(name, callback, "pass a function")
 
 
 def check_interceptors(interceptors: object) -> None:
     """Raise TypeError if `interceptors` is not a list, or an entry lacks a method."""
-    advice = "derive it from plog.ProducerInterceptor"
+    advice = "pass an instance of a subclass of plog.ProducerInterceptor"
     for name, interceptor in _each("interceptors", interceptors):
         check_methods(name, interceptor, ("on_send", "on_acknowledgement", "close"), advice)
 
@@ -50,7 +50,7 @@ def check_partitioner(partitioner: object) -> Callable[..., int] | None:
     # `int`, is accepted as a function.
     is_class = isinstance(partitioner, type) and choose is not partitioner
     if is_text or is_class or not callable(choose):
-        advice = "give an object with a method `partition`, such as plog.HashPartitioner()"
+        advice = "pass an object with a `partition` method, such as plog.HashPartitioner()"
         refuse("partitioner", partitioner, f"{advice}, or a function")
     return cast(Callable[..., int], choose)
 
@@ -77,28 +77,28 @@ def check_assignors(assignors: object) -> Sequence[Assignor] | None:
 
 
 def _check_assignor(name: str, assignor: object) -> None:
-    advice = "derive it from plog.Assignor"
+    advice = "pass an instance of a subclass of plog.Assignor"
     check_methods(name, assignor, ("assign", "user_data", "on_assignment"), advice)
     if not isinstance(getattr(assignor, "name", None), str):
         refuse(name, assignor, "its `name` is not a string such as 'range'")
     if not hasattr(assignor, "protocols"):
-        refuse(name, assignor, f"it has no `protocols`; {advice}")
+        refuse(name, assignor, f"it does not have a `protocols` attribute; {advice}")
 
 
 def check_methods(name: str, given: object, methods: Sequence[str], advice: str) -> None:
     """Raise TypeError if `given` is a class or lacks one of `methods`."""
     # A class also has the methods, but they can only be called on an instance.
     if isinstance(given, type):
-        refuse(name, given, "this is a class; give an instance of it")
+        refuse(name, given, "this is a class; pass an instance of it")
     missing = [method for method in methods if not callable(getattr(given, method, None))]
     if missing:
-        refuse(name, given, f"it has no {' and no '.join(missing)}; {advice}")
+        refuse(name, given, f"it does not have {' or '.join(missing)}; {advice}")
 
 
 def _each(name: str, given: object) -> Iterable[tuple[str, Any]]:
     # A string is iterable, but its characters are not the objects that a client can call.
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        refuse(name, given, "give a list")
+        refuse(name, given, "pass a list")
     return [(f"{name}[{number}]", one) for number, one in enumerate(given)]
 
 

@@ -111,7 +111,7 @@ def checked_partition(partition: object) -> TopicPartition:
     match partition:
         case (str(topic), int(number)):
             return TopicPartition(topic, number)
-    raise TypeError(f"{partition!r} is not a TopicPartition: give a topic and a partition number")
+    raise TypeError(f"{partition!r} is not a TopicPartition: pass a topic and a partition number")
 
 
 def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
@@ -124,7 +124,7 @@ def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
     match partitions:
         case (str(), int()):
             raise TypeError(
-                f"partitions must be a list: give [{partitions!r}] instead of {partitions!r}"
+                f"partitions must be a list: pass [{partitions!r}] instead of {partitions!r}"
             )
     return [checked_partition(partition) for partition in partitions]
 
@@ -137,5 +137,5 @@ def checked_offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
     if isinstance(offset, int):
         return OffsetAndMetadata(offset)
     if not isinstance(offset, OffsetAndMetadata):
-        raise TypeError(f"cannot commit {offset!r}: give a number or an OffsetAndMetadata")
+        raise TypeError(f"cannot commit {offset!r}: pass a number or an OffsetAndMetadata")
     return offset

@@ -110,7 +110,7 @@ def _check_header(data: bytes, header: BatchHeader) -> None:
     if not 0 <= count <= len(data) // _MIN_RECORD_BYTES:
         raise CorruptRecords(f"{len(data)} bytes cannot contain the {count} records of the batch")
     if header.last_offset > _MAX_INT64:
-        raise CorruptRecords(f"the last offset, {header.last_offset}, exceeds an int64")
+        raise CorruptRecords(f"the last offset, {header.last_offset}, does not fit in an int64")
 
 
 def _check_end(data: bytes, end: int, header: BatchHeader) -> None:
@@ -170,7 +170,7 @@ def _decode_into(
     for _ in range(header.records_count):
         end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
         if not lowest <= timestamp_delta <= highest:
-            raise CorruptRecords(f"the timestamp before byte {position} exceeds an int64")
+            raise CorruptRecords(f"the timestamp before byte {position} does not fit in an int64")
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         start, position = _span(data, position, end)
         key = cut[start:position] if start else None
@@ -215,7 +215,7 @@ def decode_into_columns(
         next_position = position
         end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
         if not lowest <= timestamp_delta <= highest:
-            raise CorruptRecords(f"the timestamp before byte {position} exceeds an int64")
+            raise CorruptRecords(f"the timestamp before byte {position} does not fit in an int64")
         if base_offset + delta < from_offset:
             position = end
             continue
@@ -270,7 +270,7 @@ def _walk(
     for _ in range(count):
         end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
         if not lowest <= timestamp_delta <= highest:
-            raise CorruptRecords(f"the timestamp before byte {position} exceeds an int64")
+            raise CorruptRecords(f"the timestamp before byte {position} does not fit in an int64")
         timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
         key_start, position = _span(data, position, end)
         _value_start, position = _span(data, position, end)
@@ -293,7 +293,7 @@ def _head(
     size, position = _varint(data, position, 32)
     end = position + (size >> 1)
     if size & 1 or end > len(data):
-        raise CorruptRecords(f"the record at byte {position} exceeds its batch")
+        raise CorruptRecords(f"the record at byte {position} extends beyond its batch")
     byte = data[position + 1]  # After the attributes, whose bits are all unused.
     if byte <= 0x7F:
         zigzag, position = byte, position + 2
@@ -312,7 +312,9 @@ def _head(
 
 
 def _wrong_end(position: int, end: int) -> CorruptRecords:
-    return CorruptRecords(f"a record ends at byte {position}, but its length ends at {end}")
+    return CorruptRecords(
+        f"a record ends at byte {position}, but its length requires it to end at byte {end}"
+    )
 
 
 def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
@@ -363,7 +365,7 @@ def _span(data: bytes, position: int, end: int) -> tuple[int, int]:
         raise CorruptRecords(f"the length before byte {position} is negative")
     stop = position + (size >> 1)
     if stop > end:
-        raise CorruptRecords(f"{size >> 1} bytes at byte {position} exceed their record")
+        raise CorruptRecords(f"{size >> 1} bytes at byte {position} extend beyond their record")
     return position, stop
 
 
@@ -372,7 +374,7 @@ def _header_count(data: bytes, position: int, end: int) -> tuple[int, int]:
     count, position = _varint(data, position, 32)
     # `count` is twice the number (zigzag), and a header has at least two bytes.
     if count & 1 or count > end - position:
-        raise CorruptRecords(f"the header count before byte {position} exceeds its record")
+        raise CorruptRecords(f"the header count before byte {position} is too large for its record")
     return count >> 1, position
 
 
@@ -460,7 +462,9 @@ def _offset_delta(offset: int, base_offset: int, previous_delta: int) -> int:
 
 
 def _too_far_apart() -> InvalidTimestamp:
-    return InvalidTimestamp("the difference between two timestamps in a batch exceeds an int64")
+    return InvalidTimestamp(
+        "the difference between two timestamps in a batch does not fit in an int64"
+    )
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:

@@ -126,7 +126,7 @@ def _joined(pieces: Iterable[bytes]) -> bytes:
 def _compress_gzip(data: bytes, level: int | None) -> Iterator[bytes]:
     level = zlib.Z_DEFAULT_COMPRESSION if level is None else level
     if level != zlib.Z_DEFAULT_COMPRESSION and not 1 <= level <= zlib.Z_BEST_COMPRESSION:
-        raise ValueError(f"gzip has no level {level}")
+        raise ValueError(f"gzip does not support level {level}")
     compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
     for step in _steps(data):
         yield compressor.compress(step)
@@ -166,7 +166,7 @@ def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
 
 def _compress_snappy(data: bytes, level: int | None) -> Iterator[bytes]:
     if level is not None:
-        raise ValueError("snappy has no levels")
+        raise ValueError("snappy does not support compression levels")
     # Java's reader requires the framing of snappy-java.
     yield _XERIAL_HEADER
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
@@ -221,7 +221,7 @@ def _compress_lz4(data: bytes, level: int | None) -> Iterator[bytes]:
     if level is None or level == _LZ4_FAST_LEVEL:
         level = 0
     elif level < 1:
-        raise ValueError(f"lz4 has no level {level}")
+        raise ValueError(f"lz4 does not support level {level}")
     else:
         # Kafka's levels are 1 to 17 (KIP-390). liblz4 supports at most 12, and would use the fast
         # algorithm for 1 and 2.
@@ -278,8 +278,8 @@ def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
 
 def _zstd_compressor(level: int, nbytes: int) -> zstandard.ZstdCompressor:
     if level > zstandard.MAX_COMPRESSION_LEVEL:
-        raise ValueError(f"zstd has no level {level}")
-    # The window is never larger than the input, so a small input does not need a limit.
+        raise ValueError(f"zstd does not support level {level}")
+    # The window is never larger than the input, so a small input needs no limit.
     if nbytes <= 1 << _ZSTD_MAX_WINDOW_LOG:
         return zstandard.ZstdCompressor(level=level)
     chosen = zstandard.ZstdCompressionParameters.from_level(level, source_size=nbytes)

@@ -46,7 +46,7 @@ def decode_control_key(key: bytes | None) -> ControlType:
     version, number = _unpack(_KEY, key)
     # Higher versions are accepted, because they can only append fields.
     if version < 0:
-        raise CorruptRecords(f"the key of a control record has version {version}")
+        raise CorruptRecords(f"the key of a control record has invalid version {version}")
     known = number in ControlType.__members__.values()
     return ControlType(number) if known else ControlType.UNKNOWN
 
@@ -64,7 +64,7 @@ def decode_end_txn_value(value: bytes | None) -> int:
     """Return the coordinator epoch in an ABORT or COMMIT record's value. Raises CorruptRecords."""
     version, coordinator_epoch = _unpack(_END_TXN, value)
     if version < 0:
-        raise CorruptRecords(f"the value of a transaction marker has version {version}")
+        raise CorruptRecords(f"the value of a transaction marker has invalid version {version}")
     return coordinator_epoch
 
 

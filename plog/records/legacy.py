@@ -204,7 +204,8 @@ def _read_message(view: memoryview, position: int) -> _Message:
     codec = attributes & COMPRESSION_MASK
     if codec > Compression.LZ4:  # zstd requires magic 2 (KIP-110).
         raise CorruptRecords(
-            f"the message at byte {position} of magic {magic} has compression type {codec}"
+            f"the message at byte {position} (magic {magic}) has unsupported compression type"
+            f" {codec}"
         )
     timestamp = -1
     position += _HEAD.size
@@ -254,7 +255,7 @@ def _unwrap(wrapper: _Message, max_bytes: int) -> Iterator[Record]:
         value = correct_lz4_header(value)
     inner = _inner_messages(memoryview(decompress(wrapper.compression, value, max_bytes)), wrapper)
     if not inner:
-        raise CorruptRecords("a compressed message contains no messages")
+        raise CorruptRecords("a compressed message does not contain any messages")
     # In magic 1, the wrapper has the offset of its last message (KIP-31).
     base_offset = 0
     # Some versions of librdkafka sent wrappers with offset 0.
@@ -288,8 +289,8 @@ def _inner_messages(view: memoryview, wrapper: _Message) -> list[Record]:
         message = _read_message(view, position)
         if message.magic != wrapper.magic or message.compression is not Compression.NONE:
             raise CorruptRecords(
-                f"a wrapper of magic {wrapper.magic} contains a message of magic {message.magic}, "
-                f"with compression {message.compression.name.lower()}"
+                f"a wrapper with magic {wrapper.magic} contains a message with magic"
+                f" {message.magic} and compression {message.compression.name.lower()}"
             )
         records.append(message.record)
         position = message.end

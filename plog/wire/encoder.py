@@ -59,7 +59,7 @@ def compile_sliced_encoder(struct: type[Struct], version: int, *, flexible: bool
 
 
 def _unsupported(what: str, version: int) -> UnsupportedVersion:
-    return UnsupportedVersion(f"{what} is set, but version {version} lacks the field")
+    return UnsupportedVersion(f"{what} is set, but version {version} does not have this field")
 
 
 class _EncoderWriter:

@@ -66,7 +66,7 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
             client_id = str(data[_FIXED.size : position], "utf-8")
             # Python ends the slice above at the end of the data, without an error.
             if position > len(data):
-                raise WireError(f"a client id of {length} bytes exceeds its frame")
+                raise WireError(f"a {length}-byte client id extends beyond its frame")
         header = RequestHeader(api_key, version, correlation_id, client_id)
         api = API_BY_KEY.get(api_key)
         # Only the declaration of an API determines whether tags follow.

@@ -252,7 +252,7 @@ class Message(Struct):
     def _is_flexible(cls, version: int) -> bool:
         if not cls.min_version <= version <= cls.max_version:
             known = f"{cls.min_version} to {cls.max_version}"
-            raise UnsupportedVersion(f"{cls.__name__} has versions {known}, not {version}")
+            raise UnsupportedVersion(f"{cls.__name__} supports versions {known}, not {version}")
         return version >= cls.flexible_from
 
 

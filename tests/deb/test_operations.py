@@ -47,7 +47,7 @@ def test_commands_of_the_page_work_in_order(
     assert guest.shell(check).endswith("hello, parcels\nProcessed a total of 1 messages")
 
     follow(guest, "Change settings")
-    follow(guest, "Open the broker to the network")
+    follow(guest, "Allow connections from the network")
     assert "0.0.0.0:9092" in guest.run("systemctl", "status", "plog-broker")
     guest.path("/etc/plog/conf.d/network.properties").unlink()
 
@@ -63,7 +63,7 @@ def test_commands_of_the_page_work_in_order(
     guest.path("/etc/plog/conf.d/data.properties").unlink()
     guest.run("systemctl", "restart", "plog-broker")
 
-    follow(guest, "Run several brokers on a host")
+    follow(guest, "Run several brokers on one host")
     assert guest.show("plog-broker@2", "ActiveState") == "active"
     follow(guest, "Restart without refused connections")
     assert consume(guest, "parcels") == "hello, parcels\n"

@@ -326,7 +326,7 @@ class Arena(Stage):
             new = log.read(size_bytes - self._read_log_bytes)
         # The rest of a line that has not been written completely is read the next time.
         self._read_log_bytes += new.rfind(b"\n") + 1
-        reloads = new[: new.rfind(b"\n") + 1].count(b" and reloads in ")
+        reloads = new[: new.rfind(b"\n") + 1].count(b" and will reload in ")
         if reloads:
             self.service.reloads += reloads
             self.network.drop_all()

@@ -49,7 +49,7 @@ def test_full_disk_refuses_writes_until_there_is_space_and_loses_nothing(tmp_pat
                 real.run_until_delivered(500)
         arena.finish()
         assert real.errors == []
-        assert f"writes to {disk}/data are refused: [Errno 28]" in arena.broker.log_text()
+        assert f"writes to {disk}/data are rejected: [Errno 28]" in arena.broker.log_text()
         assert "is offline" not in arena.broker.log_text()
 
 

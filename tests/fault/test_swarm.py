@@ -79,7 +79,7 @@ def test_connections_over_the_limits_are_closed_with_one_log_line(
                 assert refused.read_until_closed() == b""
     # The broker may accept the new connection before it notices that the others have closed.
     eventually(lambda: _is_accepted(broker), "acceptance of another connection")
-    assert_one_line(broker, "refused a connection", "max.connections=20", "127.0.0.1")
+    assert_one_line(broker, "rejected a connection", "max.connections=20", "127.0.0.1")
 
 
 def _is_accepted(broker: BrokerProcess) -> bool:
@@ -100,4 +100,4 @@ def test_each_address_has_its_own_connection_limit(start_broker: BrokerFactory) 
             assert refused.read_until_closed() == b""
         with Peer(broker.bootstrap_servers, our_address="127.0.0.2") as other:
             other.ping()
-    assert_one_line(broker, "refused a connection", "max.connections.per.ip=5", "127.0.0.1")
+    assert_one_line(broker, "rejected a connection", "max.connections.per.ip=5", "127.0.0.1")

@@ -129,7 +129,7 @@ class Process:
     def report(self, message: str, **fields: object) -> None:
         """Trace an event that the broker would log."""
         text = message.format(**fields)
-        if "and reloads in" in text:
+        if "and will reload in" in text:
             self.reloads += 1
             self._world.service.coordinator_reloads()
         self.reports.append(text)

@@ -35,7 +35,7 @@ def test_other_levels_are_refused(feature: str, level: int, upgrade_type: int, w
 
 
 def test_supported_level_is_refused_when_it_is_not_current() -> None:
-    with pytest.raises(InvalidUpdateVersion, match="is 10 and changes only with the version"):
+    with pytest.raises(InvalidUpdateVersion, match="is 10 and changes only with the broker"):
         check_update(METADATA_VERSION, 11, 1, {METADATA_VERSION: 10})
 
 

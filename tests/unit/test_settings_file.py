@@ -52,7 +52,7 @@ def test_pipe_of_this_process_is_read(tmp_path: Path) -> None:
 
 def test_pipe_without_a_writer_is_an_error(tmp_path: Path) -> None:
     pipe = make_pipe(tmp_path / "pipe")
-    with pytest.raises(OSError, match=r"no end of file within 0\.05 s"):
+    with pytest.raises(OSError, match=r"did not reach the end of the file within 0\.05 s"):
         read_settings_file(pipe, wait_max_s=0.05)
 
 
@@ -60,7 +60,7 @@ def test_pipe_whose_writer_is_silent_is_an_error(tmp_path: Path) -> None:
     pipe = make_pipe(tmp_path / "pipe")
     keep_open = os.open(pipe, os.O_RDWR)
     os.write(keep_open, b"node.id=3\n")
-    with pytest.raises(OSError, match="no end of file"):
+    with pytest.raises(OSError, match="did not reach the end of the file"):
         read_settings_file(pipe, wait_max_s=0.05)
     os.close(keep_open)
 
@@ -83,4 +83,4 @@ def test_error_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config([file], read=lambda path: read_settings_file(path, wait_max_s=0.01))
     [problem] = caught.value.problems
-    assert problem.startswith(f"{pipe}: no end of file within ")
+    assert problem.startswith(f"{pipe}: did not reach the end of the file within ")

@@ -35,7 +35,7 @@ def _error(number: int, path: object = None) -> OSError:
         ),
         (
             _error(errno.EADDRNOTAVAIL),
-            "no interface of this host has the address; change listeners",
+            "no network interface on this host has this address; change listeners",
         ),
         (_error(errno.EACCES), "not permitted; use a port of 1024 or higher in listeners"),
         (
@@ -103,7 +103,7 @@ def test_remedy_for_a_directory_of_another_user_is_chown(
 
 def test_remedy_for_a_directory_of_the_same_user_is_chmod(tmp_path: Path) -> None:
     remedy = LogDirRemedies({}).remedy(str(tmp_path), _error(errno.EACCES, tmp_path))
-    assert remedy.endswith(f"use it: run chmod -R u+rwX {tmp_path}")
+    assert remedy.endswith(f"access: run chmod -R u+rwX {tmp_path}")
 
 
 def test_other_errors_of_a_directory_have_no_remedy() -> None:

@@ -170,16 +170,16 @@ def test_status_names_a_full_directory_until_writes_succeed_again() -> None:
     create_topic(supervised.site, "clicks")
     supervised.site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     supervised.site.produce("clicks", b"x")
-    assert f"; writes to {LOG_DIR} are refused: " in str(supervised.status_after(10_000))
+    assert f"; writes to {LOG_DIR} are rejected: " in str(supervised.status_after(10_000))
     supervised.site.files.fail_no_more()
-    assert "refused" not in str(supervised.status_after(60_000))
+    assert "rejected" not in str(supervised.status_after(60_000))
 
 
 def test_status_says_that_the_broker_is_not_registered() -> None:
     site = _killed()
     site.files.capacity_bytes = site.files.used_bytes
     supervised = Supervised(site).serve()
-    assert f"; writes are refused: no space left in {LOG_DIR}; " in supervised.sent()[0]
+    assert f"; writes are rejected: no space left in {LOG_DIR}; " in supervised.sent()[0]
 
 
 def test_nothing_is_sent_or_counted_without_a_service_manager() -> None:

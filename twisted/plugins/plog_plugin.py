@@ -3,5 +3,5 @@
 from twisted.application.service import ServiceMaker
 
 plog = ServiceMaker(
-    "plog", "plogd.tap", "A publish-subscribe log that speaks Kafka's protocol", "plog"
+    "plog", "plogd.tap", "A publish-subscribe log that speaks the Kafka protocol", "plog"
 )

@@ -38,7 +38,8 @@ def handle_describe_client_quotas(
     """Return the quotas of the matching entities."""
     if len(request.components) > _MAX_COMPONENTS:
         raise InvalidRequest(
-            f"a filter may have at most {_MAX_COMPONENTS} components, not {len(request.components)}"
+            f"a filter can have at most {_MAX_COMPONENTS} components, but this filter has"
+            f" {len(request.components)}"
         )
     components = [
         Component(entity_type=one.entity_type, match_type=one.match_type, match=one.match)

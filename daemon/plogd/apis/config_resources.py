@@ -25,8 +25,8 @@ from plogd.topic_config import TopicConfig
 
 WITHOUT_SETTINGS: Final = {
     ConfigResourceType.CLIENT_METRICS: "this broker does not collect client metrics",
-    ConfigResourceType.GROUP: "group settings are for the consumer, share and streams protocols,"
-    " which this broker does not serve",
+    ConfigResourceType.GROUP: "group settings apply to the consumer, share and streams protocols,"
+    " which this broker does not support",
 }
 """Kafka's resource types that have no settings in plog, each with the reason."""
 
@@ -87,7 +87,7 @@ def check_setting_count(settings: Sized) -> None:
     """Raise InvalidRequest if a request has too many settings for one resource."""
     if len(settings) > MAX_SETTINGS:
         raise InvalidRequest(
-            f"the request has {len(settings)} settings for one resource; at most"
+            f"the request contains {len(settings)} settings for a single resource; at most"
             f" {MAX_SETTINGS} are allowed"
         )
 

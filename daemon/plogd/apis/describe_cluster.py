@@ -48,8 +48,8 @@ def _check_endpoint_type(endpoint_type: int) -> None:
     # The controller does not have its own listener, so a broker cannot serve this request.
     if endpoint_type == CONTROLLERS:
         raise MismatchedEndpointType(
-            "this is a broker's listener, not a controller's; use bootstrap.servers instead of "
-            "bootstrap.controllers"
+            "this is a broker listener, not a controller listener; use bootstrap.servers instead"
+            " of bootstrap.controllers"
         )
     if endpoint_type != BROKERS:
         raise UnsupportedEndpointType(f"unknown endpoint type {endpoint_type}")

@@ -119,7 +119,7 @@ class Dispatcher:
         )
         self._request_counters: dict[tuple[int, int], Counter] = {}
         self._refused = broker.metrics.counter(
-            "plog_requests_closed_total", "Requests that closed their connection."
+            "plog_requests_closed_total", "Requests after which the broker closed the connection."
         )
 
     def __call__(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
@@ -335,7 +335,7 @@ class Dispatcher:
         """Return the error response. Raises CloseConnection if the API does not have one."""
         if not isinstance(error, KafkaError):
             self._broker.report_bug(f"{row.name} from {context.connection}", error)
-            error = KafkaError("unexpected error; see the broker's log")
+            error = KafkaError("unexpected error; see the broker log")
         try:
             response = row.refuse(request, context, error.bare())
         except CloseConnection:
@@ -345,7 +345,7 @@ class Dispatcher:
         return self._encode(row, request, context, response, is_refusal=True)
 
     def _cannot_refuse(self, row: Row, error: Exception) -> CloseConnection:
-        self._broker.report_bug(f"refusing {row.name}", error)
+        self._broker.report_bug(f"rejecting {row.name}", error)
         return CloseConnection(f"{row.name} failed unexpectedly")
 
     # -- encoding ------------------------------------------------------------------------------

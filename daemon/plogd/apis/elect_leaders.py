@@ -84,7 +84,9 @@ def _outcome(kind: ElectionType, topic: str, number: int, broker: Broker) -> Kaf
     state = broker.cache.topic(topic)
     if state is None or not 0 <= number < len(state.partitions):
         # Without the topic's name, which can be long and would be repeated for each partition.
-        return UnknownTopicOrPartition(f"the topic has no partition {number}, or does not exist")
+        return UnknownTopicOrPartition(
+            f"the topic does not exist or does not have partition {number}"
+        )
     is_offline = broker.replica_manager.is_offline(topic, number)
     return election_outcome(kind, state.partitions[number], is_offline=is_offline)
 

@@ -180,8 +180,8 @@ def check_size(nbytes: int, max_bytes: int) -> None:
     """Raise ResponseTooLarge if a response of `nbytes` is too large."""
     if nbytes > max_bytes:
         raise ResponseTooLarge(
-            f"the response is larger than plog.response.max.bytes={max_bytes}; request less at a"
-            " time"
+            f"the response is larger than plog.response.max.bytes={max_bytes}; request less data"
+            " at a time"
         )
 
 

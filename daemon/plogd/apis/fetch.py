@@ -213,7 +213,9 @@ class _Answer:
             return read
         read.close()
         return PartitionRead(
-            UnsupportedCompressionType(f"zstd requires version {_FIRST_ZSTD_VERSION}")
+            UnsupportedCompressionType(
+                f"zstd compression requires Fetch version {_FIRST_ZSTD_VERSION} or later"
+            )
         )
 
     def _partition_data(self, item: FetchItem, read: PartitionRead) -> PartitionData:

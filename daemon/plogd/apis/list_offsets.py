@@ -125,7 +125,9 @@ def _check_special_timestamp(timestamp: int, version: int) -> None:
         return
     first_version = _FIRST_VERSION_BY_SPECIAL_TIMESTAMP.get(timestamp)
     if first_version is None or version < first_version:
-        raise UnsupportedVersion(f"version {version} does not support timestamp {timestamp}")
+        raise UnsupportedVersion(
+            f"ListOffsets version {version} does not support timestamp {timestamp}"
+        )
 
 
 def _found(

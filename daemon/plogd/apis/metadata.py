@@ -103,7 +103,7 @@ def _check_topic(topic: MetadataRequestTopic, context: RequestContext) -> None:
         topic.name is None or topic.topic_id != ZERO_UUID
     ):
         raise InvalidRequest(
-            f"version {context.version} does not support topic ids; request topics by name"
+            f"Metadata version {context.version} does not support topic ids; request topics by name"
         )
 
 

@@ -260,14 +260,16 @@ def _refusal_of_topic(name: str | None, context: RequestContext) -> KafkaError |
 def _refusal_of_records(records: object, version: int) -> KafkaError | None:
     """Return an error for missing records, or for a codec that the version does not support."""
     if not isinstance(records, memoryview) or not records.nbytes:
-        return InvalidRecord("the partition has no records")
+        return InvalidRecord("the request contains no records for the partition")
     if (
         version < _FIRST_ZSTD_VERSION
         and len(records) > _ATTRIBUTES_LOW_BYTE
         # Checking the first batch suffices: log/batch_validator.py rejects a second one.
         and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD
     ):
-        return UnsupportedCompressionType(f"zstd requires version {_FIRST_ZSTD_VERSION}")
+        return UnsupportedCompressionType(
+            f"zstd compression requires Produce version {_FIRST_ZSTD_VERSION} or later"
+        )
     return None
 
 

@@ -123,7 +123,7 @@ async def _run(
     until_ms = broker.clock.monotonic_ms() + waiting_ms(request.timeout_ms)
     for continues, part in _slices(request):
         if refusal is None and broker.clock.monotonic_ms() > until_ms:
-            refusal = RequestTimedOut("the records were not appended within the request's timeout")
+            refusal = RequestTimedOut("the records were not appended before the request timed out")
         try:
             begun.append((continues, handle(part, refusal)))
         except CloseConnection as error:

@@ -32,8 +32,8 @@ def check_changes(things: Sequence[object], what: str) -> None:
     """Raise PolicyViolation if one request changes too many `things`."""
     if len(things) > MAX_CHANGES:
         raise PolicyViolation(
-            f"the request changes {len(things)} {what}, but at most {MAX_CHANGES} are allowed; send"
-            " several requests"
+            f"the request changes {len(things)} {what}, but at most {MAX_CHANGES} are allowed;"
+            " split the request"
         )
 
 

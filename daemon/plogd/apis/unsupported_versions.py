@@ -19,17 +19,17 @@ _CLIENT_ID_MAX_CHARACTERS = 100
 _ZOOKEEPER_CONNECT_BYTES = (44, 45)
 _ZOOKEEPER_PASSWORD_LENGTH_AT = 24
 _TOO_OLD = (
-    "use a client of Kafka 2.1 or newer; if it is newer, it is configured to behave like an old"
-    " one: remove api.version.request and broker.version.fallback (librdkafka) or api_version"
-    " (kafka-python) from its settings"
+    "use a client for Kafka 2.1 or newer; if the client is already newer, it is configured to"
+    " behave like an older version: remove api.version.request and broker.version.fallback"
+    " (librdkafka) or api_version (kafka-python) from its settings"
 )
 _TOO_NEW = (
-    "the client does not negotiate versions (ApiVersions); enable the negotiation, or use an older"
-    " client"
+    "the client does not negotiate versions (ApiVersions); enable version negotiation, or use an"
+    " older client"
 )
 _ZOOKEEPER = (
-    "not a Kafka request but a ZooKeeper client's connect request: a client's zookeeper.connect"
-    " points to this broker; replace old tools that need ZooKeeper with newer ones that use"
+    "not a Kafka request but a ZooKeeper connect request: a client's zookeeper.connect setting"
+    " points to this broker; replace tools that require ZooKeeper with newer versions that use"
     " --bootstrap-server"
 )
 _SASL = (
@@ -73,7 +73,7 @@ def describe_client(header: RequestHeader, connection: ConnectionContext) -> str
     """Describe the client by its client id and software, if it has sent them."""
     client_id = header.client_id
     if client_id is None:
-        name = "a client without an id"
+        name = "a client without a client.id"
     else:
         shortened = client_id[:_CLIENT_ID_MAX_CHARACTERS]
         name = f"client {shortened!r}{'…' if shortened != client_id else ''}"

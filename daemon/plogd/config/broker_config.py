@@ -190,7 +190,7 @@ def why_unused(name: str) -> str:
 def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     """Yield problems that involve several settings, as (name of one of the settings, problem)."""
     if config.log_dirs == ():
-        yield "log.dirs", "contains no directory"
+        yield "log.dirs", "does not contain any directories"
     # Kafka also requires this: a request of the maximum size must fit.
     if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
         yield (

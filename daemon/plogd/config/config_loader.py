@@ -245,7 +245,7 @@ def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
         earlier = chosen.get(name)
         if earlier is not None and earlier.name != g.name and earlier.text != g.text:
             # Two different names, so the operator may not know that one overrides the other.
-            warnings.append(f"{g} overrides {earlier}: both names denote the same setting")
+            warnings.append(f"{g} overrides {earlier}: both names refer to the same setting")
         chosen[name] = g
     return chosen, list(dict.fromkeys(warnings))
 

@@ -22,7 +22,7 @@ class GeneralSettings:
         "node.id",
         1,
         "ID of this broker, unique in the cluster. Kafka has no default; plog's default suits a"
-        " cluster of one broker.",
+        " single-broker cluster.",
         at_least=0,
         importance="high",
         group="Identity and data",
@@ -42,16 +42,16 @@ class GeneralSettings:
     plog_metadata_store: str = setting(
         "plog.metadata.store",
         "embedded",
-        "Where the cluster's metadata, such as topics, is stored. `embedded` stores it in a log,"
-        " `__cluster_metadata-0`, in the first directory of `log.dirs`; it supports one broker and"
-        " needs no other service.",
+        "Where the cluster's metadata, such as the list of topics, is stored. `embedded` stores"
+        " it in a log, `__cluster_metadata-0`, in the first directory of `log.dirs`; this store"
+        " supports a single broker and does not require any other service.",
         one_of=("embedded",),
     )
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir",
         2,  # KIP-1030.
-        "Number of logs of one directory that are loaded or recovered concurrently when the"
-        " broker starts. A new value takes effect at the next start.",
+        "Number of logs per directory that the broker loads or recovers concurrently at startup."
+        " A new value takes effect at the next startup.",
         at_least=1,
         importance="high",
         update="cluster-wide",
@@ -60,14 +60,14 @@ class GeneralSettings:
     num_partitions: int = setting(
         "num.partitions",
         1,
-        "Number of partitions of a topic that is created without a partition count.",
+        "Number of partitions for a topic that is created without a partition count.",
         at_least=1,
         group="Topics",
     )
     default_replication_factor: int = setting(
         "default.replication.factor",
         1,
-        "Number of replicas of a topic that is created without a replication factor.",
+        "Number of replicas for a topic that is created without a replication factor.",
         at_least=1,
     )
     min_insync_replicas: int = setting(
@@ -82,16 +82,16 @@ class GeneralSettings:
     auto_create_topics_enable: bool = setting(
         "auto.create.topics.enable",
         True,
-        "Create a missing topic when a client requests its metadata and the request allows topic"
-        " creation.",
+        "Whether to create a missing topic when a client requests its metadata and the request"
+        " allows topic creation.",
         importance="high",
     )
     plog_auto_create_topics_max_per_second: int = setting(
         "plog.auto.create.topics.max.per.second",
         100,
-        "Maximum number of topics created per second by metadata requests, and maximum number of"
-        " such creations in progress. Further requests fail with LEADER_NOT_AVAILABLE, which"
-        " clients retry.",
+        "Maximum number of topics that metadata requests can create per second, and maximum"
+        " number of these creations in progress at the same time. Additional requests fail with"
+        " LEADER_NOT_AVAILABLE, which clients retry.",
         at_least=1,
         importance="low",
         update="cluster-wide",
@@ -99,7 +99,7 @@ class GeneralSettings:
     delete_topic_enable: bool = setting(
         "delete.topic.enable",
         True,
-        "Allow clients to delete topics. If false, DeleteTopics requests fail.",
+        "Whether clients can delete topics. If false, DeleteTopics requests fail.",
         importance="high",
     )
 
@@ -108,7 +108,7 @@ class GeneralSettings:
         9080,
         "Port for /metrics, /health and /ready; 0 disables them. If the default port is in use,"
         " the broker logs a warning and starts without them, so that several brokers can run on"
-        " one host. If a port set here is in use, the broker does not start.",
+        " one host. If a port that you set explicitly is in use, the broker does not start.",
         at_least=0,
         at_most=65535,
         group="Health and logging",
@@ -116,13 +116,14 @@ class GeneralSettings:
     plog_http_host: str = setting(
         "plog.http.host",
         "127.0.0.1",
-        "Address for /metrics, /health and /ready. These pages require no authentication.",
+        "Address for /metrics, /health and /ready. These pages do not require authentication.",
     )
     plog_status_interval_ms: int = setting(
         "plog.status.interval.ms",
         10_000,
-        "Interval between updates of the line that `systemctl status` shows: listeners, partitions,"
-        " connections, bytes per second, and problems. Without systemd, the setting has no effect.",
+        "Interval between updates of the status line that `systemctl status` shows: listeners,"
+        " partitions, connections, bytes per second, and problems. Without systemd, the setting"
+        " has no effect.",
         at_least=1000,
         unit="ms",
         importance="low",
@@ -130,8 +131,8 @@ class GeneralSettings:
     plog_log_level: str = setting(
         "plog.log.level",
         "info",
-        "Minimum level of logged events. A log that twistd writes itself (options `--logfile` and"
-        " `--logger`) contains events of all levels.",
+        "Minimum level of logged events. If twistd itself writes the log (options `--logfile` and"
+        " `--logger`), the log contains events of all levels.",
         one_of=LOG_LEVELS,
         any_case=True,
         update="cluster-wide",

@@ -36,17 +36,17 @@ class GroupSettings:
         "group.initial.rebalance.delay.ms",
         0,
         "Time for which an empty group waits for more members before its first rebalance. Each"
-        " member that joins in the meantime extends the wait by the same time, up to the rebalance"
-        " timeout. With Kafka's default of 3000, fifty consumers that start together join in one"
-        " rebalance, but every first poll is delayed by three seconds; with plog's default of 0,"
-        " such a start takes a few more rebalances.",
+        " member that joins in the meantime extends the wait by the same amount of time, up to"
+        " the rebalance timeout. With Kafka's default of 3000, fifty consumers that start"
+        " together join in one rebalance, but every first poll is delayed by three seconds; with"
+        " plog's default of 0, the group needs a few additional rebalances instead.",
         at_least=0,
         unit="ms",
     )
     group_max_size: int = setting(
         "group.max.size",
         INT_MAX,
-        "Maximum number of members in a group; further members are rejected with"
+        "Maximum number of members in a group; additional members are rejected with"
         " GROUP_MAX_SIZE_REACHED.",
         at_least=1,
     )
@@ -63,8 +63,9 @@ class GroupSettings:
         "plog.group.max.bytes",
         8 * MIB,
         "Maximum memory for the members of one group, including issued member ids that are not"
-        " yet in use. A member uses its metadata, its assignment and about 2 KiB. A member"
-        " that would exceed the limit is rejected with GROUP_MAX_SIZE_REACHED.",
+        " yet in use. Each member uses about 2 KiB in addition to its metadata and its"
+        " assignment. A member that would exceed the limit is rejected with"
+        " GROUP_MAX_SIZE_REACHED.",
         at_least=64 * 1024,
         unit="bytes",
     )

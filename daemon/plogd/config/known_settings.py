@@ -410,7 +410,7 @@ PREFIXES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config."
 REFUSED: Mapping[str, str] = {
     "authorizer.class.name": (
         "plog does not enforce ACLs yet: it stores and describes them, but every client that can"
-        " connect may perform every operation; remove the setting to accept this"
+        " connect may perform any operation; to accept this, remove the setting"
     ),
 }
 

@@ -79,7 +79,7 @@ def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
     protocol = protocols.get(name)
     if protocol is None:
         raise ValueError(
-            f"listener.security.protocol.map has no entry for the listener {name} of {text!r}"
+            f"listener.security.protocol.map has no entry for listener {name} in {text!r}"
         )
     return Listener(name=name, host=host, port=port, protocol=protocol)
 
@@ -94,7 +94,7 @@ def bound_listeners(
     parsed = [parse_listener(text, known) for text in texts]
     listeners = [listener for listener in parsed if listener.name not in skipped]
     if not listeners:
-        raise ValueError("contains no listener for clients")
+        raise ValueError("does not contain a listener for clients")
     for listener in listeners:
         # Rejected here because SASL is not supported yet, and the port must not be open without the
         # authentication that the operator expects.

@@ -45,8 +45,8 @@ class LogSettings:
     log_roll_ms: int | None = setting(
         "log.roll.ms",
         None,
-        "Age at which the log rolls to a new segment even if the active one is not full. If not"
-        " set, `log.roll.hours` applies.",
+        "Age of the active segment at which the log rolls to a new segment even if that segment"
+        " is not full. If not set, `log.roll.hours` applies.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",
@@ -85,8 +85,8 @@ class LogSettings:
     log_index_interval_bytes: int = setting(
         "log.index.interval.bytes",
         4 * KIB,
-        "Number of bytes of records between two index entries. A lower value makes lookups faster"
-        " and indexes larger.",
+        "Number of bytes of record data between two index entries. A lower value makes lookups"
+        " faster and indexes larger.",
         at_least=0,
         unit="bytes",
         update="cluster-wide",
@@ -102,7 +102,7 @@ class LogSettings:
     log_segment_delete_delay_ms: int = setting(
         "log.segment.delete.delay.ms",
         MINUTE_MS,
-        "Time after which the renamed files of a deleted segment are removed.",
+        "Time to wait before the renamed files of a deleted segment are removed.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -114,9 +114,9 @@ class LogSettings:
         "log.flush.interval.messages",
         1,
         "Maximum number of unsynced records in a log. With 1, plog's default, a response means"
-        " that the records are on disk, and consumers see only such records; all writes that"
-        " arrive during one sync share the next. Kafka's default is the largest number, which"
-        " leaves syncing to the operating system.",
+        " that the records are on disk, and consumers see only records that are on disk; all"
+        " writes that arrive during one sync share the next sync. Kafka's default is the largest"
+        " possible number, which leaves syncing to the operating system.",
         type=SettingType.LONG,
         at_least=1,
         importance="high",
@@ -126,7 +126,7 @@ class LogSettings:
     log_flush_interval_ms: int | None = setting(
         "log.flush.interval.ms",
         None,
-        "Maximum time before the records of a log are synced, checked every"
+        "Maximum time before a log's records are synced, checked every"
         " `log.flush.scheduler.interval.ms`. If not set, that interval applies.",
         type=SettingType.LONG,
         at_least=0,
@@ -146,16 +146,16 @@ class LogSettings:
     plog_flush_before_visible: bool = setting(
         "plog.flush.before.visible",
         False,
-        "Acknowledge records and expose them to consumers only after they are synced, even if"
-        " `log.flush.interval.messages` is larger than 1.",
+        "Whether to acknowledge records and expose them to consumers only after they are synced,"
+        " even if `log.flush.interval.messages` is larger than 1.",
         importance="high",
     )
     plog_flush_syncfs: str = setting(
         "plog.flush.syncfs",
         "auto",
-        "Whether the broker may sync many files with one `syncfs` call for their file system."
-        " `auto` allows it where the system reports errors of that call (ext4 or xfs, Linux 5.8 or"
-        " newer).",
+        "Whether the broker may sync many files with a single `syncfs` call for their file"
+        " system. `auto` allows this where the system reports errors from that call (ext4 or xfs,"
+        " Linux 5.8 or newer).",
         one_of=("auto", "never"),
         importance="low",
     )
@@ -253,8 +253,8 @@ class LogSettings:
     log_retention_bytes: int = setting(
         "log.retention.bytes",
         -1,
-        "Size of a partition above which its oldest segments are deleted; a negative value means"
-        " no limit.",
+        "Partition size above which the partition's oldest segments are deleted; a negative value"
+        " means no limit.",
         type=SettingType.LONG,
         unit="bytes",
         importance="high",
@@ -324,8 +324,8 @@ class LogSettings:
     log_message_timestamp_before_max_ms: int = setting(
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
-        "Maximum time by which a record's timestamp may precede the broker's clock. Ignored with"
-        " `LogAppendTime`.",
+        "Maximum time by which a record's timestamp can be earlier than the broker's clock."
+        " Ignored with `LogAppendTime`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -334,8 +334,8 @@ class LogSettings:
     log_message_timestamp_after_max_ms: int = setting(
         "log.message.timestamp.after.max.ms",
         HOUR_MS,  # KIP-1030; before, there was no limit.
-        "Maximum time by which a record's timestamp may exceed the broker's clock. Ignored with"
-        " `LogAppendTime`.",
+        "Maximum time by which a record's timestamp can be later than the broker's clock. Ignored"
+        " with `LogAppendTime`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -354,7 +354,7 @@ class LogSettings:
     producer_id_expiration_check_interval_ms: int = setting(
         "producer.id.expiration.check.interval.ms",
         10 * MINUTE_MS,
-        "Interval between checks for producers whose `producer.id.expiration.ms` has passed.",
+        "Interval between checks for producers for which `producer.id.expiration.ms` has elapsed.",
         at_least=1,
         unit="ms",
         importance="low",

@@ -19,8 +19,8 @@ class NetworkSettings:
     listeners: tuple[str, ...] = setting(
         "listeners",
         ("PLAINTEXT://:9092",),
-        "Addresses on which clients connect, as `NAME://host:port`, with an IPv6 address in"
-        " brackets. An empty host means all interfaces; port 0 means any free port. Names and"
+        "Addresses to which clients connect, in the form `NAME://host:port`, with an IPv6 address"
+        " in brackets. An empty host means all interfaces; port 0 means any free port. Names and"
         " ports must be unique, except that one IPv4 and one IPv6 address may share a name and"
         " port.",
         importance="high",
@@ -52,16 +52,17 @@ class NetworkSettings:
     security_inter_broker_protocol: str = setting(
         "security.inter.broker.protocol",
         "PLAINTEXT",
-        "Selects the listener used between brokers by its security protocol; cannot be combined"
-        " with `inter.broker.listener.name`. No effect while a cluster has only one broker.",
+        "Security protocol of the listener used between brokers; cannot be combined with"
+        " `inter.broker.listener.name`. The setting has no effect while a cluster has only one"
+        " broker.",
         one_of=SECURITY_PROTOCOLS,
     )
     controller_listener_names: tuple[str, ...] = setting(
         "controller.listener.names",
         (),
         "Names of listeners that the broker does not open. Kafka requires controller listeners;"
-        " plog's controller needs none, so the setting only makes a Kafka configuration file"
-        " usable unchanged.",
+        " plog's controller does not need a listener, so this setting exists only so that a Kafka"
+        " configuration file can be used unchanged.",
         importance="high",
     )
     socket_send_buffer_bytes: int = setting(
@@ -93,17 +94,17 @@ class NetworkSettings:
     max_connections: int = setting(
         "max.connections",
         INT_MAX,
-        "Maximum number of open client connections to this broker; further connections are closed"
-        " immediately. Unlike in Kafka, 0 is not allowed, because no client could then connect to"
-        " change it.",
+        "Maximum number of open client connections to this broker; additional connections are"
+        " closed immediately. Unlike in Kafka, 0 is not allowed, because no client could then"
+        " connect to change it.",
         at_least=1,
         update="cluster-wide",
     )
     max_connections_per_ip: int = setting(
         "max.connections.per.ip",
         INT_MAX,
-        "Maximum number of open client connections from one IP address; further connections are"
-        " closed immediately. 0 is not allowed: Kafka allows it only in combination with"
+        "Maximum number of open client connections from one IP address; additional connections"
+        " are closed immediately. 0 is not allowed: Kafka allows it only in combination with"
         " `max.connections.per.ip.overrides`, which plog does not support yet.",
         at_least=1,
         update="cluster-wide",
@@ -132,7 +133,8 @@ class NetworkSettings:
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes",
         100 * MIB,
-        "Maximum size of a request. The broker closes a connection that announces a larger one.",
+        "Maximum size of a request. The broker closes a connection that announces a larger"
+        " request.",
         at_least=1,
         unit="bytes",
         importance="high",
@@ -142,17 +144,17 @@ class NetworkSettings:
         "plog.request.max.elements",
         50_000,
         "Maximum number of array elements (topics, partitions, groups, settings, …) in one"
-        " request, summed over all its arrays. The broker closes a connection that sends more. An"
-        " element occupies a few bytes in a request but costs the broker about a hundred times as"
-        " much memory, as well as processing time.",
+        " request, added up over all its arrays. The broker closes a connection that sends more."
+        " An element occupies a few bytes in a request but costs the broker about a hundred times"
+        " as much memory, as well as processing time.",
         at_least=10_000,
         importance="low",
     )
     plog_request_without_records_max_bytes: int = setting(
         "plog.request.without.records.max.bytes",
         16 * MIB,
-        "Maximum size of a request that carries no records, that is, every request except"
-        " Produce. The broker closes a connection that sends a larger one.",
+        "Maximum size of a request that does not contain records, that is, any request except"
+        " Produce. The broker closes a connection that sends a larger request.",
         at_least=MIB,
         unit="bytes",
         importance="low",
@@ -169,20 +171,20 @@ class NetworkSettings:
     queued_max_requests: int = setting(
         "queued.max.requests",
         500,
-        "Maximum number of produce requests, over all connections, that may wait for the disk or"
-        " for followers. At the limit, each connection may have only one.",
+        "Maximum number of produce requests, across all connections, that can wait for the disk"
+        " or for followers. At the limit, each connection can have only one such request.",
         at_least=1,
         importance="high",
     )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         128 * MIB,
-        "Memory for incomplete requests, whose bytes are counted as they arrive, and for requests"
-        " with many elements until they are decoded. Three quarters of it is reserved for requests"
+        "Memory for incomplete requests, counted as their bytes arrive, and for requests with"
+        " many elements until they are decoded. Three quarters of it is reserved for requests"
         " over 1 MiB, the rest for smaller ones. While one of these shares is full, the broker"
         " stops reading the requests that need it, and closes connections whose requests take"
-        " longer than 10 s to arrive. -1, Kafka's default, means no limit. Any other value must be"
-        " at least `socket.request.max.bytes`.",
+        " longer than 10 s to arrive. -1, Kafka's default, means no limit. Any other value must"
+        " be at least `socket.request.max.bytes`.",
         type=SettingType.LONG,
         at_least=1,
         also=(-1,),
@@ -191,10 +193,11 @@ class NetworkSettings:
     plog_queued_max_response_bytes: int = setting(
         "plog.queued.max.response.bytes",
         64 * MIB,
-        "Memory for responses waiting to be sent, over all connections, not counting records sent"
-        " directly from their files. While the limit is exceeded, the broker starts no further"
-        " request on a connection with unsent responses, and closes connections whose clients do"
-        " not read their responses. Responses being encoded may use the same amount again.",
+        "Memory for responses waiting to be sent, across all connections, not counting records"
+        " sent directly from their files. While the limit is exceeded, the broker does not start"
+        " any new requests on connections with unsent responses, and closes connections whose"
+        " clients do not read their responses. Responses that are being encoded can use the same"
+        " amount again.",
         type=SettingType.LONG,
         at_least=MIB,
         unit="bytes",
@@ -204,10 +207,10 @@ class NetworkSettings:
         "plog.produce.parked.max.bytes",
         32 * MIB,
         "Memory for records of produce requests that cannot be appended yet, because their disk"
-        " is too slow or because they must be validated or recompressed. One topic may use half of"
-        " this memory. At the limit, appends fail with REQUEST_TIMED_OUT, which clients retry. A"
-        " batch that has to wait and is larger than the limit is rejected with a non-retriable"
-        " error.",
+        " is too slow or because they must be validated or recompressed. A single topic can use"
+        " half of this memory. At the limit, appends fail with REQUEST_TIMED_OUT, which clients"
+        " retry. A batch that has to wait and is larger than the limit is rejected with a"
+        " non-retriable error.",
         type=SettingType.LONG,
         at_least=2 * MIB,
         unit="bytes",
@@ -216,9 +219,9 @@ class NetworkSettings:
     plog_response_buffer_max_bytes: int = setting(
         "plog.response.buffer.max.bytes",
         128 * KIB,
-        "Maximum number of bytes waiting to be sent on a connection. While this limit is exceeded,"
-        " the broker reads no further request from the connection. Each range of records sent"
-        " directly from its file is counted as 16 KiB.",
+        "Maximum number of bytes waiting to be sent on a connection. While this limit is"
+        " exceeded, the broker does not read any more requests from the connection. Each range of"
+        " records sent directly from its file is counted as 16 KiB.",
         at_least=64 * KIB,
         unit="bytes",
         update="reload",
@@ -245,7 +248,7 @@ class NetworkSettings:
     plog_request_turn_max_requests: int = setting(
         "plog.request.turn.max.requests",
         64,
-        "Maximum number of requests of one connection that the broker handles before it serves"
+        "Maximum number of requests from one connection that the broker handles before it serves"
         " other connections.",
         at_least=1,
         importance="low",
@@ -259,8 +262,8 @@ class NetworkSettings:
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
         55 * MIB,
-        "Maximum size of a fetch response, even if the client requests more. A first batch that is"
-        " larger is still returned whole.",
+        "Maximum size of a fetch response, even if the client requests more. If the first batch"
+        " is larger, the broker still returns the whole batch.",
         at_least=KIB,
         unit="bytes",
     )
@@ -281,16 +284,16 @@ class NetworkSettings:
     plog_fetch_sessions_max_partitions: int = setting(
         "plog.fetch.sessions.max.partitions",
         100_000,
-        "Maximum number of partitions over all fetch sessions; each uses about 500 bytes of"
-        " memory. At the limit, consumers without a session list all their partitions in each"
-        " fetch request.",
+        "Maximum number of partitions across all fetch sessions; each partition uses about 500"
+        " bytes of memory. At the limit, consumers without a session list all their partitions in"
+        " each fetch request.",
         at_least=1,
         importance="low",
     )
     quota_window_num: int = setting(
         "quota.window.num",
         11,
-        "Number of samples over which a client's rate is measured; see"
+        "Number of samples from which a client's rate is calculated; see"
         " `quota.window.size.seconds` and docs/security.md.",
         at_least=1,
         importance="low",
@@ -298,7 +301,7 @@ class NetworkSettings:
     quota_window_size_seconds: int = setting(
         "quota.window.size.seconds",
         1,
-        "Duration of each sample of a client's rate.",
+        "Duration of each sample from which a client's rate is calculated.",
         at_least=1,
         unit="s",
         importance="low",

@@ -37,7 +37,7 @@ class OffsetsSettings:
     offsets_load_buffer_size: int = setting(
         "offsets.load.buffer.size",
         5 * MIB,
-        "Size of each read while committed offsets are loaded.",
+        "Size of each read when committed offsets are loaded.",
         at_least=1,
         unit="bytes",
         importance="high",
@@ -55,8 +55,8 @@ class OffsetsSettings:
         "offsets.retention.minutes",
         7 * 24 * 60,
         "How long committed offsets are kept. The period starts when the last member leaves the"
-        " group, or at the last commit if the group never has members or no longer subscribes to"
-        " the topic.",
+        " group, or at the last commit if the group has never had members or no longer subscribes"
+        " to the topic.",
         at_least=1,
         unit="minutes",
         importance="high",
@@ -81,8 +81,8 @@ class OffsetsSettings:
         "offsets.topic.replication.factor",
         3,
         "Number of replicas with which `__consumer_offsets` is created, limited to the number of"
-        " brokers. Kafka refuses to create the topic if there are too few brokers; plog creates it,"
-        " so that a single broker can serve groups.",
+        " brokers. Kafka does not create the topic if there are too few brokers; plog does, so"
+        " that a single broker can serve groups.",
         type=SettingType.SHORT,
         at_least=1,
         importance="high",

@@ -58,8 +58,8 @@ class TlsSettings:
     ssl_key_password: str | None = setting(
         "ssl.key.password",
         None,
-        "Password of an encrypted private key. Set it in a file: other users of the machine can"
-        " see command lines.",
+        "Password for an encrypted private key. Set it in a file, because other users on the"
+        " machine can see command lines.",
         type=SettingType.PASSWORD,
         importance="high",
         update="reload",
@@ -105,16 +105,16 @@ class TlsSettings:
     ssl_protocol: str = setting(
         "ssl.protocol",
         "TLSv1.3",
-        "Accepted so that a Kafka configuration file can be used unchanged, but without effect: the"
-        " setting configures Java. `ssl.enabled.protocols` selects the TLS versions.",
+        "Accepted so that a Kafka configuration file can be used unchanged, but has no effect,"
+        " because the setting configures Java. `ssl.enabled.protocols` selects the TLS versions.",
         one_of=("TLS", "TLSv1.2", "TLSv1.3"),
     )
     ssl_cipher_suites: tuple[str, ...] = setting(
         "ssl.cipher.suites",
         (),
-        "Cipher suites that clients may use, by their standard names as in Kafka; if empty,"
-        " OpenSSL's default strong suites. A TLS version without any suite in this list is not"
-        " offered.",
+        "Cipher suites that clients may use, specified by their standard names, as in Kafka; if"
+        " empty, OpenSSL's default strong suites apply. A TLS version without any suite in this"
+        " list is not offered.",
         importance="low",
     )
 
@@ -137,7 +137,7 @@ def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     if not problems and not (settings.ssl_keystore_key or settings.ssl_keystore_location):
         yield (
             "ssl.keystore.location",
-            "a TLS listener needs a PEM file with its private key and certificate",
+            "a TLS listener requires a PEM file with its private key and certificate",
         )
 
 
@@ -152,6 +152,6 @@ def _check_truststore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     if not problems and not is_set:
         yield (
             "ssl.client.auth",
-            "needs ssl.truststore.location, a PEM file with the certificates of the CAs that sign"
-            " client certificates",
+            "requires ssl.truststore.location, a PEM file with the certificates of the CAs that"
+            " sign client certificates",
         )

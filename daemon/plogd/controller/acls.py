@@ -141,7 +141,7 @@ class Acls:
     def _warn(self, done: str, count: int) -> None:
         if count:
             self._report(
-                "{done} {count} ACLs, which are " + NOT_ENFORCED + ": any client may do anything",
+                "{done} {count} ACLs (" + NOT_ENFORCED + "): any client can perform any operation",
                 done=done,
                 count=count,
                 level="warn",
@@ -160,7 +160,9 @@ class Acls:
     def _check_count(self, count: int) -> None:
         limit = self._store.max_atomic_changes
         if count > limit:
-            raise PolicyViolation(f"one request may change at most {limit} ACLs, not {count}")
+            raise PolicyViolation(
+                f"a request can change at most {limit} ACLs, but this request changes {count}"
+            )
 
 
 async def _sorted(acls: list[Acl], slices: Slices) -> list[Acl]:

@@ -25,9 +25,13 @@ async def write_in_batches(
     """
     limit = store.max_atomic_changes
     if len(changes) > limit:
-        raise PolicyViolation(f"one request may change at most {limit} {noun}, not {len(changes)}")
+        raise PolicyViolation(
+            f"a request can change at most {limit} {noun}, but this request changes {len(changes)}"
+        )
     for start in range(0, len(changes), CHANGES_PER_WRITE):
         if start:  # Explicit, because a write without effect does not wait for the disk.
             await fair_queue.turn()
         outcomes = await store.write_atomic(changes[start : start + CHANGES_PER_WRITE])
-        assert all(isinstance(one, Written) for one in outcomes), f"only the caller writes {noun}"
+        assert all(isinstance(one, Written) for one in outcomes), (
+            f"only the caller may write {noun}"
+        )

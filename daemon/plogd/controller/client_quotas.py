@@ -110,7 +110,7 @@ class ClientQuotas:
         async for alteration in slices.over(alterations):
             try:
                 if times[frozenset(alteration.entity)] > 1:
-                    raise InvalidRequest("the request names this entity more than once")
+                    raise InvalidRequest("the request lists this entity more than once")
                 changes.append(self._change(alteration))
             except KafkaError as error:
                 # Drop the traceback: thousands of tracebacks would use a lot of memory.
@@ -128,7 +128,7 @@ class ClientQuotas:
         quotas = dict(old or {})
         ops = dict(alteration.ops)
         if len(ops) < len(alteration.ops):
-            raise InvalidRequest("the request names a quota of this entity more than once")
+            raise InvalidRequest("the request lists a quota for this entity more than once")
         for name, value in ops.items():
             if value is None:
                 quotas.pop(name, None)
@@ -165,9 +165,9 @@ class ClientQuotas:
 def _valid_entity(parts: EntityParts) -> QuotaEntity:
     names = {kind: DEFAULT if name is None else name for kind, name in parts}
     if not names:
-        raise InvalidRequest("the entity is empty: it needs a user, a client-id or an ip")
+        raise InvalidRequest("the entity is empty: it must contain a user, a client-id or an ip")
     if len(names) < len(parts):
-        raise InvalidRequest("the entity has two parts of the same type")
+        raise InvalidRequest("the entity contains two parts of the same type")
     for kind, name in parts:
         if name == "":
             raise InvalidRequest(f"the {kind} is empty; use null for the default")
@@ -192,7 +192,7 @@ def _check_ip(text: str) -> None:
 
 def _check_quota(entity: QuotaEntity, name: str, value: float) -> None:
     if name not in _MAX_WHOLE_NUMBERS or (name in _QUOTAS_OF_IPS) != (entity.ip is not None):
-        raise InvalidRequest(f"there is no quota {name!r} for {entity}")
+        raise InvalidRequest(f"quota {name!r} does not apply to {entity}")
     if not isfinite(value) or value <= 0:
         raise InvalidRequest(f"{name} must be greater than 0, not {value}")
     limit = _MAX_WHOLE_NUMBERS[name]
@@ -224,7 +224,7 @@ def _wanted_name(component: Component) -> str | None:
         raise InvalidRequest(f"unknown match type {component.match_type}")
     # Like Kafka, reject an exact match without a name, and any other match type with a name.
     if (component.match is None) is (component.match_type == _EXACT):
-        raise InvalidRequest("an exact match requires a name; other matches must not have one")
+        raise InvalidRequest("an exact match requires a name; other match types must not have one")
     if component.match_type == _EXACT:
         return component.match
     return DEFAULT if component.match_type == _DEFAULT else _ANY

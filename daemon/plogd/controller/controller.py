@@ -265,7 +265,7 @@ class Controller:
     async def _roll_back(self, topic: TopicState) -> None:
         """Remove a topic whose logs cannot be created."""
         self._report(
-            "rolled back creation of topic {topic}: cannot create its logs",
+            "rolled back the creation of topic {topic}: cannot create its logs",
             topic=topic.name,
             level="warn",
         )
@@ -340,7 +340,7 @@ class Controller:
         async for state in slices.over(new):
             changes.append(_partition_change(topic.name, state))
         outcome = _first(await self._store.write_atomic(changes, self._term))
-        assert isinstance(outcome, Written), "only this controller writes topics"
+        assert isinstance(outcome, Written), "only this controller may write topics"
         return outcome.version
 
     # -- deletion -----------------------------------------------------------------------------
@@ -373,7 +373,7 @@ class Controller:
         """Remove the topic from the store and from the controller's state."""
         change = Change(key=("topic", name), value=None, expected=self._versions[name])
         outcome = _first(await self._store.write([change], self._term))
-        assert isinstance(outcome, Written), "only this controller writes topics"
+        assert isinstance(outcome, Written), "only this controller may write topics"
         self._drop_topic(name)
         self._incomplete.discard(name)
 

@@ -44,8 +44,8 @@ def plan_partitions(
         raise UnknownTopicOrPartition(f"topic '{requested.topic}' does not exist")
     if topic.is_internal:
         raise InvalidRequest(
-            f"cannot add partitions to internal topic '{topic.name}': coordinators locate their"
-            " state by the partition count"
+            f"cannot add partitions to internal topic '{topic.name}': coordinators use the"
+            " partition count to locate their state"
         )
     present = len(topic.partitions)
     if requested.count <= present:
@@ -55,7 +55,7 @@ def plan_partitions(
         )
     if requested.count > MAX_PARTITIONS:
         raise PolicyViolation(
-            f"cannot expand topic '{topic.name}': a topic may have at most {MAX_PARTITIONS}"
+            f"cannot expand topic '{topic.name}': a topic can have at most {MAX_PARTITIONS}"
             " partitions"
         )
     # As in Kafka, the first partition determines the replication factor of the new partitions.

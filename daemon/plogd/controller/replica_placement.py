@@ -60,10 +60,10 @@ def check_replicas(number: int, replicas: Sequence[int], brokers: Sequence[int])
     if not replicas:
         raise InvalidReplicaAssignment(f"partition {number} has no replicas")
     if len(set(replicas)) < len(replicas):
-        raise InvalidReplicaAssignment(f"partition {number} names the same broker twice")
+        raise InvalidReplicaAssignment(f"partition {number} lists the same broker twice")
     unknown = sorted(set(replicas) - set(brokers))
     if unknown:
-        raise InvalidReplicaAssignment(f"partition {number} names unknown brokers: {unknown}")
+        raise InvalidReplicaAssignment(f"partition {number} lists unknown brokers: {unknown}")
 
 
 def _check_same_factor(assignments: Mapping[int, Sequence[int]]) -> None:

@@ -71,7 +71,7 @@ class ScramUsers:
         described: dict[str, Credentials | KafkaError] = {}
         async for user, count in slices.over(times.items()):
             if count > 1:
-                described[user] = DuplicateResource(f"the request names {user!r} more than once")
+                described[user] = DuplicateResource(f"the request lists {user!r} more than once")
             elif user not in known:
                 described[user] = ResourceNotFound(f"{user!r} has no SCRAM credential")
             else:
@@ -108,9 +108,9 @@ class ScramUsers:
         if changes:
             await write_in_batches(self._store, changes, "users", self._queue)
             self._report(
-                "changed {count} SCRAM credentials, which are "
+                "changed {count} SCRAM credentials ("
                 + NOT_ENFORCED
-                + ": clients connect without a password",
+                + "): clients can connect without a password",
                 count=len(changes),
                 level="warn",
             )

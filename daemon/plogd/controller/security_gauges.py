@@ -14,11 +14,11 @@ def register_security_gauges(metrics: Registry, acls: Acls, scram_users: ScramUs
     """Register the gauges; they are evaluated at each scrape."""
     metrics.gauge(
         "plog_acls_stored_not_enforced",
-        "Stored ACLs; the broker does not enforce them yet.",
+        "Number of stored ACLs; the broker does not enforce them yet.",
         lambda: acls.count,
     )
     metrics.gauge(
         "plog_scram_users_stored_not_enforced",
-        "Users with stored SCRAM credentials; the broker does not support SASL yet.",
+        "Number of users with stored SCRAM credentials; the broker does not support SASL yet.",
         lambda: scram_users.count,
     )

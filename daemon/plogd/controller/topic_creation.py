@@ -139,14 +139,14 @@ def check_total(requested: Iterable[NewTopic], defaults: Defaults) -> None:
             total += defaults.num_partitions if count == -1 else max(0, count)
     if total > MAX_PARTITIONS_PER_REQUEST:
         raise PolicyViolation(
-            f"the request creates {total} partitions, more than {MAX_PARTITIONS_PER_REQUEST};"
-            " create the topics in several requests"
+            f"the request creates {total} partitions, but at most {MAX_PARTITIONS_PER_REQUEST} are"
+            " allowed; split the request"
         )
 
 
 def _too_many(new: NewTopic) -> PolicyViolation:
     return PolicyViolation(
-        f"cannot create topic '{new.name}': a topic may have at most {MAX_PARTITIONS} partitions"
+        f"cannot create topic '{new.name}': a topic can have at most {MAX_PARTITIONS} partitions"
     )
 
 

@@ -84,7 +84,9 @@ class HttpFactory(Factory):
         """Return a connection; abort the oldest connection if there are too many."""
         if len(self._open) >= CONNECTIONS_MAX:
             oldest = next(iter(self._open))
-            self.report(oldest.host, f"was the oldest of {CONNECTIONS_MAX}, to accept a new one")
+            self.report(
+                oldest.host, f"was the oldest of {CONNECTIONS_MAX}, in order to accept a new one"
+            )
             oldest.abort()
             # `abort` takes effect later, and the next client must not abort the same connection
             # again.

@@ -24,7 +24,7 @@ def register_process_metrics(registry: Registry, *, start_time_seconds: float) -
     registry.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
     registry.gauge("process_open_fds", "Open file descriptors.", _open_descriptors)
     registry.gauge("process_max_fds", "Maximum number of open file descriptors.", _descriptors_max)
-    started = registry.gauge("process_start_time_seconds", "When the process started (Unix time).")
+    started = registry.gauge("process_start_time_seconds", "Start time of the process (Unix time).")
     started.value = start_time_seconds
 
 

@@ -245,14 +245,14 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
     size_bytes = header.batch_length + LOG_OVERHEAD
     if not HEADER_SIZE <= size_bytes <= available:
         raise CorruptMessage(
-            f"the header of a record batch gives a size of {size_bytes} bytes, which is not between"
-            f" {HEADER_SIZE} and {available}, the number of bytes sent"
+            f"the header of a record batch specifies a size of {size_bytes} bytes, which is not"
+            f" between {HEADER_SIZE} and {available}, the number of bytes sent"
         )
     if size_bytes > rules.max_bytes and origin is not AppendOrigin.RAFT_LEADER:
         raise _too_large(size_bytes, rules.config)
     # The checksum comes last, because it is the only check that reads the whole batch.
     if crc32c(data[ATTRIBUTES_POSITION:size_bytes]) != header.crc:
-        raise CorruptMessage(f"the checksum of a batch of {size_bytes} bytes does not match")
+        raise CorruptMessage(f"the checksum of a {size_bytes}-byte batch does not match")
     return header
 
 
@@ -285,8 +285,8 @@ def _check_client_header(header: BatchHeader) -> None:
         raise InvalidRecord(f"{count} records do not match a last offset delta of {last_delta}")
     if attributes & _BROKERS_ONLY:
         if attributes & LOG_APPEND_TIME_BIT:
-            raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
-        raise InvalidRecord("clients may not write control batches or delete horizons")
+            raise InvalidTimestamp("clients must not set the timestamp type LogAppendTime")
+        raise InvalidRecord("clients must not write control batches or delete horizons")
     if producer >= 0 and (sequence < 0 or epoch < 0):
         raise InvalidRecord(
             f"producer {producer} sent an invalid sequence number or epoch: {sequence}, {epoch}"
@@ -356,7 +356,7 @@ def _payload(
     max_records = MAX_CHECKED_RECORDS if is_checked else MAX_WALKED_RECORDS
     if header.records_count > max_records:
         raise MessageTooLarge(
-            f"a batch has {header.records_count} records; on a topic whose records the broker"
+            f"a batch has {header.records_count} records; in a topic whose records the broker"
             f" reads, at most {max_records} are allowed"
         )
     expected_bytes = MAX_EXPANSION * max(config.max_message_bytes, len(view))
@@ -365,8 +365,8 @@ def _payload(
         return read_payload(view, 0, header, max_bytes=max_bytes)
     except DecompressionTooLarge:
         raise DecompressedTooLarge(
-            f"a batch of {len(view)} bytes is more than {max_bytes} bytes uncompressed; on a topic"
-            f" whose records the broker reads, the limit is {MAX_EXPANSION} times"
+            f"a batch of {len(view)} bytes would exceed {max_bytes} bytes when decompressed; in a"
+            f" topic whose records the broker reads, the limit is {MAX_EXPANSION} times"
             " max.message.bytes, but at most plog.decompressed.batch.max.bytes"
         ) from None
 
@@ -398,7 +398,7 @@ def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int 
         if timestamp < NO_TIMESTAMP:
             raise InvalidTimestamp(f"timestamp {timestamp} is negative")
     if keyless and now_ms is not None and config.is_compacted:
-        raise InvalidRecord(f"{keyless} records have no key; a compacted topic requires keys")
+        raise InvalidRecord(f"{keyless} records do not have a key; a compacted topic requires keys")
     return max_timestamp
 
 

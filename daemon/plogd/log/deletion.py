@@ -29,7 +29,7 @@ from plogd.ports import Files, Ports, spawn
 _REMOVED_PER_JOB = 50
 """Maximum number of directories that one job removes, so that the lane's other jobs can run."""
 _TASK = "deletion"
-_LEFT = "the next start removes it or moves it to a -stray directory"
+_LEFT = "at the next startup, the broker removes it or moves it to a -stray directory"
 
 
 class Deletions:

@@ -148,7 +148,7 @@ class Log:
         if self.offline or self.closed:
             raise self.not_open()
         # Rule R6: otherwise, two records could have the same offset and epoch.
-        assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
+        assert leader_epoch >= self.leader_epochs.latest_epoch, "a deposed leader must not append"
         if not isinstance(batch, ValidatedBatch):
             batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
         # While jobs are still writing earlier batches, a synchronous append would overtake them.
@@ -441,7 +441,7 @@ class Log:
             self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
             self._hooks.report(
-                "deleted records of {topic_partition} before offset {offset}",
+                "deleted records in {topic_partition} before offset {offset}",
                 topic_partition=self.topic_partition,
                 offset=offset,
             )
@@ -487,7 +487,7 @@ class Log:
         self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
         self._hooks.report(
-            "deleted {count} segments of {topic_partition}; the log start offset is now {offset}",
+            "deleted {count} segments from {topic_partition}; the log start offset is now {offset}",
             count=count,
             topic_partition=self.topic_partition,
             offset=self.log_start_offset,

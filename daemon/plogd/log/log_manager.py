@@ -193,8 +193,8 @@ class LogManager:
         for log_dir in self._dirs.online:
             if await self._jobs.submit(log_dir.lane, log_dir.holds_partitions):
                 raise LogDirUnusable(
-                    f"cannot find {name} in log.dirs: {log_dir.path} holds partitions; add the log "
-                    f"directory with {name}: without it, this broker would start empty"
+                    f"cannot find {name} in log.dirs: {log_dir.path} contains partitions; add the"
+                    f" directory that contains {name}: otherwise, this broker would start empty"
                 )
         new = NewLog(topic_partition=topic_partition, topic_id=topic_id, config=config)
         [log] = await self._create(self._dirs.online[0], [new])
@@ -275,9 +275,9 @@ class LogManager:
         descriptors = self._files.descriptors
         if len(self.logs) + count > descriptors.max_logs:
             error = (
-                f"cannot create {count} logs: the broker has {len(self.logs)}, and may have at "
-                f"most {descriptors.max_logs} with {descriptors.limit} descriptors; "
-                "delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
+                f"cannot create {count} logs: the broker already has {len(self.logs)} logs, and"
+                f" can have at most {descriptors.max_logs} with {descriptors.limit} descriptors;"
+                " delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
             )
             if self._may_report_refusal("descriptors"):
                 self._report("{error}", error=error, level="error")
@@ -400,7 +400,7 @@ class LogManager:
             return
         self.refusals[path] = (self._clock.monotonic_ms(), error.strerror or str(error))
         if self._may_report_refusal(path):
-            text = "writes to {log_dir} are refused: {error}"
+            text = "writes to {log_dir} are rejected: {error}"
             self._report(text, log_dir=path, error=describe(error), level="error")
 
     def _report_bug(self, where: str, error: Exception) -> None:

@@ -249,9 +249,9 @@ class ProducerStateManager:
             and refused.base_sequence != header.base_sequence
         ):
             raise OutOfOrderSequenceNumber(
-                f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence "
-                f"number {header.base_sequence}; {refused.base_sequence} was refused for lack of "
-                "disk space and must be sent first"
+                f"producer {header.producer_id} with epoch {header.producer_epoch} sent sequence"
+                f" number {header.base_sequence}; {refused.base_sequence} was rejected because the"
+                " disk was full, and must be sent first"
             )
 
     def note_refused(self, header: BatchHeader) -> None:
@@ -279,9 +279,9 @@ class ProducerStateManager:
             in_order = header.base_sequence == (last_sequence + 1) % _SEQUENCE_MODULUS
         if not in_order:
             raise OutOfOrderSequenceNumber(
-                f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence "
-                f"number {header.base_sequence} after {last_sequence} of epoch "
-                f"{state.producer_epoch}"
+                f"producer {header.producer_id} with epoch {header.producer_epoch} sent sequence"
+                f" number {header.base_sequence} after {last_sequence} in epoch"
+                f" {state.producer_epoch}"
             )
 
     def update(

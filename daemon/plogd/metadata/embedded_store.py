@@ -235,14 +235,14 @@ class EmbeddedStore:
 
     def _submit(self, write: PendingWrite) -> Later[list[Outcome]]:
         keys = [change.key for change in write.changes]
-        assert len(set(keys)) == len(keys), "a write may change each key only once"
+        assert len(set(keys)) == len(keys), "a write can change each key only once"
         if self._failure is not None:
             write.later.fail(self._failure)
         elif self._unwritten:
             write.later.fail(
                 KafkaStorageError(
-                    f"cannot write metadata: {self._log.log_dir} has no space to register this "
-                    "broker; free space on the disk"
+                    f"cannot write metadata: {self._log.log_dir} does not have enough space to"
+                    " register this broker; free space on the disk"
                 )
             )
         else:

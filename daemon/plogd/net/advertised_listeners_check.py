@@ -76,7 +76,7 @@ class AdvertisedCheck:
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         line = (
             f"received the advertised address {address} from listener {connection.listener_name}"
-            f" but has sent no other requests since: {why}; {_REMEDY}"
+            f" but has not sent any other requests since: {why}; {_REMEDY}"
         )
         self._shared.timers.call_later(WAIT_MS, lambda: self._waited(client, line))
 
@@ -96,16 +96,22 @@ class AdvertisedCheck:
 
     def _suspicion(self, connection: ConnectionContext, host: str) -> str | None:
         if host in self._unresolvable:
-            return f"this host cannot resolve {host}, so the client may not be able to either"
+            return (
+                f"this host cannot resolve {host}, so the client may not be able to resolve it"
+                " either"
+            )
         # The following reasons apply only to clients on other hosts: every address of this host
         # works for a local client.
         client, ours = connection.client_address[0], connection.local_address[0]
         if client == ours or _is_loopback(client):
             return None
         if _is_loopback(host):
-            return f"for a client on another host, {host} is the client's own host"
+            return f"on another host, {host} refers to that host itself"
         if _is_name(host) and "." not in host:
-            return f"{host} has no domain, like a container's name, and may be known only here"
+            return (
+                f"{host} does not include a domain and, like a container name, may be known only"
+                " on this host"
+            )
         return None
 
     def _listens_on_loopback(self, advertised: Listener) -> bool:

@@ -98,7 +98,7 @@ class Blocked(Enum):
     NO = "a request may start"
     PARKED = "an earlier request is not complete"
     OUTPUT = "too many responses are unsent"
-    TURN = "the connection waits for its turn"
+    TURN = "the connection is waiting for its turn"
 
 
 class Connection:

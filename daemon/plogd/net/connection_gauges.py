@@ -15,7 +15,9 @@ from plogd.net.connections import Connections
 def register_connection_gauges(metrics: Registry, connections: Connections) -> None:
     """Register the metrics; call once per broker."""
     prefix = "kafka_server_socket_server_metrics_"
-    metrics.gauge(f"{prefix}connection_count", "Open client connections.", lambda: len(connections))
+    metrics.gauge(
+        f"{prefix}connection_count", "Number of open client connections.", lambda: len(connections)
+    )
 
     def counter(name: str, help: str, function: Callable[[], float]) -> None:
         # Connections keep their counts in plain attributes, which are read here: a counter object
@@ -31,7 +33,7 @@ def register_connection_gauges(metrics: Registry, connections: Connections) -> N
     counter(f"{prefix}request_total", "Requests started.", lambda: connections.requests)
     counter(
         "plog_connections_refused_total",
-        "Connections closed immediately because too many were open.",
+        "Connections closed immediately because too many connections were open.",
         lambda: connections.refused,
     )
     metrics.gauge(
@@ -41,7 +43,7 @@ def register_connection_gauges(metrics: Registry, connections: Connections) -> N
     )
     metrics.gauge(
         "plog_request_memory_waiting",
-        "Connections that stopped reading until memory is available.",
+        "Number of connections on which the broker has stopped reading until memory is available.",
         lambda: connections.memory.waiting,
     )
     metrics.gauge(
@@ -51,6 +53,6 @@ def register_connection_gauges(metrics: Registry, connections: Connections) -> N
     )
     metrics.gauge(
         "plog_produce_requests_waiting",
-        "Produce requests waiting for the disk or for followers.",
+        "Number of produce requests waiting for the disk or for followers.",
         lambda: connections.slots.in_use,
     )

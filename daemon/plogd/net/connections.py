@@ -113,7 +113,7 @@ class Connections:
         else:
             return True
         self.refused += 1
-        self.report(host, "refused", f"refused a connection: {reason}")
+        self.report(host, "refused", f"rejected a connection: {reason}")
         return False
 
     def add(self, connection: OpenConnection) -> None:

@@ -88,7 +88,9 @@ class MemoryShortage:
                 window = _Window(now_ms, done_bytes, size_bytes)
             elif now_ms - window.since_ms >= WINDOW_MS:
                 if _is_slow(window, now_ms, done_bytes):
-                    connection.close_slow(" while others wait for queued.max.request.bytes")
+                    connection.close_slow(
+                        " while other requests were waiting for memory (queued.max.request.bytes)"
+                    )
                     continue
                 window = _Window(now_ms, done_bytes, size_bytes)
             windows[connection] = window

@@ -37,7 +37,7 @@ _Bytes = bytes | memoryview
 class Flushed(Enum):
     """The outcome of a flush."""
 
-    EMPTY = "everything is sent"
+    EMPTY = "everything has been sent"
     FULL = "continue when the socket is writable"
     COLD = "continue when a job has read the file"
 

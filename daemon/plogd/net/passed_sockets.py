@@ -79,8 +79,8 @@ def take_passed_descriptors(
     # A process started by a script inherits the variables, but they apply to the script.
     if pid != str(process_id):
         log.warn(
-            "ignored {count} sockets from systemd: they are for process {pid}, but this is process"
-            " {process_id}; a script has to start the broker with exec",
+            "ignored {count} sockets from systemd: they are for process {pid}, but this is"
+            " process {process_id}; a script must start the broker with exec",
             count=int(count),
             pid=pid,
             process_id=process_id,

@@ -104,7 +104,7 @@ class Lease:
         If this returns False, the lease waits. The `release` of another lease then makes it grow,
         and calls `on_granted`.
         """
-        assert not self.is_waiting, "a lease grows once at a time"
+        assert not self.is_waiting, "a lease can grow only once at a time"
         self.arrived_bytes = arrived_bytes
         return self._part.serve(self)
 

@@ -331,7 +331,7 @@ def _run(function: Callable[[], T], later: Later[T]) -> Callable[[], None]:
     except Exception as error:
         reason: Exception = error
     except BaseException as error:  # SystemExit would end only this thread: fail the job instead.
-        reason = RuntimeError(f"a job was ended by {error!r}")
+        reason = RuntimeError(f"a job was terminated by {error!r}")
     else:
         return lambda: later.succeed(value)
     return lambda: later.fail(reason)

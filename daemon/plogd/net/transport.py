@@ -64,7 +64,7 @@ class ServerTransport(tcp.Server):
     def doRead(self) -> ConnectionLost | None:  # type: ignore[override]
         """Read from the socket and start the requests that have arrived."""
         connection = self._connection
-        assert connection is not None, "reading starts after serve()"
+        assert connection is not None, "reading must start after serve()"
         target = connection.target()
         if not target:
             return None  # Reading was paused after the kernel had reported this socket.

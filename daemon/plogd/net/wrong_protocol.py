@@ -10,19 +10,19 @@ closed.
 from __future__ import annotations
 
 _HTTP = (
-    "an HTTP request: this port serves Kafka's protocol; for browsers and metrics scrapers, use"
+    "an HTTP request: this port uses the Kafka protocol; for browsers and metrics scrapers, use"
     " plog.http.port"
 )
 _FOUR_LETTERS = (
-    "a ZooKeeper command: this port serves Kafka's protocol; ZooKeeper listens on another port,"
+    "a ZooKeeper command: this port uses the Kafka protocol; ZooKeeper listens on another port,"
     " by default 2181"
 )
 _MISTAKES = {
-    b"SSH-": "an SSH greeting: this port serves Kafka's protocol; check the port number",
+    b"SSH-": "an SSH greeting: this port uses the Kafka protocol; check the port number",
     b"PROX": "a PROXY protocol header: disable it for this port in the load balancer",
     # The start of the signature in version 2 of the PROXY protocol.
     b"\r\n\r\n": "a PROXY protocol header: disable it for this port in the load balancer",
-    b"AMQP": "an AMQP header: this port serves Kafka's protocol; check the port number",
+    b"AMQP": "an AMQP header: this port uses the Kafka protocol; check the port number",
     **dict.fromkeys(
         # HTTP/2 starts with "PRI * HTTP/2.0".
         (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "),
@@ -31,7 +31,7 @@ _MISTAKES = {
     **dict.fromkeys((b"ruok", b"srvr", b"stat", b"mntr", b"conf", b"envi"), _FOUR_LETTERS),
 }
 _POSTGRES = (
-    "a PostgreSQL request: this port serves Kafka's protocol; PostgreSQL listens on another port,"
+    "a PostgreSQL request: this port uses the Kafka protocol; PostgreSQL listens on another port,"
     " by default 5432"
 )
 # The first messages of PostgreSQL clients, which request TLS or GSSAPI. They start with a valid
@@ -48,7 +48,7 @@ def explain_first_bytes(first_bytes: bytes, listener_name: str) -> str | None:
     `first_bytes` contains at least four bytes; recognizing PostgreSQL takes eight.
 
     >>> explain_first_bytes(b"SSH-", "PLAINTEXT")
-    "an SSH greeting: this port serves Kafka's protocol; check the port number"
+    'an SSH greeting: this port uses the Kafka protocol; check the port number'
     >>> explain_first_bytes(bytes([0, 0, 0, 35]), "PLAINTEXT") is None
     True
     """
@@ -63,8 +63,8 @@ def explain_first_bytes(first_bytes: bytes, listener_name: str) -> str | None:
     mistake = _MISTAKES.get(first_four_bytes)
     if mistake is None and _TEXT.issuperset(first_four_bytes):
         return (
-            f"text: it starts with {first_four_bytes.decode('ascii')!r}, but this port serves"
-            " Kafka's protocol; check the port number"
+            f"text: it starts with {first_four_bytes.decode('ascii')!r}, but this port uses the"
+            " Kafka protocol; check the port number"
         )
     return mistake
 

@@ -258,7 +258,7 @@ class AppendQueues:
         if nbytes > limit:
             return MessageTooLarge(
                 f"{failure}: they have to wait but exceed plog.produce.parked.max.bytes={limit};"
-                " send fewer at a time"
+                " send fewer bytes at a time"
             )
         return RequestTimedOut(
             f"{failure}: they have to wait and {self.parked_bytes} other bytes are waiting"
@@ -414,8 +414,8 @@ class AppendQueues:
             if isinstance(error, KafkaError):
                 queued.append.error = error.bare()
             else:
-                self._on_bug(f"append to {queued.append.topic_partition}", error)
-                queued.append.error = KafkaError("unexpected error; see the broker's log")
+                self._on_bug(f"appending to {queued.append.topic_partition}", error)
+                queued.append.error = KafkaError("unexpected error; see the broker log")
                 if queued.records is not None:
                     self._note_refused(queue.partition, queued.records, queued.producer_id)
         self._append(queue, queued, None)

@@ -41,7 +41,7 @@ class PartitionAppend:
         if info is None or self.error is not None:
             return False
         partition, writing = self.partition, info.writing
-        assert partition is not None, "an append with info has a partition"
+        assert partition is not None, "an append with info must have a partition"
         # Even acks=0 waits for a slow disk, because the write may still fail (decision 0007).
         if writing is not None and not writing.is_written:
             self.error = partition.problem() or writing.error

@@ -319,7 +319,7 @@ class FetchReader:
         if item.topic_id not in (ZERO_UUID, partition.topic_id):
             return PartitionRead(
                 InconsistentTopicId(
-                    f"{partition.topic_partition} belongs to a topic with another id"
+                    f"{partition.topic_partition} belongs to a topic with a different id"
                 )
             )
         try:
@@ -338,8 +338,8 @@ class FetchReader:
         except OSError as error:
             return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
         except Exception as error:  # As in appends, a bug fails only one partition.
-            self._on_bug(f"read of {partition.topic_partition}", error)
-            return PartitionRead(KafkaError("unexpected error; see the broker's log"))
+            self._on_bug(f"reading {partition.topic_partition}", error)
+            return PartitionRead(KafkaError("unexpected error; see the broker log"))
         if read.error is not None:
             read.error.bare()  # A traceback would keep the request in memory.
         return read

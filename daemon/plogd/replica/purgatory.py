@@ -111,7 +111,7 @@ class Purgatory:
         try:
             return operation.try_complete(key)
         except Exception as error:
-            self._on_bug("completion of a delayed request", error)
+            self._on_bug("completing a delayed request", error)
             return True  # Removed, so that the bug is not repeated at every check.
 
     def remove(self, operation: Operation) -> None:
@@ -156,4 +156,4 @@ class Purgatory:
         try:
             operation.expire()
         except Exception as error:
-            self._on_bug("expiration of a delayed request", error)
+            self._on_bug("expiring a delayed request", error)

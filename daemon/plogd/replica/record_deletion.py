@@ -36,7 +36,7 @@ async def delete_records(partition: Partition, offset: int, log_manager: LogMana
     log = partition.log
     if offset != HIGH_WATERMARK and offset < 0:
         raise OffsetOutOfRange(
-            f"cannot delete records of {partition.topic_partition}: offset {offset} is negative"
+            f"cannot delete records in {partition.topic_partition}: offset {offset} is negative"
         )
     log.delete_records_before(partition.high_watermark if offset == HIGH_WATERMARK else offset)
     is_durable = await log_manager.write_log_start_of(log)
@@ -44,8 +44,8 @@ async def delete_records(partition: Partition, offset: int, log_manager: LogMana
     if not is_durable:
         raise KafkaStorageError(
             f"cannot store the log start offset {log.log_start_offset} of"
-            f" {partition.topic_partition} in {log.log_dir}: the write failed; send the"
-            " request again, because a crash may bring the records back"
+            f" {partition.topic_partition} in {log.log_dir}: the write failed; send the request"
+            " again, because the records may reappear after a crash"
         )
     return log.log_start_offset
 
@@ -53,12 +53,12 @@ async def delete_records(partition: Partition, offset: int, log_manager: LogMana
 def _check(partition: Partition) -> None:
     topic = partition.topic_partition.topic
     if topic in INTERNAL_TOPICS:
-        raise InvalidTopicException(f"records of the internal topic {topic} cannot be deleted")
+        raise InvalidTopicException(f"records in the internal topic {topic} cannot be deleted")
     partition.check_leader()
     # As in Kafka's Partition.deleteRecordsOnLeader.
     config = partition.log.config
     if config.is_compacted and not config.deletes_old_segments:
         raise PolicyViolation(
-            f"cannot delete records of {partition.topic_partition}: cleanup.policy=compact keeps"
+            f"cannot delete records in {partition.topic_partition}: cleanup.policy=compact keeps"
             " the last record of every key; add delete to cleanup.policy"
         )

@@ -35,11 +35,13 @@ def register_gauges(
 
 def _register_topics(metrics: Registry, cache: MetadataCache) -> None:
     prefix = "kafka_controller_kafkacontroller_"
-    metrics.gauge(f"{prefix}activecontrollercount", "1: this broker is the controller.", lambda: 1)
+    metrics.gauge(
+        f"{prefix}activecontrollercount", "Always 1: this broker is the controller.", lambda: 1
+    )
     metrics.gauge(f"{prefix}globaltopiccount", "Topics.", lambda: cache.topic_count)
     metrics.gauge(
         f"{prefix}globalpartitioncount",
-        "Partitions of all topics.",
+        "Number of partitions in all topics.",
         lambda: sum(len(topic.partitions) for topic in cache.topics()),
     )
 
@@ -47,21 +49,23 @@ def _register_topics(metrics: Registry, cache: MetadataCache) -> None:
 def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
     prefix = "kafka_server_replicamanager_"
     metrics.gauge(
-        f"{prefix}partitioncount", "Partitions on this broker.", lambda: len(manager.partitions)
+        f"{prefix}partitioncount",
+        "Number of partitions on this broker.",
+        lambda: len(manager.partitions),
     )
     metrics.gauge(
         f"{prefix}leadercount",
-        "Partitions this broker leads.",
+        "Number of partitions that this broker leads.",
         lambda: sum(one.problem() is None for one in manager.partitions),
     )
     metrics.gauge(
         f"{prefix}offlinereplicacount",
-        "Partitions whose log directory has failed.",
+        "Number of partitions on failed log directories.",
         lambda: manager.offline_count,
     )
     metrics.gauge(
         f"{prefix}underreplicatedpartitions",
-        "Partitions with replicas that are not in sync.",
+        "Number of partitions with replicas that are not in sync.",
         lambda: sum(len(one.isr) < len(one.replicas) for one in manager.partitions),
     )
     metrics.gauge(
@@ -71,14 +75,14 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
     )
     metrics.ask(
         "plog_produce_parked_refused_total",
-        "Appends refused because plog.produce.parked.max.bytes was reached.",
+        "Appends rejected because plog.produce.parked.max.bytes was reached.",
         (),
         lambda: [((), manager.append_queues.refused)],
         kind="counter",
     )
     metrics.ask(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
-        "Delayed requests in purgatory.",
+        "Number of delayed requests in purgatory.",
         ("delayedoperation",),
         lambda: [
             (("Produce",), len(manager.delayed_produces)),
@@ -90,11 +94,13 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
 def _register_sessions(metrics: Registry, sessions: FetchSessionCache) -> None:
     prefix = "kafka_server_fetchsessioncache_"
     metrics.gauge(
-        f"{prefix}numincrementalfetchsessions", "Open fetch sessions.", lambda: len(sessions)
+        f"{prefix}numincrementalfetchsessions",
+        "Number of open fetch sessions.",
+        lambda: len(sessions),
     )
     metrics.gauge(
         f"{prefix}numincrementalfetchpartitionscached",
-        "Partitions in open fetch sessions.",
+        "Number of partitions in open fetch sessions.",
         lambda: sessions.partition_count,
     )
     metrics.ask(
@@ -116,12 +122,12 @@ def _register_logs(metrics: Registry, manager: ReplicaManager, log_manager: LogM
         metrics.ask(f"kafka_log_log_{name}", help, _PARTITION_LABELS, _of_each_log(manager, of))
     metrics.gauge(
         "kafka_log_logmanager_offlinelogdirectorycount",
-        "Log directories that have failed.",
+        "Number of failed log directories.",
         lambda: len(log_manager.offline_dirs),
     )
     metrics.ask(
         "plog_log_task_errors_total",
-        "Errors of background tasks in a log or log directory; tasks are retried.",
+        "Errors in background tasks for a log or log directory; tasks are retried.",
         ("task",),
         lambda: [((task,), n) for task, n in log_manager.housekeeping.errors_by_task.items()],
         kind="counter",
@@ -143,21 +149,21 @@ def _of_each_log(
 def _register_syncs(metrics: Registry, log_manager: LogManager) -> None:
     metrics.ask(
         "plog_log_sync_rounds_total",
-        "Group commits, over all disks.",
+        "Group commits, across all disks.",
         (),
         lambda: [((), sum(rounds.rounds for rounds in log_manager.sync_rounds))],
         kind="counter",
     )
     metrics.ask(
         "plog_log_sync_logs_total",
-        "Logs made durable by group commits, each counted once per round.",
+        "Logs made durable by group commits; each log is counted once per round.",
         (),
         lambda: [((), sum(rounds.synced_logs for rounds in log_manager.sync_rounds))],
         kind="counter",
     )
     metrics.ask(
         "plog_log_sync_file_system_rounds_total",
-        "Group commits made with a single syncfs.",
+        "Group commits made with a single syncfs call.",
         (),
         lambda: [((), sum(rounds.file_system_rounds for rounds in log_manager.sync_rounds))],
         kind="counter",

@@ -194,9 +194,9 @@ class ReplicaManager:
             append.error = error.bare()  # A traceback would keep the request's records in memory.
             if append.partition is None and isinstance(records, memoryview):
                 self.topics.note_refused(key, records)
-        except Exception as error:  # A bug in one partition must not affect the others.
-            self._on_bug(f"append to {key}", error)
-            append.error = KafkaError("unexpected error; see the broker's log")
+        except Exception as error:  # A bug in one partition must not fail the others.
+            self._on_bug(f"appending to {key}", error)
+            append.error = KafkaError("unexpected error; see the broker log")
         if append.partition is not None:
             append.log_start_offset = append.partition.log.log_start_offset
 

@@ -44,8 +44,8 @@ class TopicStart:
             # Logs in other log directories may have been created.
             missing = await self._topics.without_logs(topics)
             self._report(
-                "cannot create the logs of {count} partitions ({partitions}): {error}; they stay "
-                "offline until there is room",
+                "cannot create the logs of {count} partitions ({partitions}): {error}; they stay"
+                " offline until space is available",
                 count=len(missing),
                 partitions=shown_partitions(missing),
                 topic_partitions=missing,

@@ -53,7 +53,7 @@ class TopicStats:
         )
         self.failed_produces = metrics.counters(
             f"{_PREFIX}failedproducerequests_total",
-            "Appends refused, counted per partition.",
+            "Appends rejected, counted per partition.",
             labels,
         )
         self.fetches = metrics.counters(

@@ -67,7 +67,8 @@ class Acl:
         # Kafka's SecurityUtils parses a principal as a type and a name.
         if ":" not in self.principal:
             raise InvalidRequest(
-                f"invalid ACL: principal {self.principal!r} has no type; use User:{self.principal}"
+                f"invalid ACL: principal {self.principal!r} does not have a type; use"
+                f" User:{self.principal}"
             )
 
 

@@ -150,7 +150,8 @@ class BrokerProcess(RunningBroker):
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
         if not self._is_controlled:
             raise BrokerFailed(
-                f"cannot run {command}: no controls; use BrokerProcess(..., controls=True)"
+                f"cannot run {command}: controls are disabled; use BrokerProcess(...,"
+                " controls=True)"
             )
         control = self._control
         if control is None:

@@ -106,7 +106,7 @@ def error_for_code(code: int, message: str) -> KafkaError:
     except ValueError:
         raise ValueError(f"unknown error code {code}: Kafka does not define it") from None
     if known == ErrorCode.NONE:
-        raise ValueError("cannot fail a request with NONE: it is not an error")
+        raise ValueError("cannot fail a request with NONE: NONE is not an error")
     error = error_from_code(known, message or "a test's hook")
     if error.code == known:
         return error

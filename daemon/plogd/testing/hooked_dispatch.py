@@ -58,7 +58,8 @@ class Rule:
             raise ValueError(f"cannot add a hook with times={self.times}; use 1 or more")
         if self.topic is not None and not names_topics(self.row.request):
             raise ValueError(
-                f"cannot add a hook for topic={self.topic!r}: {self.row.name} contains no topics"
+                f"cannot add a hook for topic={self.topic!r}: {self.row.name} does not contain any"
+                " topics"
             )
 
     @property
@@ -315,7 +316,7 @@ def _replacement(rule: Rule, call: _Call, parts: Parts | None) -> Parts | None:
 
 
 def _drop_error(call: _Call) -> CloseConnection:
-    return CloseConnection(f"a test's hook drops the {call.row.name} request")
+    return CloseConnection(f"a test hook dropped the {call.row.name} request")
 
 
 def _topics_of(message: Struct, name_of: Callable[[bytes], str | None]) -> Iterator[str]:

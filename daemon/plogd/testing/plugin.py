@@ -32,7 +32,7 @@ _MARKS = (
     f"{_MARK}(name=None, partitions=1, config=None, unique=False): create a topic for this test on "
     "its broker; without a name, or if unique, the topic gets a unique name.",
     "plog_broker(kind=None, settings=None): configure the test's `plog_broker`: kind is "
-    '"thread" or "process", settings have Kafka\'s names.',
+    '"thread" or "process"; settings have the same names as in Kafka.',
 )
 
 

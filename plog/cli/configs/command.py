@@ -57,10 +57,10 @@ _DYNAMIC_SOURCE = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Describe and change settings of topics, brokers and groups, quotas, and SCRAM users."""
+    """Describe and change topic, broker and group settings, quotas, and SCRAM users."""
     add_admin_options(parser, required=False)
     add_bootstrap_controller_option(parser)
-    actions = parser.add_argument_group("actions, exactly one")
+    actions = parser.add_argument_group("actions (specify exactly one)")
     actions.add_argument("--describe", action="store_true", help="describe settings")
     actions.add_argument("--alter", action="store_true", help="change settings")
     add_entity_options(parser)
@@ -71,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     changes.add_argument(
         "--add-config",
         metavar="NAME=VALUE,...",
-        help="settings to change; enclose a value with commas in brackets: a=[b,c]",
+        help="settings to change; if a value contains commas, enclose it in brackets: a=[b,c]",
     )
     changes.add_argument(
         "--add-config-file", metavar="FILE", help="properties file with settings to change"
@@ -82,20 +82,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="NAME,...",
-        help="settings to delete, which restores their defaults",
+        help="settings to delete; this restores their defaults",
     )
     # Kafka 3.9 also accepts this option and ignores it.
     changes.add_argument("--force", action="store_true", help=argparse.SUPPRESS)
     server = "plog configs --bootstrap-server localhost:9092"
     add_examples(
         parser,
-        ("the settings that a topic overrides", f"{server} --describe --topic orders"),
+        ("show the settings that a topic overrides", f"{server} --describe --topic orders"),
         (
             "keep records for a day, and require two in-sync replicas",
             f"{server} --alter --topic orders "
             "--add-config retention.ms=86400000,min.insync.replicas=2",
         ),
-        ("every setting of a broker", f"{server} --describe --broker 1 --all"),
+        ("show all settings of a broker", f"{server} --describe --broker 1 --all"),
         ("restore a default", f"{server} --alter --topic orders --delete-config retention.ms"),
     )
     parser.set_defaults(run=run)

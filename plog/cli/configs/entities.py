@@ -29,14 +29,18 @@ _NUMBERED: Final = ("brokers", "broker-loggers")
 
 # Option, entity type and help text.
 _SHORT: Final = (
-    ("--topic", "topics", "a topic's name"),
-    ("--broker", "brokers", "a broker's id"),
-    ("--broker-logger", "broker-loggers", "a broker's id, to select its loggers and their levels"),
-    ("--client-metrics", "client-metrics", "the name of a subscription to client metrics"),
-    ("--group", "groups", "a group's id"),
-    ("--user", "users", "a user principal, without its type"),
-    ("--client", "clients", "a client id"),
-    ("--ip", "ips", "an IP address"),
+    ("--topic", "topics", "topic name"),
+    ("--broker", "brokers", "broker id"),
+    (
+        "--broker-logger",
+        "broker-loggers",
+        "broker id; selects the broker's loggers and their levels",
+    ),
+    ("--client-metrics", "client-metrics", "name of a client metrics subscription"),
+    ("--group", "groups", "group id"),
+    ("--user", "users", "user principal, without its type"),
+    ("--client", "clients", "client id"),
+    ("--ip", "ips", "IP address"),
 )
 _DEFAULTS: Final = (
     ("--broker-defaults", "brokers"),
@@ -94,14 +98,14 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
         action=_AppendEntity,
         dest="_",
         metavar="NAME",
-        help="name of an entity of that type",
+        help="name of an entity of this type",
     )
     group.add_argument(
         "--entity-default",
         action=_AppendEntity,
         dest="_",
         nargs=0,
-        help="the default entity of that type",
+        help="the default entity of this type",
     )
 
 
@@ -137,7 +141,7 @@ def _check(entities: list[Entity]) -> None:
     types = [entity.type for entity in entities]
     if not types:
         raise UsageError(
-            "no entity given; use --topic, --broker, --group, --user, --client or --ip"
+            "no entity specified; use --topic, --broker, --group, --user, --client or --ip"
         )
     if len(types) > 1 and sorted(types) != ["clients", "users"]:
         raise UsageError(
@@ -145,7 +149,7 @@ def _check(entities: list[Entity]) -> None:
         )
     for kind, name in entities:
         if name == DEFAULT and kind not in _WITH_DEFAULT:
-            raise UsageError(f"{kind} have no default: use a name")
+            raise UsageError(f"{kind} do not have a default: specify a name")
         if kind in _NUMBERED and name and not name.isdecimal():
             raise UsageError(f"'{name}' is not a broker id: it must be a number")
     if types == ["broker-loggers"] and entities[0].name is None:

@@ -148,7 +148,9 @@ async def alter_quotas(
     # Two requests would be necessary. If the second failed, only half of the change would take
     # effect.
     if credentials and credentials != names:
-        raise UsageError("cannot change quotas and SCRAM credentials together: use two commands")
+        raise UsageError(
+            "cannot change quotas and SCRAM credentials together: use separate commands"
+        )
     kind, user = entities[0]
     if credentials:
         if [entity.type for entity in entities] != ["users"] or not user:

@@ -47,7 +47,7 @@ _EARLIEST, _LATEST = "earliest", "latest"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Print the records of topics as they arrive."""
+    """Print records from topics as they arrive."""
     add_bootstrap_option(parser)
     parser.add_argument("--topic", help="the topic to read")
     parser.add_argument(
@@ -55,7 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--whitelist",
         type=topic_pattern,
         metavar="REGEX",
-        help="regular expression of the topics to read",
+        help="regular expression for the topics to read",
     )
     add_client_options(parser, "consumer")
     _add_position_options(parser)
@@ -74,11 +74,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " --formatter-property print.key=true --formatter-property print.timestamp=true",
         ),
         (
-            "continue at a group's committed offsets, for another program",
+            "continue at a group's committed offsets and print JSON for another program",
             "plog consume --bootstrap-server localhost:9092 --topic orders --group audit --json",
         ),
         (
-            "the committed offsets of groups",
+            "print the committed offsets of groups",
             "plog console-consumer --bootstrap-server localhost:9092 --topic __consumer_offsets"
             " --from-beginning --formatter OffsetsMessageFormatter",
         ),
@@ -90,7 +90,7 @@ def _add_position_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group", metavar="GROUP", help="consumer group to join, which stores committed offsets"
     )
-    parser.add_argument("--partition", type=not_negative, help="the only partition to read")
+    parser.add_argument("--partition", type=not_negative, help="partition to read (default: all)")
     parser.add_argument(
         "--offset",
         type=offset,
@@ -132,7 +132,7 @@ def _add_format_options(parser: argparse.ArgumentParser) -> None:
         metavar="CLASS",
         default="org.apache.kafka.tools.consumer.DefaultMessageFormatter",
         help="DefaultMessageFormatter, LoggingMessageFormatter or NoOpMessageFormatter; for"
-        " internal topics OffsetsMessageFormatter, GroupMetadataMessageFormatter,"
+        " internal topics, OffsetsMessageFormatter, GroupMetadataMessageFormatter,"
         " TransactionLogMessageFormatter",
     )
     add_property_option(
@@ -174,7 +174,7 @@ def offset(text: str) -> str | int:
 def check(arguments: argparse.Namespace) -> None:
     """Reject invalid combinations of options. Raises UsageError."""
     if (arguments.topic is None) == (arguments.include is None):
-        raise UsageError("give exactly one of --topic and --include")
+        raise UsageError("specify exactly one of --topic and --include")
     if arguments.partition is not None and arguments.topic is None:
         raise UsageError("--partition requires --topic")
     if arguments.offset is not None and arguments.partition is None:
@@ -190,7 +190,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
     group = config.get("group.id", arguments.group)
     if arguments.group not in (None, group):
         raise UsageError(
-            f"--group {arguments.group} contradicts group.id={group} in the properties"
+            f"--group {arguments.group} conflicts with group.id={group} in the properties"
         )
     if group and arguments.partition is not None:
         raise UsageError("--group and --partition cannot be combined")
@@ -200,8 +200,8 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
         "auto.offset.reset", _EARLIEST if arguments.from_beginning else _LATEST
     )
     if arguments.from_beginning and reset != _EARLIEST:
-        raise UsageError(f"--from-beginning contradicts auto.offset.reset={reset}")
-    # With Kafka's tool, a misspelled name can create a topic.
+        raise UsageError(f"--from-beginning conflicts with auto.offset.reset={reset}")
+    # Kafka's tool can create a topic when its name is misspelled.
     config["allow.auto.create.topics"] = "false"
     return config
 
@@ -385,10 +385,10 @@ class Printer:
                     where = f"{record.topic}-{record.partition} at offset {record.offset}"
                     if not self._skips_errors:
                         raise PlogError(
-                            f"cannot print the record of {where}: {error};"
-                            " use --skip-message-on-error to continue"
+                            f"cannot print the record in {where}: {error}; use"
+                            " --skip-message-on-error to continue"
                         ) from error
-                    fail(f"skipped the record of {where}: {error}")
+                    fail(f"skipped the record in {where}: {error}")
         # The records before an error are printed, and the caller commits their offsets.
         finally:
             self._stream.write(b"".join(lines))

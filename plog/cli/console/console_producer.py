@@ -45,10 +45,12 @@ _PROGRESS_LINES: Final = 2048
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Send each line of standard input, or of a file, as a record to a topic."""
+    """Send each line from standard input or a file to a topic as a record."""
     add_bootstrap_option(parser, "--broker-list")
     parser.add_argument("--topic", required=True, help="the topic to send to")
-    parser.add_argument("--from-file", metavar="FILE", help="read from FILE, not standard input")
+    parser.add_argument(
+        "--from-file", metavar="FILE", help="read from FILE instead of standard input"
+    )
     add_client_options(parser, "producer")
     _add_reader_options(parser)
     _add_delivery_options(parser)
@@ -66,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " --reader-property key.separator=:",
         ),
         (
-            "compress, in larger batches",
+            "compress the records, and send larger batches",
             "plog console-producer --bootstrap-server localhost:9092 --topic orders"
             " --compression-codec zstd --batch-size 262144 --command-property linger.ms=100",
         ),
@@ -103,12 +105,12 @@ def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="gzip",
         choices=CODECS,
-        help="compress batches; without a value, with gzip",
+        help="compress batches with this codec (without a value, with gzip)",
     )
     parser.add_argument(
         "--sync",
         action="store_true",
-        help="wait until a record is acknowledged before the next is sent",
+        help="wait until each record is acknowledged before sending the next one",
     )
     parser.add_argument(
         "--request-required-acks",
@@ -116,7 +118,7 @@ def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
         help="acknowledgments to wait for: 0, 1 or all (also -1)",
     )
     for name, setting, description in (
-        ("--timeout", "linger.ms", "time that a batch waits for more records, in ms"),
+        ("--timeout", "linger.ms", "time for which a batch waits for more records, in ms"),
         ("--request-timeout-ms", "request.timeout.ms", "time to wait for a response, in ms"),
         ("--message-send-max-retries", "retries", "maximum number of retries"),
         ("--retry-backoff-ms", "retry.backoff.ms", "time before a retry, in ms"),
@@ -264,8 +266,8 @@ class LineSender:
 
         # Any other error, such as a missing topic, would also occur for all later lines.
         if not isinstance(error, RecordTooLarge):
-            raise PlogError(f"line {number} and all later ones were not sent: {error}") from error
-        # The engine's thread also calls the tally.
+            raise PlogError(f"line {number} and all later lines were not sent: {error}") from error
+        # The engine's thread calls the tally, too.
         with self._outcomes.lock:
             self._tally.count_failed(number, error)
 

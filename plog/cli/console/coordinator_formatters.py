@@ -57,7 +57,8 @@ class CoordinatorFormatter:
 def _split(data: bytes, what: str, record: ConsumerRecord) -> tuple[int, bytes]:
     if len(data) < _VERSION_BYTES:
         raise PlogError(
-            f"the {what} at offset {record.offset} has no version, so no coordinator has written it"
+            f"the {what} at offset {record.offset} does not have a version, so a coordinator did"
+            " not write it"
         )
     return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), data[_VERSION_BYTES:]
 

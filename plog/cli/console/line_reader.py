@@ -72,7 +72,7 @@ class LineFormat:
         values = {name: getattr(self, _field(name)) for name in (*_SEPARATORS, _MARKER)}
         for name in _SEPARATORS:
             if not values[name]:
-                raise UsageError(f"{name} is empty: it must have at least one character")
+                raise UsageError(f"{name} is empty: it must contain at least one character")
             if values[name] == self.null_marker:
                 raise UsageError(f"{_MARKER} and {name} must differ")
         # The headers' delimiter can equal the key separator, as it does by default, because headers
@@ -116,7 +116,9 @@ class LineFormat:
             return head, rest
         if self.ignore_error:
             return None, text
-        raise LineError(f"line {number} has no {what} {excerpt(separator)}: {excerpt(text)}")
+        raise LineError(
+            f"line {number} does not contain the {what} {excerpt(separator)}: {excerpt(text)}"
+        )
 
     def _pairs(self, text: bytes, number: int) -> tuple[tuple[str, bytes | None], ...]:
         parts = text.split(self.headers_separator)
@@ -133,7 +135,7 @@ class LineFormat:
             separator = excerpt(self.headers_key_separator)
             raise LineError(f"line {number} has a header without {separator}: {excerpt(text)}")
         if name == self.null_marker:
-            raise LineError(f"line {number} has the null marker as a header name")
+            raise LineError(f"line {number} uses the null marker as a header name")
         return _name(name), self._unless_null(value)
 
 

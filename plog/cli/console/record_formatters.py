@@ -130,7 +130,7 @@ class JsonFormatter:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         if properties:
-            raise UsageError("--json prints all parts and accepts no formatter properties")
+            raise UsageError("--json prints all parts and does not accept formatter properties")
 
     def format(self, record: ConsumerRecord) -> bytes:
         fields = {

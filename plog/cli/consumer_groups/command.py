@@ -51,7 +51,7 @@ _NOT_IN_RE2 = re.compile(r"\(\?<?[=!]|\(\?P=|\\[1-9]|[*+?}]\+")
 def configure(parser: argparse.ArgumentParser) -> None:
     """List, describe and delete consumer groups, and reset their offsets."""
     add_admin_options(parser, required=False)
-    actions = parser.add_argument_group("actions, exactly one")
+    actions = parser.add_argument_group("actions (specify exactly one)")
     actions.add_argument("--list", action="store_true", help="list groups")
     actions.add_argument(
         "--describe", action="store_true", help="describe groups: offsets, members or state"
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--reset-offsets", action="store_true", help="reset offsets of groups without members"
     )
     actions.add_argument(
-        "--delete-offsets", action="store_true", help="delete a group's offsets for topics"
+        "--delete-offsets", action="store_true", help="delete a group's offsets for specific topics"
     )
     actions.add_argument(
         "--validate-regex", metavar="REGEX", help="check whether brokers accept this pattern"
@@ -119,15 +119,17 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE,...",
         help="--list: print types, or list only groups of these types",
     )
-    group.add_argument("--verbose", action="store_true", help="--describe: print more columns")
+    group.add_argument(
+        "--verbose", action="store_true", help="--describe: print additional columns"
+    )
 
 
 def _add_examples(parser: argparse.ArgumentParser) -> None:
     server = "plog consumer-groups --bootstrap-server localhost:9092"
     add_examples(
         parser,
-        ("the groups and their states", f"{server} --list --state"),
-        ("the lag of a group", f"{server} --describe --group billing"),
+        ("list the groups and their states", f"{server} --list --state"),
+        ("show a group's lag", f"{server} --describe --group billing"),
         (
             "preview a reset to yesterday",
             f"{server} --reset-offsets --group billing --topic orders --by-duration P1D --dry-run",
@@ -145,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     if action == "--validate-regex":
         return validate_regex(arguments.validate_regex)
     if arguments.bootstrap_servers is None:
-        raise UsageError("no server given; use --bootstrap-server HOST:PORT")
+        raise UsageError("no server specified; use --bootstrap-server HOST:PORT")
     check(arguments, action)
     match action:
         case "--list":

@@ -45,7 +45,7 @@ _NO_OFFSET = -1
 
 def add_reset_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the new offsets."""
-    group = parser.add_argument_group("--reset-offsets: new offsets, exactly one")
+    group = parser.add_argument_group("--reset-offsets: new offsets (specify exactly one)")
     group.add_argument("--to-earliest", action="store_true", help="the start of each log")
     group.add_argument("--to-latest", action="store_true", help="the end of each log")
     group.add_argument("--to-current", action="store_true", help="the committed offsets")
@@ -54,13 +54,13 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
         "--to-datetime",
         type=datetime_ms,
         metavar="YYYY-MM-DDThh:mm:ss.sss",
-        help="the first record at or after this time; in UTC unless a time zone follows",
+        help="the first record at or after this time, in UTC unless it includes a time zone",
     )
     group.add_argument(
         "--by-duration",
         type=duration_ms,
         metavar="PnDTnHnMnS",
-        help="the first record not older than this duration",
+        help="the first record that is not older than this duration",
     )
     group.add_argument(
         "--shift-by",
@@ -69,7 +69,9 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
         help="number of records to move forward, or back if negative",
     )
     group.add_argument(
-        "--from-file", metavar="FILE", help="offsets in a CSV file: [group,]topic,partition,offset"
+        "--from-file",
+        metavar="FILE",
+        help="offsets from a CSV file: [group,]topic,partition,offset",
     )
     execution = parser.add_argument_group("--reset-offsets: execution")
     execution.add_argument(
@@ -78,7 +80,9 @@ def add_reset_options(parser: argparse.ArgumentParser) -> None:
         help="print the new offsets without committing them (default)",
     )
     execution.add_argument("--execute", action="store_true", help="commit the new offsets")
-    execution.add_argument("--export", action="store_true", help="print CSV for --from-file")
+    execution.add_argument(
+        "--export", action="store_true", help="print the offsets as CSV for --from-file"
+    )
 
 
 def datetime_ms(text: str) -> int:
@@ -118,7 +122,7 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
         return
     targets = [name for name in given if name in _TARGETS]
     if len(targets) != 1:
-        raise UsageError(f"give exactly one of {', '.join(_TARGETS)}")
+        raise UsageError(f"specify exactly one of {', '.join(_TARGETS)}")
     if arguments.dry_run and arguments.execute:
         raise UsageError("--dry-run and --execute cannot be combined")
     if not arguments.topic and not arguments.all_topics and arguments.from_file is None:
@@ -128,7 +132,8 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
     # Kafka's tool prints a similar warning: its default may become a prompt in a later release.
     if not arguments.dry_run and not arguments.execute:
         print(
-            "plog: offsets stay unchanged: add --execute to commit them, or --dry-run to confirm",
+            "plog: the new offsets are not committed; add --execute to commit them, or --dry-run"
+            " to suppress this message",
             file=sys.stderr,
         )
 
@@ -147,13 +152,13 @@ async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
         # A member would continue at its current position, and later overwrite the new offsets.
         if state not in (GroupState.EMPTY, GroupState.DEAD):
             fail(
-                f"cannot reset offsets of group '{group}': its state is "
-                f"{state}; stop its consumers first"
+                f"cannot reset offsets for group '{group}': its state is {state}; stop its"
+                " consumers first"
             )
             code, moved[group] = 1, {}
             continue
         if plan is not None and group not in plan:
-            fail(f"--from-file has no offsets for group '{group}'")
+            fail(f"--from-file does not contain offsets for group '{group}'")
             code, moved[group] = 1, {}
             continue
         offsets = await _new_offsets(cluster, group, arguments, plan)

@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--include",
         type=topic_pattern,
         metavar="REGEX",
-        help="regular expression of the topics to read",
+        help="regular expression for the topics to read",
     )
     parser.add_argument(
         "--num-records",
@@ -64,12 +64,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "a million records",
+            "read a million records",
             "plog consumer-perf-test --bootstrap-server localhost:9092 --topic load"
             " --num-records 1000000",
         ),
         (
-            "with a line every second",
+            "print a line every second",
             "plog consumer-perf-test --bootstrap-server localhost:9092 --topic load"
             " --num-records 10000000 --show-detailed-stats --reporting-interval 1000",
         ),
@@ -95,7 +95,7 @@ def _add_fetch_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-latest",
         action="store_true",
-        help="start at the end unless the group has committed offsets",
+        help="start at the end of the log unless the group has committed offsets",
     )
     parser.add_argument(
         "--timeout",
@@ -109,19 +109,19 @@ def _add_fetch_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_output_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--show-detailed-stats", action="store_true", help="print interim lines")
+    parser.add_argument("--show-detailed-stats", action="store_true", help="print interim results")
     parser.add_argument(
         "--reporting-interval",
         type=positive,
         default=5000,
         metavar="MS",
-        help="time between interim lines, in ms (default: %(default)s)",
+        help="time between interim results, in ms (default: %(default)s)",
     )
     parser.add_argument(
         "--date-format",
         default=_DATE_FORMAT,
         metavar="FORMAT",
-        help="format of times, as in Java's SimpleDateFormat",
+        help="format for times, as in Java's SimpleDateFormat",
     )
     parser.add_argument("--hide-header", action="store_true", help="do not print column names")
     parser.add_argument("--print-metrics", action="store_true", help="print the metrics at the end")
@@ -154,7 +154,7 @@ class JoinTimer:
 def run(arguments: argparse.Namespace) -> int:
     """Read the records; return 1 if they did not arrive in time."""
     if (arguments.topic is None) == (arguments.include is None):
-        raise UsageError("give exactly one of --topic and --include")
+        raise UsageError("specify exactly one of --topic and --include")
     # An unsupported format must not be detected only after the measurement.
     formatted(arguments.date_format, datetime.now())
     flags = {
@@ -204,8 +204,8 @@ def read(
             last_record_ms = now
         elif now - last_record_ms > arguments.timeout:
             fail(
-                f"read only {done.records} records: no more arrived for {arguments.timeout} ms;"
-                " increase --timeout to wait longer"
+                f"read only {done.records} records: no more records arrived for"
+                f" {arguments.timeout} ms; increase --timeout to wait longer"
             )
             break
         # As in Kafka's tool, headers and the batch format are not counted.

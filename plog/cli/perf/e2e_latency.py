@@ -42,19 +42,23 @@ _REQUIRED: Final = 5
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Measure the latency of records from a producer to a consumer."""
+    """Measure record latency from a producer to a consumer."""
     add_bootstrap_option(parser, required=False)
     parser.add_argument("--topic", help="the topic to use; created if it does not exist")
     parser.add_argument(
         "--num-records", type=positive, metavar="COUNT", help="number of records to send"
     )
-    parser.add_argument("--producer-acks", choices=("1", "all"), help="acks of the producer")
-    parser.add_argument("--record-size", type=not_negative, metavar="BYTES", help="size of values")
+    parser.add_argument(
+        "--producer-acks", choices=("1", "all"), help="acks setting for the producer"
+    )
+    parser.add_argument(
+        "--record-size", type=not_negative, metavar="BYTES", help="size of each value"
+    )
     add_command_config_option(parser)
     for name, text in (
-        ("--record-key-size", "size of keys (default: no keys)"),
+        ("--record-key-size", "size of each key (default: no keys)"),
         ("--num-headers", "number of headers per record (default: none)"),
-        ("--record-header-key-size", "size of header names"),
+        ("--record-header-key-size", "size of each header name"),
     ):
         parser.add_argument(name, type=not_negative, default=0, metavar="NUMBER", help=text)
     parser.add_argument(
@@ -62,23 +66,23 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="BYTES",
-        help="size of header values; -1 for null",
+        help="size of each header value; -1 for null",
     )
     parser.add_argument(
         "positions",
         nargs="*",
         metavar="ARGUMENT",
-        help="arguments before Kafka 4.2: bootstrap-server topic num-records producer-acks"
-        " record-size [command-config]",
+        help="positional arguments, as used before Kafka 4.2: bootstrap-server topic num-records"
+        " producer-acks record-size [command-config]",
     )
     add_examples(
         parser,
         (
-            "ten thousand records",
+            "send ten thousand records",
             "plog e2e-latency --bootstrap-server localhost:9092 --topic latency"
             " --num-records 10000 --producer-acks all --record-size 100",
         ),
-        ("with positional arguments", "plog e2e-latency localhost:9092 latency 10000 all 100"),
+        ("use positional arguments", "plog e2e-latency localhost:9092 latency 10000 all 100"),
     )
     parser.set_defaults(run=run)
 

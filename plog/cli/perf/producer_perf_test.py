@@ -39,7 +39,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Send many records and print the throughput and latencies."""
     add_bootstrap_option(parser, required=False)
     parser.add_argument("--topic", required=True, help="the topic to send to")
-    parser.add_argument("--num-records", required=True, type=positive, help="records to send")
+    parser.add_argument(
+        "--num-records", required=True, type=positive, help="number of records to send"
+    )
     parser.add_argument(
         "--throughput",
         required=True,
@@ -48,14 +50,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="approximate records per second; -1 for no limit",
     )
     payload = parser.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=positive, metavar="BYTES", help="size of values")
-    payload.add_argument("--payload-file", metavar="FILE", help="send random parts of a file")
+    payload.add_argument("--record-size", type=positive, metavar="BYTES", help="size of each value")
+    payload.add_argument(
+        "--payload-file", metavar="FILE", help="send randomly selected parts of a file"
+    )
     payload.add_argument("--payload-monotonic", action="store_true", help="send 0, 1, 2 and so on")
     parser.add_argument(
         "--payload-delimiter",
         default="\\n",
         metavar="TEXT",
-        help="separator of the parts of the file (default: line feed)",
+        help="separator between the parts of the file (default: line feed)",
     )
     add_client_property_list(parser, "--producer-props", description="producer settings")
     add_client_config_option(parser, "producer")
@@ -72,18 +76,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=5000,
         metavar="MS",
-        help="time between two lines, in ms (default: %(default)s)",
+        help="time between two progress lines, in ms (default: %(default)s)",
     )
     _add_transaction_options(parser)
     add_examples(
         parser,
         (
-            "a million records at full speed",
+            "send a million records at full speed",
             "plog producer-perf-test --bootstrap-server localhost:9092 --topic load"
             " --num-records 1000000 --record-size 200 --throughput -1",
         ),
         (
-            "the latency of an idle producer, without its first second",
+            "measure latency at low load, excluding the first second",
             "plog producer-perf-test --bootstrap-server localhost:9092 --topic load"
             " --num-records 10000 --record-size 200 --throughput 200 --warmup-records 200"
             " --command-property linger.ms=0 acks=all",
@@ -104,8 +108,8 @@ def check(arguments: argparse.Namespace) -> None:
     for name in ("transactional_id", "transaction_duration_ms"):
         if getattr(arguments, name) is not None:
             raise UsageError(
-                f"--{name.replace('_', '-')} is not supported: this tool measures no transactions;"
-                " use Kafka's kafka-producer-perf-test.sh"
+                f"--{name.replace('_', '-')} is not supported: this tool does not measure"
+                " transactions; use Kafka's kafka-producer-perf-test.sh"
             )
     if arguments.warmup_records >= arguments.num_records:
         raise UsageError("--warmup-records must be less than --num-records")

@@ -46,7 +46,7 @@ _MAX_WAITING: Final = 2000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Copy a range of a topic to another topic, at a chosen speed."""
+    """Copy a range of records from one topic to another, at a chosen speed."""
     add_bootstrap_option(parser)
     parser.add_argument("--topic", required=True, help="the topic to read")
     parser.add_argument("--to-topic", required=True, help="the topic to write to")
@@ -82,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             "plog replay --bootstrap-server localhost:9092 --topic orders --to-topic orders-copy",
         ),
         (
-            "replay an hour of traffic in six minutes, in another cluster",
+            "replay an hour of traffic to another cluster in six minutes",
             "plog replay --bootstrap-server live:9092 --to-bootstrap-server localhost:9092"
             " --topic orders --to-topic orders --from-time 2026-03-01T12:00:00"
             " --until-time 2026-03-01T13:00:00 --speed 10x",
@@ -113,7 +113,8 @@ def _add_range_options(parser: argparse.ArgumentParser) -> None:
         "--from-time",
         type=time_ms,
         metavar="TIME",
-        help="time of the first record: ISO 8601, in UTC unless it has a zone, or ms since 1970",
+        help="time of the first record: ISO 8601 (in UTC unless it includes a time zone), or ms"
+        " since 1970",
     )
     last = parser.add_mutually_exclusive_group()
     last.add_argument("--until-offset", type=not_negative, help="end offset, exclusive")
@@ -127,7 +128,8 @@ def _add_speed_options(parser: argparse.ArgumentParser) -> None:
         "--speed",
         type=speed,
         default=Speed(),
-        help="1x for the original speed, 10x for ten times that, 500/s, or max (default)",
+        help="1x for the original speed, 10x for ten times the original speed, 500/s for 500"
+        " records per second, or max (default)",
     )
     parser.add_argument(
         "--longest-pause",
@@ -146,10 +148,12 @@ def _add_speed_options(parser: argparse.ArgumentParser) -> None:
         "--state",
         type=Path,
         metavar="FILE",
-        help="save the progress in this file, and continue from it; after a"
-        " crash, up to a second of records is copied again",
+        help="save progress in this file and resume from it; after a crash, up to one second of"
+        " records is copied again",
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan without copying")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the plan without copying any records"
+    )
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
 
 
@@ -190,7 +194,7 @@ def run(arguments: argparse.Namespace) -> int:
         if source.partitions is None:
             raise UsageError(f"topic {source.name} does not exist on {reader_config[SERVERS]}")
         if str(source) == str(target):
-            raise UsageError(f"cannot copy {source.name} to itself: choose another topic")
+            raise UsageError(f"cannot copy {source.name} to itself: choose a different topic")
         state = None
         if arguments.state is not None:
             state = State(arguments.state, str(source), str(target))

@@ -114,7 +114,8 @@ class State:
             ]
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UsageError(
-                f"cannot read {self._path}: it is not the state of a replay; use another file"
+                f"cannot read {self._path}: it does not contain the state of a replay; use another"
+                " file"
             ) from None
         # Continuing another replay would copy the wrong offsets.
         if topics != self._topics:

@@ -38,18 +38,18 @@ _MAX_REPLICATION_FACTOR = 0x7FFF  # CreateTopics encodes it as an int16.
 def configure(parser: argparse.ArgumentParser) -> None:
     """Create, change, delete, list and describe topics."""
     add_admin_options(parser)
-    actions = parser.add_argument_group("actions, exactly one")
+    actions = parser.add_argument_group("actions (specify exactly one)")
     actions.add_argument("--list", action="store_true", help="list topics")
     actions.add_argument("--describe", action="store_true", help="describe topics")
     actions.add_argument("--create", action="store_true", help="create a topic")
-    actions.add_argument("--alter", action="store_true", help="increase a topic's partitions")
+    actions.add_argument("--alter", action="store_true", help="increase a topic's partition count")
     actions.add_argument("--delete", action="store_true", help="delete topics")
     _add_topic_options(parser)
     _add_description_options(parser)
     add_examples(
         parser,
         (
-            "create a topic of three partitions that keeps records for a week",
+            "create a topic with three partitions that keeps records for a week",
             "plog topics --bootstrap-server localhost:9092 --create --topic orders "
             "--partitions 3 --config retention.ms=604800000",
         ),
@@ -71,13 +71,15 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--topic",
         metavar="TOPIC",
-        help="the topic; --list, --describe: regular expressions, separated by commas; --alter, "
-        "--delete: names, or regular expressions with characters that names cannot contain",
+        help="topic name; --list, --describe: comma-separated regular expressions; --alter,"
+        " --delete: comma-separated names, or regular expressions that contain a character"
+        " not allowed in topic names",
     )
     group.add_argument(
         "--regex",
         action="store_true",
-        help="--alter, --delete: --topic is a list of regular expressions, even if it is a name",
+        help="--alter, --delete: treat --topic as a list of regular expressions, even if it looks"
+        " like a topic name",
     )
     group.add_argument("--topic-id", metavar="ID", help="id of the topic to describe")
     group.add_argument(
@@ -91,14 +93,14 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
         "--replication-factor",
         type=positive,
         metavar="NUMBER",
-        help="number of replicas of each partition (default: the broker's setting)",
+        help="number of replicas per partition (default: the broker's setting)",
     )
     group.add_argument(
         "--replica-assignment",
         type=replica_assignment,
         metavar="BROKER:BROKER,...",
-        help="brokers of each partition, preferred leader first; replaces --partitions"
-        " and --replication-factor",
+        help="brokers for each partition, preferred leader first; replaces --partitions and"
+        " --replication-factor",
     )
     group.add_argument(
         "--config",
@@ -112,7 +114,7 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--if-exists",
         action="store_true",
-        help="ignore missing topics; not for --create",
+        help="ignore missing topics; not valid with --create",
     )
     group.add_argument(
         "--if-not-exists", action="store_true", help="--create: ignore an existing topic"
@@ -136,7 +138,7 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
         ("--at-min-isr-partitions", "partitions with exactly min.insync.replicas in-sync replicas"),
         ("--topics-with-overrides", "topics with overridden settings"),
     ):
-        group.add_argument(name, action="store_true", help=f"only {selection}")
+        group.add_argument(name, action="store_true", help=f"show only {selection}")
     group.add_argument(
         "--partition-size-limit-per-response",
         type=positive,
@@ -190,7 +192,9 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     if action in ("--create", "--alter", "--delete") and not arguments.topic:
         raise UsageError(f"{action} requires --topic")
     if action == "--alter" and arguments.partitions is None:
-        raise UsageError("--alter requires --partitions; 'plog configs --alter' changes settings")
+        raise UsageError(
+            "--alter requires --partitions; to change settings, use 'plog configs --alter'"
+        )
     if is_given(arguments, "--delete-config"):
         raise UsageError("--delete-config was removed; use 'plog configs --alter'")
     only_with(arguments, ["--create"], "--config", "--replication-factor", "--if-not-exists")
@@ -204,7 +208,7 @@ def check(arguments: argparse.Namespace, action: str) -> None:
             if is_given(arguments, name):
                 raise UsageError(f"--replica-assignment and {name} cannot be combined")
     if arguments.topics_with_overrides and any(is_given(arguments, name) for name in REPORTS):
-        raise UsageError("--topics-with-overrides cannot be combined with filters of partitions")
+        raise UsageError("--topics-with-overrides cannot be combined with partition filters")
     if (arguments.replication_factor or 0) > _MAX_REPLICATION_FACTOR:
         raise UsageError(f"--replication-factor must be at most {_MAX_REPLICATION_FACTOR}")
 
@@ -308,7 +312,7 @@ def _topic_id(text: str) -> bytes:
         return uuid_from_text(text)
     except ValueError:
         raise UsageError(
-            f"'{text}' is not a topic id: it must have 22 letters, digits, - and _"
+            f"'{text}' is not a topic id: it must consist of 22 letters, digits, - and _"
         ) from None
 
 

@@ -37,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group-remote-assignor",
         metavar="NAME",
-        help="assignor of the broker; for the consumer protocol only",
+        help="server-side assignor; for the consumer protocol only",
     )
     parser.add_argument(
         "--max-messages",
@@ -47,11 +47,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="number of records to read; -1 for no limit (default: %(default)s)",
     )
     parser.add_argument(
-        "--session-timeout", type=positive, metavar="MS", help="the setting session.timeout.ms"
+        "--session-timeout", type=positive, metavar="MS", help="value of session.timeout.ms"
     )
     parser.add_argument("--verbose", action="store_true", help="print an event for each record")
     parser.add_argument(
-        "--enable-autocommit", action="store_true", help="let the client commit offsets"
+        "--enable-autocommit",
+        action="store_true",
+        help="let the client commit offsets automatically",
     )
     parser.add_argument(
         "--reset-policy",
@@ -69,7 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "a member that prints its records",
+            "run a member that prints its records",
             "plog verifiable-consumer --bootstrap-server localhost:9092 --topic checked"
             " --group-id checkers --verbose",
         ),

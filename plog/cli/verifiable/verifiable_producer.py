@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--acks",
         choices=("0", "1", "-1"),
         default="-1",
-        help="the setting acks (default: %(default)s)",
+        help="value of acks (default: %(default)s)",
     )
     add_client_config_option(parser, "producer")
     parser.add_argument(
@@ -54,16 +54,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=-1,
         metavar="MS",
-        help="timestamp of the first record; later ones advance from it (default: now)",
+        help="timestamp of the first record, from which later timestamps advance (default: now)",
     )
     parser.add_argument(
-        "--value-prefix", type=int, metavar="NUMBER", help="prefix of values, followed by a dot"
+        "--value-prefix", type=int, metavar="NUMBER", help="prefix for values, followed by a dot"
     )
     parser.add_argument(
         "--repeating-keys",
         type=positive,
         metavar="COUNT",
-        help="cycle through this many keys, from 0 (default: no keys)",
+        help="cycle through this many keys, starting at 0 (default: no keys)",
     )
     add_examples(
         parser,

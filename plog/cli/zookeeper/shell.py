@@ -34,7 +34,7 @@ _TLS_FILE: Final = "-zk-tls-config-file"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Read and change ZooKeeper's znodes."""
+    """Read and change znodes in ZooKeeper."""
     parser.add_argument(
         "server",
         metavar="HOST:PORT[,HOST:PORT][/CHROOT]",
@@ -45,14 +45,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "command",
         nargs=argparse.REMAINDER,
         metavar="COMMAND",
-        help="command to run; by default read commands from standard input; `help` lists them",
+        help="command to run (default: read commands from standard input); `help` lists the"
+        " commands",
     )
     add_examples(
         parser,
-        ("the state of a partition", _example("get /brokers/topics/orders/partitions/0/state")),
-        ("the registered brokers", _example("ls /brokers/ids")),
+        (
+            "print the state of a partition",
+            _example("get /brokers/topics/orders/partitions/0/state"),
+        ),
+        ("list the registered brokers", _example("ls /brokers/ids")),
         ("elect another controller", _example("deleteall /controller")),
-        ("limit the size of a tree", _example("setquota -N 100 /brokers/topics")),
+        ("limit the number of znodes in a tree", _example("setquota -N 100 /brokers/topics")),
         ("a shell", _example("")),
     )
     parser.set_defaults(run=run)
@@ -79,7 +83,10 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
         help="session timeout in milliseconds (default: %(default)s)",
     )
     parser.add_argument(
-        "-r", dest="read_only", action="store_true", help="accept a server without a quorum"
+        "-r",
+        dest="read_only",
+        action="store_true",
+        help="accept a server that is not part of a quorum",
     )
     parser.add_argument(
         "-waitforconnection",

@@ -65,15 +65,15 @@ def conform(value: Any, hint: Any, name: str) -> Any:
     >>> conform("3", int | None, "partitions")
     Traceback (most recent call last):
         ...
-    TypeError: partitions is '3': give an int or None
+    TypeError: partitions is '3': pass an int or None
     """
     for option in _options(hint):
         if _fits(value, option):
             return _converted(value, option, name)
-    advice = f"give {_described(hint)}"
+    advice = f"pass {_described(hint)}"
     # Passing a single string instead of a list is the most common mistake.
     if isinstance(value, str) and any(_is_several(option) for option in _options(hint)):
-        advice = f"give several, such as [{value!r}]"
+        advice = f"pass a list, such as [{value!r}]"
     raise TypeError(f"{name} is {_shown(value)}: {advice}")
 
 
@@ -162,7 +162,7 @@ def _items_of_tuple(value: tuple[Any, ...], hints: tuple[Any, ...], name: str) -
     if len(hints) == 2 and hints[1] is Ellipsis:
         hints = hints[:1] * len(value)
     if len(value) != len(hints):
-        raise TypeError(f"{name} is {_shown(value)}: give {len(hints)} values")
+        raise TypeError(f"{name} is {_shown(value)}: pass {len(hints)} values")
     pairs = enumerate(zip(value, hints, strict=True))
     return tuple(conform(one, hint, f"{name}[{index}]") for index, (one, hint) in pairs)
 

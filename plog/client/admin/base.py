@@ -90,7 +90,7 @@ class AdminBase:
         """Return a live broker's id or, with bootstrap.controllers, the active controller's."""
         brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
-            raise BrokerNotAvailable("no broker of the cluster is alive; retry later")
+            raise BrokerNotAvailable("no broker in the cluster is available; retry later")
         controller = self._cluster.metadata.controller_id
         # Only the active controller is certain to have the latest metadata.
         if self._cluster.settings.uses_controllers and controller in brokers:

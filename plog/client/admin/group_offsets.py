@@ -277,7 +277,7 @@ def committed_offsets(
             # The request has no member id, so this error means that the group has members.
             if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                 outcomes[partition] = NonEmptyGroup(
-                    f"cannot set offsets of group {group}: it has members; stop them first"
+                    f"cannot set offsets for group {group}: it still has members; stop them first"
                 )
             else:
                 outcomes[partition] = outcome(result.error_code, None, str(partition), None)

@@ -176,8 +176,8 @@ def create_topics_request(
 def _creatable(topic: NewTopic) -> CreatableTopic:
     if topic.assignments is not None and (topic.partitions or topic.replication_factor):
         raise InvalidRequest(
-            f"cannot create topic {topic.name}: it has both assignments and counts of partitions or"
-            " replicas; give only one of them"
+            f"cannot create topic {topic.name}: it contains both assignments and a partition or"
+            " replica count; specify only one of them"
         )
     partitions, replicas = topic.partitions, topic.replication_factor
     return CreatableTopic(

@@ -49,6 +49,6 @@ def _assignor(entry: str | Assignor | type[Assignor]) -> Assignor:
     known = _BY_NAME.get(entry) or _BY_CLASS.get(entry.removeprefix(_JAVA_PACKAGE))
     if known is None:
         near = get_close_matches(entry, [*_BY_NAME, *_BY_CLASS], 1)
-        hint = f"did you mean {near[0]}?" if near else f"the known ones are {', '.join(_BY_NAME)}"
+        hint = f"did you mean {near[0]}?" if near else f"known assignors: {', '.join(_BY_NAME)}"
         raise ValueError(f"unknown assignor {entry!r}: {hint}")
     return known()

@@ -108,7 +108,7 @@ def _split(partition: TopicPartition, fetch_offset: int, data: Buffer) -> Fetche
         # would repeat the same fetch forever.
         if next_offset == fetch_offset and len(data):
             error = _invalid_batches(
-                partition, next_offset, f"{len(data)} bytes contain no complete batch"
+                partition, next_offset, f"{len(data)} bytes do not contain a complete batch"
             )
     return FetchedBatches(data, batches, error, next_offset)
 

@@ -275,7 +275,7 @@ class ConsumerCore(OffsetQueries):
         if isinstance(offset, OffsetAndMetadata):
             self.positions.seek(partition, offset.offset, offset.leader_epoch)
         elif not isinstance(offset, int):
-            raise TypeError(f"{offset!r} is not an offset: give a number or an OffsetAndMetadata")
+            raise TypeError(f"{offset!r} is not an offset: pass a number or an OffsetAndMetadata")
         else:
             self.positions.seek(partition, offset)
         self._positions_found()
@@ -304,8 +304,8 @@ class ConsumerCore(OffsetQueries):
         asked = checked_partitions(partitions) or self.positions.assigned
         if not asked:
             raise IllegalState(
-                "cannot seek: no partitions are assigned; assign some, or poll first if topics are"
-                " subscribed to"
+                "cannot seek: no partitions are assigned; assign partitions, or poll first if the"
+                " consumer is subscribed to topics"
             )
         for partition in asked:
             self.positions.request_reset(partition, where)
@@ -401,7 +401,7 @@ class ConsumerCore(OffsetQueries):
                 # Raise the reason, which is more useful than the timeout.
                 if (missing := self._missing.error_of(partition)) is not None:
                     raise missing
-                what = f"cannot find the position of {partition}"
+                what = f"cannot determine the position in {partition}"
                 raise timed_out(what, limit_s, self._cluster.trouble)
         return position
 

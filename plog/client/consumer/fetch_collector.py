@@ -122,7 +122,7 @@ class FetchCollector:
 
     def _begin(self, max_records: int) -> None:
         if max_records < 1:
-            raise ValueError(f"max_records is {max_records}: give at least 1")
+            raise ValueError(f"max_records is {max_records}: it must be at least 1")
         # A poll means that earlier records were processed, even if it raises an error now.
         self.on_poll()
         error = self._positions.pop_error()

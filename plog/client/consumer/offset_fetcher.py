@@ -163,8 +163,8 @@ class OffsetFetcher:
         reported = False
         for state, generation in self._positions.unknown_for(self._patience_s, now_s):
             error = UnknownTopicOrPartition(
-                f"cannot read {state.partition}: it has not existed for {self._patience_s:g} s;"
-                " correct its name or create it; it will be read as soon as it exists"
+                f"cannot read {state.partition}: it has been missing for {self._patience_s:g} s;"
+                " correct its name or create it; the consumer will read it as soon as it exists"
             )
             reported |= self._positions.fail(state, generation, error)
         if reported:
@@ -220,7 +220,8 @@ class OffsetFetcher:
             else:
                 # Every log has an end, so the leader's response is invalid.
                 error = error_from_code(
-                    ErrorCode.OFFSET_NOT_AVAILABLE, f"the leader of {partition} returned no offset"
+                    ErrorCode.OFFSET_NOT_AVAILABLE,
+                    f"the leader of {partition} did not return an offset",
                 )
                 self._failed(one.state, one.generation, error)
         self._found()
@@ -259,7 +260,7 @@ class OffsetFetcher:
         assert position is not None
         if end is None or end.error_code:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if end is None else end.error_code
-            error = error_about(code, f"cannot validate the position of {partition}")
+            error = error_about(code, f"cannot validate the position in {partition}")
             self._failed(one.state, one.generation, error)
         elif end.leader_epoch > NO_EPOCH and position <= end.end_offset:
             # KIP-320: the position is valid if the leader's log contains the epoch at least up to

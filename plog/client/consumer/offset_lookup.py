@@ -94,13 +94,13 @@ def read_list_offsets(
         if one is None:
             answers.failed[partition] = error_from_code(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"the leader of {partition} returned no offset",
+                f"the leader of {partition} did not return an offset",
             )
         elif one.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
             # Records in the oldest format have no timestamps.
             answers.found[partition] = None
         elif one.error_code:
-            text = f"cannot look up offsets of {partition}"
+            text = f"cannot look up offsets for {partition}"
             answers.failed[partition] = error_about(one.error_code, text)
         elif one.offset == UNKNOWN_OFFSET:
             answers.found[partition] = None

@@ -40,8 +40,8 @@ def reset_uncommitted(
     partitions = [state.partition for state, _ in lacking]
     names = ", ".join(str(partition) for partition in sorted(partitions))
     error = NoOffsetForPartition(
-        f"cannot find the position of {names}: no offset is committed and auto.offset.reset is"
-        " none; seek, or commit an offset",
+        f"cannot determine the position in {names}: no offset is committed and auto.offset.reset"
+        " is none; seek, or commit an offset",
         partitions,
     )
     return [(state, generation, error) for state, generation in lacking]

@@ -53,7 +53,7 @@ class RebalanceListener:
 def check_listener(listener: object) -> ConsumerRebalanceListener | None:
     """Return `listener`. Raises TypeError if it lacks the methods of a listener."""
     if listener is not None:
-        advice = "give an object with these methods, such as a plog.RebalanceListener"
+        advice = "pass an object with these methods, such as a plog.RebalanceListener"
         check_methods(
             "listener", listener, ("on_partitions_assigned", "on_partitions_revoked"), advice
         )
@@ -109,7 +109,7 @@ class Listening:
         except Exception as error:
             # Keep the exception until the rebalance step is complete: it must not interrupt the
             # member's transition.
-            error.add_note(f"raised by {name} of the rebalance listener")
+            error.add_note(f"raised by the rebalance listener's {name}")
             self._error = self._error or error
         finally:
             self._calls -= 1

@@ -29,7 +29,7 @@ class ResetTo(NamedTuple):
 
     def __str__(self) -> str:
         if self.age_ms is not None:
-            return f"the first record of the last {self.age_ms} ms"
+            return f"the first record from the last {self.age_ms} ms"
         names = {EARLIEST_TIMESTAMP: "the earliest offset", LATEST_TIMESTAMP: "the latest offset"}
         return names.get(self.timestamp, f"the first record at or after {self.timestamp} ms")
 

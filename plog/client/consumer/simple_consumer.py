@@ -169,7 +169,7 @@ class SimpleConsumer:
         without the extra ``plog[arrow]``.
         """
         if max_records < 1:
-            raise ValueError(f"max_records is {max_records}: give at least 1")
+            raise ValueError(f"max_records is {max_records}: it must be at least 1")
         # Without pyarrow, raise MissingExtra before records are fetched.
         record_schema()
         columns, runs = RecordColumns(), list[ColumnRun]()

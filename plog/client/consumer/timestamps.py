@@ -23,12 +23,12 @@ def time_ms(time: Time) -> int:
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise ValueError(
-                f"{time!r} has no time zone: give one, such as datetime.UTC, or use"
-                " datetime.now().astimezone() for the local one"
+                f"{time!r} does not have a time zone: pass one, such as datetime.UTC, or use"
+                " datetime.now().astimezone() for the local time zone"
             )
         time = (time - _1970) // _MILLISECOND
     elif not isinstance(time, int) or isinstance(time, bool):
-        raise TypeError(f"{time!r} is not a time: give milliseconds since 1970, or a datetime")
+        raise TypeError(f"{time!r} is not a time: pass milliseconds since 1970, or a datetime")
     if time < 0:
         raise ValueError(f"{time} is not a time in milliseconds since 1970: it is negative")
     return time

@@ -38,12 +38,12 @@ class TopicSelection:
         an invalid list of names.
         """
         if (topics is None) == (pattern is None):
-            raise ValueError("cannot subscribe: give either topics or a pattern")
+            raise ValueError("cannot subscribe: pass either topics or a pattern")
         if pattern is not None:
             return cls(pattern=re.compile(pattern), excludes_internal=excludes_internal)
         # A string is iterable, so without this check, its letters would become topics.
         if isinstance(topics, str | bytes):
-            raise TypeError(f"topics must be a list of names: give [{topics!r}], not {topics!r}")
+            raise TypeError(f"topics must be a list of names: pass [{topics!r}], not {topics!r}")
         assert topics is not None
         names = tuple(topics)
         for name in names:

@@ -56,8 +56,8 @@ def check_topics(topics: Sequence[object]) -> None:
         return
     if isinstance(topics[0], Mapping):
         raise TypeError(
-            "the positional arguments of a consumer are topics;"
-            " pass settings as config={…} or as keywords"
+            "a consumer's positional arguments are topics; pass settings as config={…} or as"
+            " keywords"
         )
     if isinstance(topics[0], list | tuple | set | frozenset):
         raise TypeError(

@@ -80,8 +80,8 @@ class CommittedOffsets:
         code, results = fetch_results(answer, group_id)
         if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
             raise GroupAuthorizationFailed(
-                f"cannot fetch offsets of group {group_id}: not authorized; add an ACL that allows"
-                " DESCRIBE on the group"
+                f"cannot fetch offsets for group {group_id}: not authorized; add an ACL that"
+                " allows DESCRIBE on the group"
             )
         if code:
             raise error_about(code, f"group {group_id}: committed offsets")
@@ -89,11 +89,12 @@ class CommittedOffsets:
         for partition, (partition_code, offset) in results.items():
             if partition_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
                 raise UnstableOffsetCommit(
-                    f"group {group_id}: a pending transaction commits an offset of {partition}"
+                    f"group {group_id}: a pending transaction includes an offset commit for"
+                    f" {partition}"
                 )
             if partition_code:
                 raise error_about(
-                    partition_code, f"group {group_id}: the committed offset of {partition}"
+                    partition_code, f"group {group_id}: the committed offset for {partition}"
                 )
             # Ignore partitions that the caller has not requested.
             if partition in offsets:

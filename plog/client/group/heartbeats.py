@@ -155,7 +155,7 @@ class Heartbeats:
         error = error_from_code(code, f"heartbeat of {sent.member_id} in {self._link.group_id}")
         # The error concerns a generation that the member left after sending the heartbeat.
         if self._membership.generation != sent:
-            log.info("ignored heartbeat error of generation %s: %s", sent.generation_id, error)
+            log.info("ignored heartbeat error for generation %s: %s", sent.generation_id, error)
         elif code in _LOST:
             log.warning("removed from group %s: %s; rejoining", self._link.group_id, error)
             self._membership.reset(

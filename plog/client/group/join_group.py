@@ -267,7 +267,7 @@ class GroupJoin:
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             _check_revoked_before_moved(assignor, subscriptions, assignments)
         for member in subscriptions.keys() - assignments.keys():
-            raise ValueError(f"assignor {assignor.name} returned no assignment for {member}")
+            raise ValueError(f"assignor {assignor.name} did not return an assignment for {member}")
         log.info(
             "group %s: assignment for generation %s by %s: %s",
             self._link.group_id,
@@ -308,9 +308,9 @@ class GroupJoin:
             case ErrorCode.FENCED_INSTANCE_ID:
                 raise fenced(generation, group_id)
             case ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
-                raise self._inconsistent("other members support none of them")
+                raise self._inconsistent("the other members do not support any of them")
             case ErrorCode.GROUP_MAX_SIZE_REACHED:
-                text = "the group is full: the broker's group.max.size limits its members"
+                text = "the group is full: the broker's group.max.size limits the number of members"
             case ErrorCode.INVALID_SESSION_TIMEOUT:
                 text = (
                     f"session.timeout.ms={settings.session_timeout_ms} is not between the broker's"
@@ -327,7 +327,7 @@ class GroupJoin:
     def _check_protocol(self, protocol_type: str | None) -> None:
         # Coordinators before KIP-559 do not return a type.
         if protocol_type not in (None, "", CONSUMER_PROTOCOL_TYPE):
-            raise self._inconsistent(f"the group has the type {protocol_type}, not consumer")
+            raise self._inconsistent(f"the group type is {protocol_type}, not consumer")
 
     def _inconsistent(self, why: str) -> InconsistentGroupProtocol:
         names = ", ".join(self._assignors)

@@ -351,9 +351,9 @@ class GroupMember(ConsumerSubscription):
     def _poll_expired(self) -> None:
         interval_ms = self._settings.max_poll_interval_ms
         error = MaxPollIntervalExceeded(
-            f"group {self.group_id}: no poll for max.poll.interval.ms={interval_ms}, so this member"
-            " has left and its partitions are assigned to others; process fewer records per poll"
-            " (max.poll.records) or raise max.poll.interval.ms"
+            f"group {self.group_id}: no poll for max.poll.interval.ms={interval_ms}, so this"
+            " member has left, and its partitions are assigned to other members; process fewer"
+            " records per poll (max.poll.records) or raise max.poll.interval.ms"
         )
         log.warning("%s", error)
         self._fail(error)

@@ -114,7 +114,7 @@ class Commits:
         while self._waiting or self._in_flight:
             self._answered.clear()
             if not await self._answered.wait(backoff.left_s):
-                what = f"cannot commit offsets of group {self._link.group_id}"
+                what = f"cannot commit offsets for group {self._link.group_id}"
                 raise timed_out(what, limit_s, self._cluster.trouble)
         while offsets:
             try:
@@ -140,14 +140,14 @@ class Commits:
         """Return the error for a missing or changed generation."""
         if self._membership.is_rebalancing:
             return RebalanceInProgress(
-                f"group {self._link.group_id} is rebalancing; poll, then commit again the"
-                " partitions that this consumer still has"
+                f"group {self._link.group_id} is rebalancing; poll, then retry the commit for the"
+                " partitions that this consumer still owns"
             )
         return self._failed_commit("this consumer is not a member of the group")
 
     def _failed_commit(self, why: str) -> CommitFailed:
         return CommitFailed(
-            f"cannot commit offsets of group {self._link.group_id}: {why}; its partitions may"
+            f"cannot commit offsets for group {self._link.group_id}: {why}; its partitions may"
             " belong to another member, which will read the uncommitted records again. Poll more"
             " often: process fewer records per poll (max.poll.records) or raise"
             f" max.poll.interval.ms={self._settings.max_poll_interval_ms}"
@@ -194,7 +194,7 @@ class Commits:
             raise self._error(code, partition, sent)
         if refused:
             raise TopicAuthorizationFailed(
-                f"cannot commit offsets of group {self._link.group_id}: not authorized to read"
+                f"cannot commit offsets for group {self._link.group_id}: not authorized to read"
                 f" {', '.join(refused)}"
             )
 
@@ -212,12 +212,12 @@ class Commits:
                 # Until the member has rejoined, in the next poll, it cannot commit.
                 self._membership.ask_to_rejoin("offset commit failed since group is rebalancing")
                 return RebalanceInProgress(
-                    f"group {group_id} is rebalancing; poll, then commit again the partitions that"
-                    " this consumer still has"
+                    f"group {group_id} is rebalancing; poll, then retry the commit for the"
+                    " partitions that this consumer still owns"
                 )
             case ErrorCode.GROUP_AUTHORIZATION_FAILED:
                 return GroupAuthorizationFailed(
-                    f"cannot commit offsets of group {group_id}: not authorized; add an ACL that"
+                    f"cannot commit offsets for group {group_id}: not authorized; add an ACL that"
                     " allows READ on the group"
                 )
             case ErrorCode.FENCED_INSTANCE_ID if is_current and self.is_managed:

@@ -210,7 +210,7 @@ async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> Api
     versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
     # KIP-511: if the broker does not support this version, it responds in version 0.
     if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
-        raise WireError("the broker responded in version 0")
+        raise WireError("the broker responded with version 0")
     if versions.error_code:
         raise error_from_code(versions.error_code, f"{channel.address} rejected ApiVersions")
     return versions

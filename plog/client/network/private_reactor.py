@@ -80,8 +80,8 @@ class PrivateReactor:
         current = cls._current
         if current is not None and current.is_own_thread:
             raise IllegalState(
-                "cannot block in the client's own thread: it runs the callbacks and would wait for"
-                " itself; make the call in a thread of the application"
+                "cannot block in the client's own thread: this thread runs the callbacks and"
+                " would wait for itself; make the call in an application thread"
             )
 
     def soon(self, function: Callable[..., object], *arguments: Any) -> None:
@@ -120,7 +120,9 @@ class PrivateReactor:
 
     def _check_fork(self) -> None:
         if self.is_forked:
-            raise ForkedError("the client was created before a fork; create a new one in the child")
+            raise ForkedError(
+                "the client was created before a fork; create a new one in the child process"
+            )
 
     def add(self, client: Client) -> None:
         """Notify `client` of forks from now on."""

@@ -102,7 +102,9 @@ class Plain:
     def __init__(self, credentials: Credentials) -> None:
         # NUL characters separate the fields of the message (RFC 4616).
         if "\0" in credentials.user + credentials.password:
-            raise AuthenticationFailed("PLAIN does not allow a NUL in the user or the password")
+            raise AuthenticationFailed(
+                "PLAIN does not allow a NUL character in the username or the password"
+            )
         self._message = f"\0{credentials.user}\0{credentials.password}".encode()
 
     def first(self) -> bytes:
@@ -146,11 +148,15 @@ class Scram:
         In the second challenge, verify the broker's proof and return None.
         """
         if self._is_done:
-            raise AuthenticationFailed("the broker continued after the end of SCRAM")
+            raise AuthenticationFailed(
+                "the broker sent a SCRAM message after authentication was complete"
+            )
         try:
             text = challenge.decode()
         except UnicodeDecodeError:
-            raise AuthenticationFailed("the broker sent a SCRAM message that is not text") from None
+            raise AuthenticationFailed(
+                "the broker sent a SCRAM message that is not valid UTF-8"
+            ) from None
         if self._signature is None:
             return self._prove(text)
         self._verify(text)
@@ -186,7 +192,7 @@ class Scram:
         if match is None:
             raise AuthenticationFailed("the broker sent a malformed final SCRAM message")
         if match["kind"] == "e":
-            raise AuthenticationFailed(f"the broker refused authentication: {match['value']}")
+            raise AuthenticationFailed(f"the broker rejected the authentication: {match['value']}")
         assert self._signature is not None, "the proof was sent"
         # Without this check, any server could impersonate the broker. The comparison takes constant
         # time, so that its duration does not reveal anything about the signature.
@@ -221,7 +227,7 @@ class OauthBearer:
         if not challenge:
             return None
         if self._refusal:
-            raise AuthenticationFailed(f"the broker refused the token: {self._refusal}")
+            raise AuthenticationFailed(f"the broker rejected the token: {self._refusal}")
         # The broker ends the exchange only after the client has acknowledged the rejection.
         self._refusal = challenge.decode("utf-8", "replace")
         return b"\x01"

@@ -116,7 +116,7 @@ async def _choose_mechanism(
     if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(answer.mechanisms) or "none"
         raise AuthenticationFailed(
-            f"{address} does not enable {wanted}; set sasl.mechanism to one that it offers:"
+            f"{address} has not enabled {wanted}; set sasl.mechanism to one that it offers:"
             f" {offered}"
         )
     # Kafka returns this error on a listener without SASL.
@@ -136,7 +136,9 @@ async def _converse(connection: SaslConnection, mechanism: Mechanism) -> int:
             SaslAuthenticateRequest(auth_bytes=to_send), SaslAuthenticateResponse
         )
         if answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED:
-            raise AuthenticationFailed(answer.error_message or "the broker refused authentication")
+            raise AuthenticationFailed(
+                answer.error_message or "the broker rejected the authentication"
+            )
         if answer.error_code:
             raise error_from_code(answer.error_code, answer.error_message or "SaslAuthenticate")
         to_send = mechanism.next(bytes(answer.auth_bytes))

@@ -184,7 +184,7 @@ class SocketConnection:
             return RequestTimedOut(f"{self.address} did not respond within {limit_s:.3g} s")
         return tls_failure(
             error, address=self.address, host=self._host, has_begun=True
-        ) or ConnectionFailed(f"the connection to {self.address} broke: {error}")
+        ) or ConnectionFailed(f"the connection to {self.address} was lost: {error}")
 
 
 def _connect(host: str, port: int, timeout_s: float) -> socket.socket:

@@ -123,7 +123,9 @@ class SocketNetwork:
     def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> NoReturn:
         # Without this, Python warns that the coroutine was never awaited.
         coroutine.close()
-        raise RuntimeError(f"{what} needs a reactor: blocking sockets cannot run tasks")
+        raise RuntimeError(
+            f"cannot start {what} without a reactor: blocking sockets cannot run tasks"
+        )
 
     def signal(self) -> SocketSignal:
         return SocketSignal()

@@ -75,7 +75,8 @@ class PemSource:
         found = pem_blocks(self.read(), kind)
         if not found:
             raise TlsFailed(
-                f"{self.where} contains no {kind.lower()}: no block starts with -----BEGIN {kind}"
+                f"{self.where} does not contain a {kind.lower()} (a block that starts with"
+                f" -----BEGIN {kind})"
             )
         return found
 
@@ -209,7 +210,7 @@ class Security:
                     " ssl.enabled.protocols and its suites from ssl.cipher.suites"
                 )
             if not allowed:
-                raise ValueError("OpenSSL supports none of the ssl.enabled.protocols")
+                raise ValueError("OpenSSL does not support any of the ssl.enabled.protocols")
             if tls_1_2:
                 context.set_ciphers(":".join(tls_1_2))
         except (ValueError, ssl.SSLError) as error:

@@ -32,7 +32,7 @@ _MEANING_BY_ALERT = {
     "alert certificate expired": _EXPIRED_HERE,
 }
 _NO_TLS = "does not use TLS; check the port and security.protocol"
-_NO_VERSION = "supports none of this client's TLS versions; check ssl.enabled.protocols"
+_NO_VERSION = "does not support any of this client's TLS versions; check ssl.enabled.protocols"
 _MEANING_BEFORE_IT_BEGINS = {
     "wrong version number": _NO_TLS,
     "record layer failure": _NO_TLS,
@@ -105,8 +105,8 @@ def handshake_failure(address: str, reason: str) -> str:
 def _verdict(verify_code: int, words: str, host: str) -> str:
     if verify_code in _WRONG_NAME:
         return (
-            f"is not valid for {host}; connect by a name in the certificate or reissue it (an empty"
-            " ssl.endpoint.identification.algorithm disables this check)"
+            f"is not valid for {host}; connect using a name in the certificate, or reissue it (an"
+            " empty ssl.endpoint.identification.algorithm disables this check)"
         )
     if verify_code in _UNKNOWN_ISSUER:
         return f"is signed by a CA that is not trusted; {_SET_TRUSTSTORE}"

@@ -236,7 +236,7 @@ class TwistedChannel(Protocol):
     def connectionLost(self, reason: Failure = Failure(ConnectionFailed())) -> None:  # noqa: B008
         error = self._factory_of.explain(reason.value)
         if error is None:
-            text = f"the connection to {self.address} broke: {reason_text(reason.value)}"
+            text = f"the connection to {self.address} was lost: {reason_text(reason.value)}"
             # If a connection ends before TLS is established, the port may not use TLS.
             if self._factory_of.expects_handshake and not self._factory_of.opened.called:
                 text = handshake_failure(self.address, reason_text(reason.value))

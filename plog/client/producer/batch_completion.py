@@ -223,7 +223,7 @@ class BatchCompletion:
             errors = {index: error_from_code(answer.error_code, str(single))}
         if errors:
             error = InvalidRecord(
-                f"{batch.topic_partition}: record not written: other records of its batch are"
+                f"{batch.topic_partition}: record not written: other records in its batch are"
                 " invalid"
             )
         self.fail(batch, error, errors)
@@ -340,7 +340,7 @@ class BatchCompletion:
 def _overtaken(batch: ProducerBatch) -> KafkaError:
     return error_from_code(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"{batch.topic_partition}: record not written, to preserve the order: the broker has lost"
+        f"{batch.topic_partition}: record not written, to preserve ordering: the broker has lost"
         " the state of this producer and has already written a later record",
     )
 

@@ -242,8 +242,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             # An interceptor may have changed the topic or the partition.
             if not accumulator.knows(record.topic, record.partition):
                 raise UnknownTopicOrPartition(
-                    f"cannot send to partition {record.partition} of topic {record.topic}:"
-                    " an interceptor chose it, but the topic has no such partition"
+                    f"cannot send to partition {record.partition} of topic {record.topic}: an"
+                    " interceptor chose it, but the topic does not have this partition"
                 )
             return self._send(
                 record.topic,

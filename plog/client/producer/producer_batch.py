@@ -182,7 +182,7 @@ class ProducerBatch(SequencedBatch):
             on_delivery(None if error else self.metadata_at(index), error)
         except BaseException:
             # Catch even asyncio's CancelledError: the callbacks of other records must still run.
-            log.exception("a callback for a record of %s failed", self.topic_partition)
+            log.exception("a callback for a record in %s failed", self.topic_partition)
 
     # -- single records -------------------------------------------------------------------------
 

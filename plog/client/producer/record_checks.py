@@ -40,7 +40,7 @@ def serialized(serializer: Serializer | None, data: Any, what: str, topic: str) 
         return serializer(data)
     except Exception as error:
         raise SerializationFailed(
-            f"the {what} serializer failed for a record of topic {topic}: {error!r}"
+            f"the {what} serializer failed for a record for topic {topic}: {error!r}"
         ) from error
 
 

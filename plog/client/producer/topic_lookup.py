@@ -80,7 +80,7 @@ class TopicLookup:
             # Include the reason why no broker responded: the timeout alone is less useful.
             trouble = self._cluster.trouble
             why = f": {trouble}" if trouble is not None else ""
-            return RequestTimedOut(f"timed out waiting for metadata of topic {topic}{why}")
+            return RequestTimedOut(f"timed out waiting for metadata for topic {topic}{why}")
         if known.error:
             return error_about(known.error, f"topic {topic}")
         # For a while, brokers may report a new topic without partitions.

@@ -154,7 +154,7 @@ class AdminSettings(ClientSettings):
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
         5 * MINUTE_MS,
-        "How long a connection may be idle before the client closes it; -1 means never.",
+        "How long a connection can be idle before the client closes it; -1 means never.",
         type=SettingType.LONG,
         at_least=0,
         also=(-1,),
@@ -165,8 +165,9 @@ class AdminSettings(ClientSettings):
         "bootstrap.controllers",
         (),
         "Controllers of an Apache Kafka cluster to connect to directly, instead of"
-        " `bootstrap.servers`. They serve requests about the cluster, features, configs, quotas and"
-        " users, but not about topics and groups. A plog broker has no listener for this.",
+        " `bootstrap.servers`. They serve requests about the cluster, features, configs, quotas"
+        " and users, but not about topics and groups. A plog broker does not have a controller"
+        " listener.",
         group="Brokers",
     )
 

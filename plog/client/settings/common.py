@@ -38,9 +38,9 @@ class CommonSettings:
     bootstrap_servers: tuple[str, ...] = setting(
         "bootstrap.servers",
         (),
-        "Brokers for the initial connection, as `host:port`; the client learns the others from"
-        " them. Required. List two or three, so that one may be down. The default port is 9092;"
-        " Kafka has no default.",
+        "Brokers for the initial connection, as `host:port`; the client discovers the others"
+        " through them. Required. List two or three brokers, so that the client can connect even"
+        " if one of them is down. The default port is 9092; Kafka has no default.",
         importance="high",
         group="Brokers",
         aliases=("metadata.broker.list",),
@@ -48,12 +48,12 @@ class CommonSettings:
     client_id: str = setting(
         "client.id",
         "",
-        "Name of this client in the logs, metrics and quotas of brokers.",
+        "Name that identifies this client in brokers' logs, metrics and quotas.",
     )
     metadata_max_age_ms: int = setting(
         "metadata.max.age.ms",
         5 * MINUTE_MS,
-        "Maximum age of metadata about topics and brokers before it is refreshed.",
+        "Maximum age of topic and broker metadata; after that, the client refreshes it.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -71,8 +71,8 @@ class CommonSettings:
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         "metadata.recovery.rebootstrap.trigger.ms",
         5 * MINUTE_MS,
-        "Time without a response after which to rebootstrap. Accepted, but has no effect; see"
-        " `metadata.recovery.strategy`.",
+        "Time without a response after which the client rebootstraps. Accepted, but has no"
+        " effect; see `metadata.recovery.strategy`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -91,15 +91,15 @@ class CommonSettings:
     default_api_timeout_ms: int = setting(
         "default.api.timeout.ms",
         MINUTE_MS,
-        "Time limit of a call, including retries, unless the call has its own timeout.",
+        "Time limit for a call, including retries, unless the call has its own timeout.",
         at_least=0,
         unit="ms",
     )
     retries: int = setting(
         "retries",
         INT_MAX,
-        "Maximum number of retries after a transient error; usually a time limit ends them"
-        " earlier.",
+        "Maximum number of retries after a transient error; usually, a time limit is reached"
+        " first.",
         at_least=0,
         at_most=INT_MAX,
         importance="low",
@@ -164,8 +164,8 @@ class CommonSettings:
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
         9 * MINUTE_MS,
-        "How long a connection may be idle before the client closes it, by default shortly before"
-        " the broker would; -1 means never.",
+        "How long a connection can be idle before the client closes it; -1 means never. By"
+        " default, the client closes it shortly before the broker would.",
         type=SettingType.LONG,
         at_least=0,
         also=(-1,),
@@ -174,7 +174,7 @@ class CommonSettings:
     send_buffer_bytes: int = setting(
         "send.buffer.bytes",
         128 * KIB,
-        "Size of the socket send buffer (SO_SNDBUF); -1 means the system's default.",
+        "Size of the socket send buffer (SO_SNDBUF); -1 means the system default.",
         at_least=0,
         also=(-1,),
         unit="bytes",
@@ -182,7 +182,7 @@ class CommonSettings:
     receive_buffer_bytes: int = setting(
         "receive.buffer.bytes",
         64 * KIB,
-        "Size of the socket receive buffer (SO_RCVBUF); -1 means the system's default.",
+        "Size of the socket receive buffer (SO_RCVBUF); -1 means the system default.",
         at_least=0,
         also=(-1,),
         unit="bytes",
@@ -254,4 +254,4 @@ def doubtful_common(settings: CommonSettings) -> Iterator[str]:
         ),
     ):
         if value > longest:
-            yield f"{name}={value} is above {longest_name}={longest}, which limits it"
+            yield f"{name}={value} exceeds {longest_name}={longest}, which limits it"

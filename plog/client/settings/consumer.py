@@ -46,7 +46,8 @@ class ConsumerSettings(ClientSettings):
         "group.id",
         None,
         "Group whose members share the partitions of the subscribed topics, and for which offsets"
-        " are committed. Without a group, the consumer reads all partitions and commits nothing.",
+        " are committed. Without a group, the consumer reads all partitions and does not commit"
+        " offsets.",
         type=SettingType.STRING,
         importance="high",
         group="Group",
@@ -54,8 +55,8 @@ class ConsumerSettings(ClientSettings):
     group_instance_id: str | None = setting(
         "group.instance.id",
         None,
-        "Makes this consumer a static member, which may restart within `session.timeout.ms` and get"
-        " its partitions back without a rebalance. Must be unique for each member.",
+        "Makes this consumer a static member, which can restart within `session.timeout.ms` and"
+        " get its partitions back without a rebalance. Must be unique for each member.",
         type=SettingType.STRING,
     )
     group_protocol: str = setting(
@@ -78,7 +79,7 @@ class ConsumerSettings(ClientSettings):
     session_timeout_ms: int = setting(
         "session.timeout.ms",
         45 * SECOND_MS,
-        "The coordinator removes a member that sends no heartbeat for this long; the broker limits"
+        "Time without a heartbeat after which the coordinator removes a member; the broker limits"
         " the value.",
         at_least=0,
         unit="ms",
@@ -95,8 +96,8 @@ class ConsumerSettings(ClientSettings):
     max_poll_interval_ms: int = setting(
         "max.poll.interval.ms",
         5 * MINUTE_MS,
-        "Maximum time between polls. A member that exceeds it leaves the group, and its partitions"
-        " are assigned to others.",
+        "Maximum time between polls. A member that exceeds it leaves the group, and its"
+        " partitions are assigned to other members.",
         at_least=1,
         unit="ms",
     )
@@ -118,8 +119,8 @@ class ConsumerSettings(ClientSettings):
     auto_offset_reset: str = setting(
         "auto.offset.reset",
         "latest",
-        "Where to start without a valid committed offset: `earliest`, `latest`, `by_duration:P7D`"
-        " (that long ago), or `none` (raise an error).",
+        "Where to start if there is no valid committed offset: `earliest`, `latest`,"
+        " `by_duration:P7D` (that long ago), or `none` (raise an error).",
         spellings=(
             ("smallest", "earliest"),
             ("beginning", "earliest"),
@@ -132,7 +133,7 @@ class ConsumerSettings(ClientSettings):
     isolation_level: str = setting(
         "isolation.level",
         "read_uncommitted",
-        "Whether to read records of transactions only after they are committed.",
+        "Whether to read transactional records only after their transaction is committed.",
         one_of=("read_uncommitted", "read_committed"),
     )
     max_poll_records: int = setting(
@@ -150,25 +151,26 @@ class ConsumerSettings(ClientSettings):
     allow_auto_create_topics: bool = setting(
         "allow.auto.create.topics",
         True,
-        "Whether subscribing to a missing topic may create it, if the broker allows that. If not,"
+        "Whether subscribing to a missing topic can create it, if the broker allows that. If not,"
         " polls raise UnknownTopicOrPartition for it; otherwise one warning is logged.",
     )
     exclude_internal_topics: bool = setting(
         "exclude.internal.topics",
         True,
-        "Whether a subscription by pattern excludes Kafka's internal topics.",
+        "Whether a pattern subscription excludes Kafka's internal topics.",
     )
     client_rack: str = setting(
         "client.rack",
         "",
-        "Rack of this client, as in `broker.rack`; the client may then read from close replicas.",
+        "Rack of this client, as in `broker.rack`; the client can then read from nearby replicas.",
         importance="low",
     )
 
     fetch_min_bytes: int = setting(
         "fetch.min.bytes",
         1,
-        "Minimum data in a fetch response; the broker responds earlier after `fetch.max.wait.ms`.",
+        "Minimum amount of data in a fetch response; after `fetch.max.wait.ms`, the broker"
+        " responds with less.",
         at_least=0,
         unit="bytes",
         importance="high",
@@ -177,14 +179,14 @@ class ConsumerSettings(ClientSettings):
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
         50 * MIB,
-        "Maximum size of a fetch response; it may be exceeded by a single large batch.",
+        "Maximum size of a fetch response; a single large batch can exceed it.",
         at_least=0,
         unit="bytes",
     )
     fetch_max_wait_ms: int = setting(
         "fetch.max.wait.ms",
         500,
-        "Maximum time the broker waits for `fetch.min.bytes`.",
+        "Maximum time for which the broker waits for `fetch.min.bytes`.",
         at_least=0,
         unit="ms",
         importance="low",
@@ -193,7 +195,8 @@ class ConsumerSettings(ClientSettings):
     max_partition_fetch_bytes: int = setting(
         "max.partition.fetch.bytes",
         MIB,
-        "Maximum data per partition in a fetch response; a single large batch may exceed it.",
+        "Maximum amount of data per partition in a fetch response; a single large batch can"
+        " exceed it.",
         at_least=0,
         unit="bytes",
         importance="high",
@@ -250,8 +253,9 @@ class ConsumerSettings(ClientSettings):
         # The broker can never return enough data to respond early.
         if self.fetch_min_bytes > self.fetch_max_bytes:
             yield (
-                f"fetch.min.bytes={self.fetch_min_bytes} is above fetch.max.bytes="
-                f"{self.fetch_max_bytes}, so every fetch waits for fetch.max.wait.ms"
+                f"fetch.min.bytes={self.fetch_min_bytes} exceeds"
+                f" fetch.max.bytes={self.fetch_max_bytes}, so every fetch waits for"
+                " fetch.max.wait.ms"
             )
 
     def consequences(self) -> Iterator[Consequence]:

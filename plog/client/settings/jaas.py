@@ -68,7 +68,7 @@ def parse_jaas(text: str) -> JaasEntry:
         raise JaasError(f"option {len(options) + 1} is not of the form name=value")
     # As in Kafka's JaasConfig, only one module is allowed.
     if position + 1 < len(tokens):
-        raise JaasError("continues after the semicolon; use a single login module")
+        raise JaasError("continues after the semicolon; use only one login module")
     return JaasEntry(module=tokens[0].text, options=options)
 
 

@@ -85,7 +85,9 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     ),
     "enable.incremental.fetch.sessions": _idle("fetch sessions are always used", "true"),
     "enable.partition.eof": _refused(
-        "the end of a partition is not reported as a record; lag(partition) is 0 there", "false"
+        "the end of a partition is not reported as a record; when it is reached, lag(partition)"
+        " is 0",
+        "false",
     ),
     "enable.ssl.certificate.verification": _refused(
         "certificates are always verified; set ssl.truststore.location to the CA certificates",
@@ -98,7 +100,7 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "log.level": _LOGGER,
     "log.queue": _LOGGER,
     "logger": _LOGGER,
-    "loop": _idle("a client of plog.aio belongs to the loop in which it is first used"),
+    "loop": _idle("a plog.aio client belongs to the event loop in which it is first used"),
     "max.batch.size": _renamed("batch.size"),
     "message.max.bytes": _renamed("max.request.size"),
     "metric.group.prefix": _idle("metrics() returns the metrics", "consumer"),
@@ -109,8 +111,8 @@ OTHER_CLIENTS: Mapping[str, OtherClientName] = {
     "on.commit": _COMMIT_OUTCOME,
     "on.delivery": _OUTCOME,
     "partitioner": _refused(
-        "pass it as a separate argument, partitioner=…, not in a mapping; the default is that of"
-        " Kafka's clients (murmur2_random in librdkafka), and HashPartitioner() is"
+        "pass it as a separate argument, partitioner=…, not in a mapping; the default is the same"
+        " as in Kafka's clients (murmur2_random in librdkafka), and HashPartitioner() is"
         " librdkafka's murmur2",
         "murmur2_random",
     ),

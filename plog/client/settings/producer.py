@@ -28,8 +28,8 @@ class ProducerSettings(ClientSettings):
     retries: int = setting(
         "retries",
         INT_MAX,
-        "Maximum number of retries of a batch after a transient error; usually"
-        " `delivery.timeout.ms` ends them earlier.",
+        "Maximum number of retries for a batch after a transient error; usually,"
+        " `delivery.timeout.ms` is reached first.",
         at_least=0,
         at_most=INT_MAX,
         importance="high",
@@ -38,7 +38,7 @@ class ProducerSettings(ClientSettings):
     receive_buffer_bytes: int = setting(
         "receive.buffer.bytes",
         32 * KIB,
-        "Size of the socket receive buffer (SO_RCVBUF); -1 means the system's default.",
+        "Size of the socket receive buffer (SO_RCVBUF); -1 means the system default.",
         at_least=0,
         also=(-1,),
         unit="bytes",
@@ -48,7 +48,7 @@ class ProducerSettings(ClientSettings):
         "acks",
         "all",
         "When a batch is considered written: when all in-sync replicas have it (`all`), when its"
-        " leader has it (`1`), or when it was sent (`0`), which also hides all errors.",
+        " leader has it (`1`), or as soon as it has been sent (`0`), which also hides all errors.",
         one_of=("all", "0", "1"),
         spellings=(("-1", "all"),),
         any_case=True,
@@ -67,7 +67,7 @@ class ProducerSettings(ClientSettings):
     delivery_timeout_ms: int = setting(
         "delivery.timeout.ms",
         2 * MINUTE_MS,
-        "Maximum time from `send` to the acknowledgment of a record; after that, the record fails."
+        "Maximum time from `send` to a record's acknowledgment; after that, the record fails."
         " Must be at least the sum of `linger.ms` and `request.timeout.ms`.",
         at_least=0,
         unit="ms",
@@ -86,8 +86,8 @@ class ProducerSettings(ClientSettings):
     transactional_id: str | None = setting(
         "transactional.id",
         None,
-        "Enables transactions and identifies the producer to brokers. Keep it across restarts, and"
-        " never use it for two producers at a time: the older one is fenced. Requires"
+        "Enables transactions and identifies the producer to brokers. Keep it across restarts,"
+        " and never use it for two producers at a time: the older producer is fenced. Requires"
         " `enable.idempotence`.",
         type=SettingType.STRING,
         importance="low",
@@ -96,8 +96,8 @@ class ProducerSettings(ClientSettings):
     transaction_timeout_ms: int = setting(
         "transaction.timeout.ms",
         MINUTE_MS,
-        "Maximum duration of a transaction; the broker aborts a longer one and may fence the"
-        " producer. Must be at most the broker's `transaction.max.timeout.ms`.",
+        "Maximum duration of a transaction; the broker aborts a longer transaction and may fence"
+        " the producer. Must be at most the broker's `transaction.max.timeout.ms`.",
         at_least=1,
         unit="ms",
         importance="low",
@@ -118,8 +118,8 @@ class ProducerSettings(ClientSettings):
     batch_size: int = setting(
         "batch.size",
         128 * KIB,
-        "Maximum size of a batch of records for one partition; a larger record is sent alone."
-        " Kafka's default is 16 KiB.",
+        "Maximum size of a batch of records for one partition; a larger record is sent in a batch"
+        " of its own. Kafka's default is 16 KiB.",
         at_least=0,
         unit="bytes",
     )
@@ -136,7 +136,7 @@ class ProducerSettings(ClientSettings):
     max_block_ms: int = setting(
         "max.block.ms",
         MINUTE_MS,
-        "How long `send` may wait for memory or for the metadata of the topic.",
+        "How long `send` can wait for memory or for the topic's metadata.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",
@@ -144,8 +144,8 @@ class ProducerSettings(ClientSettings):
     max_request_size: int = setting(
         "max.request.size",
         MIB,
-        "Maximum size of a request, and so of a record before compression; brokers and topics have"
-        " their own limits.",
+        "Maximum size of a request, and therefore of a record before compression; brokers and"
+        " topics have their own limits.",
         at_least=0,
         unit="bytes",
     )
@@ -153,7 +153,8 @@ class ProducerSettings(ClientSettings):
     metadata_max_idle_ms: int = setting(
         "metadata.max.idle.ms",
         5 * MINUTE_MS,
-        "How long the client keeps the metadata of a topic to which it sends no records.",
+        "How long the client keeps a topic's metadata while it is not sending any records to the"
+        " topic.",
         type=SettingType.LONG,
         at_least=5 * SECOND_MS,
         unit="ms",
@@ -163,7 +164,7 @@ class ProducerSettings(ClientSettings):
     compression_type: str = setting(
         "compression.type",
         "none",
-        "Compression of batches.",
+        "Compression codec for batches.",
         one_of=("none", "gzip", "snappy", "lz4", "zstd"),
         importance="high",
         group="Compression",
@@ -172,7 +173,7 @@ class ProducerSettings(ClientSettings):
     compression_gzip_level: int = setting(
         "compression.gzip.level",
         -1,
-        "Compression level of gzip; -1 means its default.",
+        "Compression level for gzip; -1 means gzip's default.",
         at_least=1,
         at_most=9,
         also=(-1,),
@@ -181,7 +182,7 @@ class ProducerSettings(ClientSettings):
     compression_lz4_level: int = setting(
         "compression.lz4.level",
         9,
-        "Compression level of lz4.",
+        "Compression level for lz4.",
         at_least=1,
         at_most=17,
     )
@@ -189,7 +190,7 @@ class ProducerSettings(ClientSettings):
     compression_zstd_level: int = setting(
         "compression.zstd.level",
         3,
-        "Compression level of zstd; negative levels are the fastest.",
+        "Compression level for zstd; negative levels are the fastest.",
         at_least=-131072,
         at_most=22,
     )
@@ -197,10 +198,10 @@ class ProducerSettings(ClientSettings):
     partitioner_class: str | None = setting(
         "partitioner.class",
         None,
-        "How to choose the partition of a record: by default, by the hash of its key; records"
-        " without a key go to one partition until a batch is full. `RoundRobinPartitioner` uses"
-        " each partition in turn, regardless of keys. Pass your own partitioner as a Python"
-        " function, `partitioner=…`.",
+        "How to choose a record's partition. By default, the partition depends on the hash of the"
+        " record's key; records without a key go to one partition until a batch is full."
+        " `RoundRobinPartitioner` uses each partition in turn, regardless of keys. Pass your own"
+        " partitioner as a Python function, `partitioner=…`.",
         type=SettingType.STRING,
         one_of=("RoundRobinPartitioner",),
         spellings=((_JAVA_PARTITIONER, "RoundRobinPartitioner"),),
@@ -220,8 +221,9 @@ class ProducerSettings(ClientSettings):
     partitioner_availability_timeout_ms: int = setting(
         "partitioner.availability.timeout.ms",
         0,
-        "A broker that accepts no batch for this long receives no records without a key until it"
-        " does; 0 disables this. Requires `partitioner.adaptive.partitioning.enable`.",
+        "A broker that has not accepted a batch for this long does not receive records without a"
+        " key until it accepts a batch again; 0 disables this. Requires"
+        " `partitioner.adaptive.partitioning.enable`.",
         type=SettingType.LONG,
         at_least=0,
         unit="ms",

@@ -40,7 +40,8 @@ class SecuritySettings:
     ssl_truststore_location: str | None = setting(
         "ssl.truststore.location",
         None,
-        "PEM file with the CA certificates that the client trusts (default: those of the system).",
+        "PEM file with the CA certificates that the client trusts (default: the system's CA"
+        " certificates).",
         type=SettingType.STRING,
         importance="high",
         aliases=("ssl.ca.location", "ssl.cafile"),
@@ -85,7 +86,7 @@ class SecuritySettings:
     ssl_key_password: str | None = setting(
         "ssl.key.password",
         None,
-        "Password of an encrypted private key.",
+        "Password for an encrypted private key.",
         type=SettingType.PASSWORD,
         importance="high",
         aliases=("ssl.password",),
@@ -109,8 +110,8 @@ class SecuritySettings:
     ssl_cipher_suites: tuple[str, ...] = setting(
         "ssl.cipher.suites",
         (),
-        "Cipher suites that the client may use, with standard names as in Kafka (default: OpenSSL's"
-        " selection of strong ones).",
+        "Cipher suites that the client may use, specified by their standard names, as in Kafka"
+        " (default: OpenSSL's strong suites).",
         importance="low",
     )
 
@@ -124,31 +125,32 @@ class SecuritySettings:
     sasl_jaas_config: str | None = setting(
         "sasl.jaas.config",
         None,
-        "User and password in Java's JAAS format: `…ScramLoginModule required username="
+        "User name and password in Java's JAAS format: `…ScramLoginModule required username="
         '"alice" password="…";`.',
         type=SettingType.PASSWORD,
     )
     sasl_username: str | None = setting(
         "sasl.username",
         None,
-        "User name, instead of `sasl.jaas.config`. The setting is librdkafka's; Kafka does not have"
-        " it.",
+        "User name, instead of `sasl.jaas.config`. The setting comes from librdkafka; Kafka does"
+        " not have it.",
         type=SettingType.STRING,
         aliases=("sasl.plain.username",),
     )
     sasl_password: str | None = setting(
         "sasl.password",
         None,
-        "Password, instead of `sasl.jaas.config`. The setting is librdkafka's; Kafka does not have"
-        " it.",
+        "Password, instead of `sasl.jaas.config`. The setting comes from librdkafka; Kafka does"
+        " not have it.",
         type=SettingType.PASSWORD,
         aliases=("sasl.plain.password",),
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
         "sasl.oauthbearer.token.endpoint.url",
         None,
-        "`file:` URL of a file with the `OAUTHBEARER` token, read at each authentication. To get"
-        " tokens from a server, pass a function, `sasl_oauthbearer_token=…`.",
+        "`file:` URL of a file that contains the `OAUTHBEARER` token; the client reads the file"
+        " at each authentication. To get tokens from a server, pass a function,"
+        " `sasl_oauthbearer_token=…`.",
         type=SettingType.STRING,
     )
 
@@ -194,7 +196,10 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     if line is None:
         if not settings.sasl_username or settings.sasl_password is None:
             missing = "sasl.password" if settings.sasl_username else "sasl.username"
-            yield missing, f"{mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"
+            yield (
+                missing,
+                f"{mechanism} requires sasl.username and sasl.password, or sasl.jaas.config",
+            )
         return
     if settings.sasl_username is not None:
         yield "sasl.username", "conflicts with sasl.jaas.config; set only one of them"
@@ -207,8 +212,8 @@ def _check_password(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
     if entry.module_name != module:
         yield "sasl.jaas.config", f"{mechanism} requires {module}, not {entry.module_name}"
     elif not entry.options.get("username") or "password" not in entry.options:
-        # A password can be empty, but a username cannot.
-        yield "sasl.jaas.config", 'needs username="…" and password="…"'
+        # A password can be empty, but a user name cannot.
+        yield "sasl.jaas.config", 'must contain username="…" and password="…"'
 
 
 def _check_token_file(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
@@ -217,7 +222,7 @@ def _check_token_file(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
         yield (
             "sasl.mechanism",
             "OAUTHBEARER requires a function that returns a token, sasl_oauthbearer_token=, or"
-            " sasl.oauthbearer.token.endpoint.url with the file: URL of a token",
+            " sasl.oauthbearer.token.endpoint.url with the file: URL of a token file",
         )
     elif not url.startswith("file:"):
         # KIP-768 also allows http URLs. They need an OAuth client, which an application can provide
@@ -239,6 +244,6 @@ def doubtful_security(settings: SecuritySettings, explicit: frozenset[str]) -> I
         names = sorted(name for name in explicit if name.startswith(prefix))
         if names and not applies:
             yield (
-                f"{', '.join(names)}: no effect, because security.protocol is {protocol}; set it to"
+                f"{', '.join(names)}: ignored, because security.protocol is {protocol}; set it to"
                 f" {wanted}"
             )

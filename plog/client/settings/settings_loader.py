@@ -102,7 +102,8 @@ def read_options(
             # are a mistake.
             if earlier is not None and not given.origin and earlier.value != given.value:
                 reading.problems.append(
-                    f"{earlier.written} and {given.written} are the same setting; use one of them"
+                    f"{earlier.written} and {given.written} are the same setting; use only one of"
+                    " them"
                 )
             in_layer[name] = given
         reading.given.update(in_layer)

@@ -13,12 +13,12 @@ from plog.client.settings.security import CONVERT_KEYSTORE
 from plog.pem_settings import CONVERT_TRUSTSTORE
 
 _JAVA = "it names a Java class"
-_JAVA_STORE = "it is for a Java keystore, and only PEM is supported"
+_JAVA_STORE = "it configures a Java keystore, but only PEM is supported"
 
 # Ignoring one of these settings could change the records written or read, or weaken security.
 REFUSED: Mapping[str, str] = {
-    "config.providers": "Java classes cannot look up values; write the values themselves",
-    "group.remote.assignor": "it is for group.protocol=consumer, which is not supported",
+    "config.providers": "Java classes cannot look up values; specify the values directly",
+    "group.remote.assignor": "it requires group.protocol=consumer, which is not supported",
     "interceptor.classes": f"{_JAVA}; pass Python objects, interceptors=[…]",
     "ssl.certfile": "put the key and the certificate in one PEM file and set ssl.keystore.location",
     "ssl.certificate.location": (
@@ -37,7 +37,7 @@ REFUSED: Mapping[str, str] = {
 
 _CALL = "pass a Python function,"
 _REASONS: Mapping[str, str] = {
-    "auto.include.jmx.reporter": "there is no JMX; metrics() returns the metrics",
+    "auto.include.jmx.reporter": "JMX is not supported; metrics() returns the metrics",
     "client.dns.lookup": "the client tries every address of a host, as with use_all_dns_ips",
     "enable.metrics.push": "metrics are not pushed to brokers",
     "key.deserializer": f"{_JAVA}; {_CALL} key_deserializer=…",
@@ -50,11 +50,11 @@ _REASONS: Mapping[str, str] = {
     "sasl.login.callback.handler.class": f"{_JAVA}; {_CALL} sasl_oauthbearer_token=…",
     "sasl.login.class": _JAVA,
     "security.providers": _JAVA,
-    "ssl.keymanager.algorithm": "it selects a component of Java",
+    "ssl.keymanager.algorithm": "it selects a Java component",
     "ssl.protocol": "ssl.enabled.protocols sets the TLS versions",
-    "ssl.provider": "it selects a component of Java",
-    "ssl.secure.random.implementation": "it selects a component of Java",
-    "ssl.trustmanager.algorithm": "it selects a component of Java",
+    "ssl.provider": "it selects a Java component",
+    "ssl.secure.random.implementation": "it selects a Java component",
+    "ssl.trustmanager.algorithm": "it selects a Java component",
     "value.deserializer": f"{_JAVA}; {_CALL} value_deserializer=…",
     "value.serializer": f"{_JAVA}; {_CALL} value_serializer=…",
 }
@@ -184,9 +184,9 @@ def why_without_effect(name: str) -> str | None:
     if name in _REASONS:
         return _REASONS[name]
     if name in ONLY_PRODUCERS:
-        return "it is a setting of producers"
+        return "it is a producer setting"
     if name in ONLY_CONSUMERS:
-        return "it is a setting of consumers"
+        return "it is a consumer setting"
     if name in ONLY_ADMINS:
-        return "it is a setting of admin clients"
+        return "it is an admin client setting"
     return "it is a Kafka setting that plog does not use" if name in UNUSED else None

@@ -17,7 +17,7 @@ class Verdict(Enum):
     """What a transaction must do after an error."""
 
     RETRY = "the same request may succeed later"
-    FIND_COORDINATOR = "the coordinator has moved, or is not available now"
+    FIND_COORDINATOR = "the coordinator has moved, or is currently not available"
     ABORT = "the transaction cannot be committed"
     FORGOTTEN = "the coordinator has forgotten the producer ID: there is nothing to abort"
     FATAL = "the producer must be closed"
@@ -105,7 +105,7 @@ def abortable(error: Exception, transactional_id: str) -> TransactionAbortable:
     why = (error.message if isinstance(error, KafkaError) else str(error)).rstrip(".")
     abortable = TransactionAbortable(
         f"transactional.id={transactional_id}: cannot commit the transaction:"
-        f" {why or type(error).__name__}; call abort_transaction(), then begin it again"
+        f" {why or type(error).__name__}; call abort_transaction(), then begin a new transaction"
     )
     abortable.__cause__ = error
     return abortable

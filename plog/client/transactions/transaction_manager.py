@@ -258,7 +258,7 @@ class TransactionManager:
     def _timed_out(self, name: str, limit_s: float) -> RequestTimedOut:
         return RequestTimedOut(
             f"transactional.id={self.state.transactional_id}: {name} did not complete within"
-            f" {limit_s:g} s; it continues: call it again to wait for its outcome"
+            f" {limit_s:g} s; the operation continues: call {name} again to wait for its outcome"
         )
 
     def _forget(self, call: _Call) -> None:

@@ -163,5 +163,5 @@ def _whole(message: type[M], data: memoryview, version: int) -> M:
     decoded, size = message.decode_prefix(data, version)
     # All fields of this version are known, so extra bytes mean that the record is corrupt.
     if size != len(data):
-        raise WireError(f"{len(data) - size} extra bytes follow a {message.__name__}")
+        raise WireError(f"{len(data) - size} extra bytes follow the {message.__name__}")
     return decoded

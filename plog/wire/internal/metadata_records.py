@@ -269,5 +269,5 @@ def decode_known_record(
     decoded, size = record.decode_prefix(view[position:], version)
     # All fields of this version are known, so extra bytes mean that the record is corrupt.
     if position + size != len(view):
-        raise WireError(f"{len(view) - position - size} extra bytes follow a {record.__name__}")
+        raise WireError(f"{len(view) - position - size} extra bytes follow the {record.__name__}")
     return decoded, version

@@ -326,7 +326,7 @@ def test_import_without_zookeeper_lacks_only_topic_settings(
     source = ("storage", "import", kafka_3.log_dir, "--json")
     assert plog(*source, "--log-dirs", tmp_path / "data", "--dry-run") == 0
     report = capsys.readouterr()
-    assert "topic settings are in ZooKeeper and were not read" in report.err
+    assert "topic settings are stored in ZooKeeper and were not read" in report.err
     assert set(json.loads(report.out)["topics"]) == set(kafka_3.topic_ids)
     assert not (tmp_path / "data").exists()
 
@@ -337,7 +337,7 @@ def test_directory_adopted_in_place_returns_to_kafka_with_new_records(
     kafka_tools: KafkaTools,
     tmp_path: Path,
 ) -> None:
-    """Follow docs/adoption.md, "Back to Kafka", which restores Kafka's own metadata log."""
+    """Follow docs/adoption.md, "Migrate back to Kafka", which restores Kafka's own metadata log."""
     data = tmp_path / "data"
     shutil.copytree(kafka_4.log_dir, data)
     assert plog("storage", "import", data, "--in-place") == 0

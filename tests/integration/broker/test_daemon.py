@@ -92,7 +92,7 @@ def test_twistd_fails_when_the_broker_cannot_start(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert f" ERROR plogd.service: cannot use log directory {tmp_path}/data: " in done.stderr
-    assert " CRITICAL plogd.service: cannot start: cannot use any of log.dirs" in done.stderr
+    assert " CRITICAL plogd.service: cannot start: cannot use any directory in" in done.stderr
 
 
 def test_clean_shutdown_file_is_left_by_a_stop_but_not_by_a_kill(

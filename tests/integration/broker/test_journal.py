@@ -117,7 +117,7 @@ def test_entry_that_lists_partitions_has_all_their_topics(
         (tmp_path / "data" / f"{name}.{'0' * 32}-stray").mkdir(parents=True)
     with running(tmp_path, journal) as broker:
         [stray] = broker.entries(PLOG_TOPIC="one")
-    assert f"{tmp_path}/data holds 2 partitions of unknown topics" in stray["MESSAGE"][0]
+    assert f"{tmp_path}/data contains 2 partitions of unknown topics" in stray["MESSAGE"][0]
     assert sorted(stray["PLOG_TOPIC"]) == ["one", "two"]
     assert sorted(stray["PLOG_PARTITION"]) == ["0", "1"]
 

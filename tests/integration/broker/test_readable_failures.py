@@ -54,7 +54,9 @@ def test_client_without_a_certificate_is_logged(
 ) -> None:
     for _ in range(3):
         handshake(mutual_broker, ssl.create_default_context(cafile=str(ca_file)))
-    assert_one_line(mutual_broker, "the client sent no certificate", "127.0.0.1", "ssl_certfile")
+    assert_one_line(
+        mutual_broker, "the client did not send a certificate", "127.0.0.1", "ssl_certfile"
+    )
 
 
 def test_client_certificate_of_an_unknown_ca_is_logged(

@@ -198,7 +198,7 @@ def test_directory_of_another_broker_is_the_status_with_both_ids(
     with SupervisedBroker(tmp_path, {**LISTEN, "log.dirs": str(data), "node.id": "2"}) as broker:
         _assert_cannot_start(
             broker,
-            f"{data} belongs to broker 1, but node.id is 2; set node.id=1 to continue with its "
+            f"{data} belongs to broker 1, but node.id is 2; set node.id=1 to continue using its "
             "data, or change log.dirs",
         )
 

@@ -169,7 +169,8 @@ def test_invalid_line_ends_the_tool_after_earlier_lines_are_sent(plog: Plog, top
         "produce", "--topic", topic, "--property", "parse.key=true", stdin=b"k\tv\nno tab\nk\tw\n"
     )
     assert error == (
-        "plog: line 2 has no key separator '\\t': 'no tab'; 1 record was sent before it\n"
+        "plog: line 2 does not contain the key separator '\\t': 'no tab';"
+        " 1 record was sent before it\n"
     )
     assert _values(plog, topic) == [b"v"]
 
@@ -298,7 +299,7 @@ def test_include_option_selects_topics_by_pattern(plog: Plog, topic: str) -> Non
 def test_unreachable_broker_is_reported(topic: str) -> None:
     unreachable = Plog("127.0.0.1:1")
     error = unreachable.refusal("produce", "--topic", topic, "--max-block-ms", "500", stdin=b"a\n")
-    assert error.splitlines()[-1].startswith("plog: line 1 and all later ones were not sent: ")
+    assert error.splitlines()[-1].startswith("plog: line 1 and all later lines were not sent: ")
 
 
 @pytest.mark.parametrize("tool", ["consume", "tail"])

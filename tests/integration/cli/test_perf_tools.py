@@ -109,7 +109,7 @@ def test_latency_lines_have_kafkas_format(
         (
             "producer-perf-test",
             ["--throughput", "-1", "--record-size", "1", "--transactional-id", "x"],
-            "measures no transactions",
+            "does not measure transactions",
         ),
         ("consumer-perf-test", ["--date-format", "Q"], "'Q'"),
         ("e2e-latency", ["--producer-acks", "0", "--record-size", "1"], "0"),

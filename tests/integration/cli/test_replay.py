@@ -195,4 +195,6 @@ def test_invalid_request_is_a_one_line_error(plog: Plog, source: str, tmp_path: 
     assert "neither a time" in error_of("--topic", source, *copy, "--from-time", "noon")
     state = tmp_path / "state.json"
     state.write_text("[]")
-    assert "not the state of a replay" in error_of("--topic", source, *copy, "--state", str(state))
+    assert "not contain the state of a replay" in error_of(
+        "--topic", source, *copy, "--state", str(state)
+    )

@@ -197,7 +197,7 @@ def test_missing_partition_is_reported_by_poll_and_position(face: Any, servers: 
 
 def test_admin_error_names_the_invalid_argument(face: Any, servers: Any) -> None:
     admin = face.admin(**servers)
-    with pytest.raises(TypeError, match=r"create_topic: partitions is '3': give an int or None"):
+    with pytest.raises(TypeError, match=r"create_topic: partitions is '3': pass an int or None"):
         admin.create_topic("t", partitions="3")
     with pytest.raises(TypeError, match=r"topics\[0\]\.partitions is '3'"):
         admin.create_topics([NewTopic("t", partitions="3")])  # type: ignore[arg-type]
@@ -211,7 +211,7 @@ def test_invalid_listener_is_refused_by_subscribe(face: Any, servers: Any) -> No
         def on_partition_assigned(self, partitions: object) -> None: ...
 
     consumer = face.consumer(**servers)
-    with pytest.raises(TypeError, match=r"listener is .* has no on_partitions_assigned"):
+    with pytest.raises(TypeError, match=r"listener is .* does not have on_partitions_assigned"):
         consumer.subscribe([TOPIC], listener=Misspelt())
 
 

@@ -202,7 +202,7 @@ def test_change_of_acls_logs_that_they_are_not_enforced() -> None:
     assert [one.error_message for one in deleted.filter_results] == [NOT_ENFORCED]
     again = broker.ask(DeleteAclsRequest(filters=filters), 3)
     assert [one.error_message for one in again.filter_results] == [None]
-    assert [line.partition(",")[0] for line in broker.reports if NOT_ENFORCED in line] == [
+    assert [line.partition(" (")[0] for line in broker.reports if NOT_ENFORCED in line] == [
         "created 2 ACLs",
         "deleted 1 ACLs",
     ]

@@ -79,7 +79,7 @@ def frame_of(api_key: int, version: int, body: bytes = b"") -> bytes:
         (frame_of(999, 0), "999"),
         (frame_of(-1, 0), "-1"),
         (frame_of(17, 0), "requested SASL authentication"),
-        (bytes(24) + b"\0\0\0\x10" + bytes(16), "a ZooKeeper client's connect request"),
+        (bytes(24) + b"\0\0\0\x10" + bytes(16), "a ZooKeeper connect request"),
         (frame_of(4, 2), "4"),
         (frame_of(8, 1), r"OffsetCommit version 1 is not supported \(only 2 to 10\)"),
         (frame_of(3, 14), r"Metadata version 14 is not supported \(only 0 to 13\)"),

@@ -31,7 +31,7 @@ def test_timeout_option_sets_the_api_timeout(tmp_path: Path) -> None:
 
 
 def test_missing_servers_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no server given; use --bootstrap-server HOST:PORT"):
+    with pytest.raises(UsageError, match="no server specified; use --bootstrap-server HOST:PORT"):
         admin_settings(_arguments(bootstrap_servers=None))
     file = tmp_path / "client.properties"
     file.write_text("client.id=me")

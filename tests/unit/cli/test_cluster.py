@@ -41,7 +41,7 @@ def test_bootstrap_controller_is_an_error_for_a_plog_broker(site: CliSite) -> No
     servers = ["--bootstrap-controller", site.sim.bootstrap_servers[0]]
     result = site.run_line(configure, ["list-endpoints", *servers])
     assert result.code == 1
-    assert "this is a broker's listener, not a controller's" in result.err
+    assert "this is a broker listener, not a controller listener" in result.err
     both = _run(site, "cluster-id", *servers)
     assert both.err == (
         "plog: cannot connect: --bootstrap-server and --bootstrap-controller cannot be combined\n"

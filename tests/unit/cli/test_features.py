@@ -61,9 +61,9 @@ def test_failed_change_is_printed(features: Run, line: str, message: str) -> Non
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("upgrade", "cannot upgrade: no feature given"),
+        ("upgrade", "cannot upgrade: no feature specified"),
         ("upgrade --metadata 9.9-IV9", "unknown metadata version 9.9-IV9"),
-        ("upgrade --feature a=1 --feature a=2", "given more than once"),
+        ("upgrade --feature a=1 --feature a=2", "specified more than once"),
         ("upgrade --feature a=x", "the level must be a whole number"),
         ("upgrade --feature a", "is not name=value"),
         ("", "TOOL"),

@@ -93,7 +93,7 @@ def test_unexpected_error_is_raised() -> None:
         (["help"], 0, ""),
         (["help", "act"], 0, ""),
         (["help", "atc"], 1, "unknown command 'atc'; did you mean 'act'?"),
-        ([], 1, "no command given"),
+        ([], 1, "no command specified"),
         (["atc"], 1, "unknown command 'atc'; did you mean 'act'?"),
         (["act", "--unknown"], 1, "--unknown"),
         (["act", "--code", "x"], 1, "--code"),

@@ -40,7 +40,7 @@ def test_zookeeper_option_is_an_error_that_names_bootstrap_server(
     with pytest.raises(SystemExit):
         _parser().parse_args(["--list", name, "localhost:2181"])
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"plog: {name} was removed because tools connect to brokers; use")
+    assert line.startswith(f"plog: {name} was removed because the tools connect to brokers; use")
 
 
 def test_both_spellings_of_a_property_option_fill_one_list() -> None:

@@ -113,7 +113,7 @@ def test_backoff_without_maximum_is_constant_as_in_kafka() -> None:
 def test_backoff_above_its_maximum_is_a_warning() -> None:
     settings = ClientSettings.from_options(bootstrap_servers=SERVERS, retry_backoff_ms=5000)
     assert settings.warnings == (
-        "retry.backoff.ms=5000 is above retry.backoff.max.ms=1000, which limits it",
+        "retry.backoff.ms=5000 exceeds retry.backoff.max.ms=1000, which limits it",
     )
 
 

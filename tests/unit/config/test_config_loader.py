@@ -115,7 +115,7 @@ def test_loader_warns_when_alias_and_name_have_different_values() -> None:
     loaded = load_config([], ["node.id=1", "broker.id=1", "broker.id=2", "node.id=3"])
     assert loaded.config.node_id == 3
     assert loaded.warnings == (
-        "-o node.id=3 overrides -o broker.id=2: both names denote the same setting",
+        "-o node.id=3 overrides -o broker.id=2: both names refer to the same setting",
     )
 
 
@@ -139,7 +139,7 @@ def test_warning_for_an_unused_kafka_setting_omits_the_value(name: str) -> None:
 
 def test_authorizer_is_rejected_because_acls_are_not_enforced() -> None:
     [problem] = problems("authorizer.class.name=org.example.Authorizer")
-    assert "every client that can connect may perform every operation" in problem
+    assert "every client that can connect may perform any operation" in problem
     assert load_config([], ["authorizer.class.name="]).config == BrokerConfig()
 
 
@@ -150,7 +150,7 @@ def test_authorizer_is_rejected_because_acls_are_not_enforced() -> None:
             ["listeners=SASL_SSL://:1"],
             "-o listeners=SASL_SSL://:1: cannot open listener SASL_SSL://:1: security protocol",
         ),
-        (["listeners=SSL://:1"], "ssl.keystore.location is not set: a TLS listener needs a PEM"),
+        (["listeners=SSL://:1"], "ssl.keystore.location is not set: a TLS listener requires a PEM"),
         (
             ["inter.broker.listener.name=INSIDE"],
             "-o inter.broker.listener.name=INSIDE: is not the name of a listener",
@@ -159,14 +159,14 @@ def test_authorizer_is_rejected_because_acls_are_not_enforced() -> None:
             ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"],
             "-o inter.broker.listener.name=PLAINTEXT: cannot be combined with security.inter",
         ),
-        (["listeners="], "-o listeners=: contains no listener for clients"),
+        (["listeners="], "-o listeners=: does not contain a listener for clients"),
         (["listener.security.protocol.map=A"], "-o listener.security.protocol.map=A: 'A' does not"),
         (
             ["listener.security.protocol.map=A:PLAINTEXT"],
             "listeners=PLAINTEXT://:9092 (the default): listener.security.protocol.map has no",
         ),
         (["advertised.listeners=X://a:1"], "-o advertised.listeners=X://a:1: listener.security"),
-        (["log.dirs="], "-o log.dirs=: contains no directory"),
+        (["log.dirs="], "-o log.dirs=: does not contain any directories"),
         (
             ["queued.max.request.bytes=1000"],
             "-o queued.max.request.bytes=1000: is below socket.request.max.bytes (104857600)",

@@ -104,7 +104,7 @@ def test_controller_listener_is_not_opened() -> None:
 
 
 def test_listeners_without_one_for_clients_are_rejected() -> None:
-    with pytest.raises(ValueError, match="no listener for clients"):
+    with pytest.raises(ValueError, match="does not contain a listener for clients"):
         bind("CONTROLLER://:2", skipped=("CONTROLLER",))
 
 

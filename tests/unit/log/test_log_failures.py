@@ -72,7 +72,7 @@ def test_full_disk_is_reported_once_a_minute() -> None:
         for _ in range(3):
             with pytest.raises(KafkaStorageError):
                 site.append(log)
-        return [line for line in site.reports if line.startswith("writes to /a are refused: ")]
+        return [line for line in site.reports if line.startswith("writes to /a are rejected: ")]
 
     assert len(refusals()) == 1
     site.ports.timers.advance(59_000)

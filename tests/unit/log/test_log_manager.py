@@ -191,9 +191,11 @@ def test_every_start_reports_existing_stray_directories() -> None:
     for _ in range(2):
         site = site.kill()
         [report] = site.reports
-        assert report.startswith("/a holds 5 partitions of unknown topics, moved to gone-0.")
+        assert report.startswith(
+            "/a contains 5 partitions of unknown topics, which were moved to gone-0."
+        )
         assert report.count("-stray") == 3
-        assert "remove them if their records are not needed" in report
+        assert "remove them if you do not need their records" in report
 
 
 def test_directory_of_an_earlier_topic_of_the_same_name_is_renamed() -> None:
@@ -257,7 +259,7 @@ def test_unused_stray_directory_is_removed() -> None:
     site = site.kill()
     assert _directories(site, "/a") == ["t-0"]
     assert "t-1 in /a is not a known partition" in site.reports[0]
-    assert "removed, because it never held records" in site.reports[0]
+    assert "removed, because it never contained records" in site.reports[0]
 
 
 def test_stray_whose_records_were_all_deleted_stays() -> None:
@@ -338,7 +340,7 @@ def test_metadata_log_is_not_created_where_partitions_exist() -> None:
     site.create("t-0")
     site.create("u-0")
     site = LogSite(("/b",), files=site.files.kill())
-    with pytest.raises(LogDirUnusable, match=r"__cluster_metadata-0 in log\.dirs: /b holds"):
+    with pytest.raises(LogDirUnusable, match=r"__cluster_metadata-0 in log\.dirs: /b contains"):
         _load_metadata(site)
     assert _directories(site, "/b") == ["t-0"]
     site = LogSite(("/a", "/b"), files=site.files.kill())

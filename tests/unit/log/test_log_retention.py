@@ -33,7 +33,7 @@ def test_segments_older_than_retention_ms_are_deleted() -> None:
     assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS + 1) == 1
     assert log.apply_retention(T0 + 14 * 60_000 + HOUR_MS + 1) == 2
     assert (log.log_start_offset, base_offsets(log)) == (15, [15])
-    assert "deleted 2 segments of t-0; the log start offset is now 15" in site.reports
+    assert "deleted 2 segments from t-0; the log start offset is now 15" in site.reports
     assert batch_offsets(log) == [15, 16]
 
 

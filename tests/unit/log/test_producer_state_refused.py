@@ -76,7 +76,7 @@ class TestFirstBatchRefused:
         manager = producer_manager()
         take(manager, producer_header(0, 3), 100)
         manager.note_refused(producer_header(3, 2))
-        with pytest.raises(OutOfOrderSequenceNumber, match="sends sequence number 5 after 2"):
+        with pytest.raises(OutOfOrderSequenceNumber, match="sent sequence number 5 after 2"):
             manager.check(producer_header(5), CLIENT)
         take(manager, producer_header(3, 2), 103)
 

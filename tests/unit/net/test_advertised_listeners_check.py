@@ -52,10 +52,10 @@ class Harness:
 @pytest.mark.parametrize(
     ("advertised", "why"),
     [
-        ("localhost:9092", "is the client's own host"),
-        ("127.0.0.1:9092", "is the client's own host"),
-        ("[::1]:9092", "is the client's own host"),
-        ("container:9092", "like a container's name"),
+        ("localhost:9092", "refers to that host itself"),
+        ("127.0.0.1:9092", "refers to that host itself"),
+        ("[::1]:9092", "refers to that host itself"),
+        ("container:9092", "like a container name"),
     ],
 )
 def test_client_that_does_not_return_is_logged_once(

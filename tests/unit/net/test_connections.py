@@ -30,7 +30,7 @@ def test_max_connections_refusal_is_logged_once_a_minute(log_lines: list[str]) -
     assert not shared.admit("c")
     assert not shared.admit("c")
     assert shared.refused == 2
-    assert log_lines == ["c: refused a connection: the limit max.connections=2 is reached"]
+    assert log_lines == ["c: rejected a connection: the limit max.connections=2 is reached"]
     ports.advance(61_000)
     assert not shared.admit("c")
     assert log_lines[1].endswith("(1 more suppressed)")

@@ -61,7 +61,7 @@ def test_slow_large_requests_are_closed_in_favor_of_a_fast_one(
     assert all(client.is_closed for client in tricklers)
     assert harness.shared.memory.used_bytes == 0
     [line] = log_lines
-    assert f"{len(LARGE)} bytes too slowly while others wait" in line
+    assert f"{len(LARGE)} bytes too slowly while other requests were" in line
 
 
 def test_slow_clients_are_not_closed_while_there_is_memory() -> None:

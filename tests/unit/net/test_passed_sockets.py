@@ -122,7 +122,7 @@ def test_descriptors_for_another_process_are_ignored_with_a_warning(log_lines: L
     assert not variables
     assert log_lines == [
         "ignored 1 sockets from systemd: they are for process 17, but this is process 4711; a"
-        " script has to start the broker with exec"
+        " script must start the broker with exec"
     ]
 
 

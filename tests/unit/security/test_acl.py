@@ -128,7 +128,7 @@ def test_wildcard_is_an_ordinary_name_except_with_match() -> None:
         ({"host": ""}, "the host is empty"),
         ({"name": ""}, "the resource name is empty"),
         ({"resource_type": AclResourceType.CLUSTER}, "kafka-cluster"),
-        ({"principal": "a"}, "has no type; use User:a"),
+        ({"principal": "a"}, "does not have a type; use User:a"),
     ],
 )
 def test_invalid_acl_is_rejected(fields: dict[str, Any], problem: str) -> None:

@@ -76,7 +76,7 @@ def test_request_failed_after_its_effect_is_handled(broker: HookedBroker) -> Non
 
 def test_dropped_request_has_no_effect(broker: HookedBroker) -> None:
     broker.rule("Produce", "drop")
-    with pytest.raises(CloseConnection, match="a test's hook drops the Produce request"):
+    with pytest.raises(CloseConnection, match="a test hook dropped the Produce request"):
         broker.produce("orders", b"x")
     assert broker.end_offset("orders") == 0
 

@@ -26,9 +26,9 @@ def test_message_has_its_declared_versions() -> None:
 
 @pytest.mark.parametrize("version", [-1, 5])
 def test_unknown_version_is_rejected(version: int) -> None:
-    with pytest.raises(UnsupportedVersion, match=f"has versions 0 to 4, not {version}"):
+    with pytest.raises(UnsupportedVersion, match=f"supports versions 0 to 4, not {version}"):
         ApiVersionsResponse.decode(bytes(100), version)
-    with pytest.raises(UnsupportedVersion, match=f"has versions 0 to 4, not {version}"):
+    with pytest.raises(UnsupportedVersion, match=f"supports versions 0 to 4, not {version}"):
         ApiVersionsResponse().encode(version)
 
 

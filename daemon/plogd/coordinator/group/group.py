@@ -465,14 +465,14 @@ class Group:
         """
         if self._state is DEAD:
             raise CoordinatorNotAvailable(
-                f"cannot commit offsets of group {self.group_id}: it has just been deleted; retry"
+                f"cannot commit offsets for group {self.group_id}: it has just been deleted; retry"
             )
         if generation_id < 0 and self.is_empty:
             return  # A consumer with manual assignment, or an admin client.
         if generation_id < 0 and not member_id and group_instance_id is None:
             raise UnknownMemberId(
-                f"cannot commit offsets of group {self.group_id}: only its members may commit while"
-                " it has any; stop them first"
+                f"cannot commit offsets for group {self.group_id}: while the group has members,"
+                " only they may commit; stop them first"
             )
         self.validate_member(member_id, group_instance_id)
         self.validate_generation(generation_id)
@@ -480,7 +480,7 @@ class Group:
         if self._state is COMPLETING_REBALANCE:
             # The member knows the generation but has not received its assignment yet.
             raise RebalanceInProgress(
-                f"cannot commit offsets of group {self.group_id}: it is waiting for its leader's"
+                f"cannot commit offsets for group {self.group_id}: it is waiting for its leader's"
                 " assignment"
             )
 
@@ -488,12 +488,13 @@ class Group:
         """Raise NonEmptyGroup if the group has members."""
         if self._state in ACTIVE_STATES:
             raise NonEmptyGroup(
-                f"cannot delete group {self.group_id}: it has members; stop them first"
+                f"cannot delete group {self.group_id}: it still has members; stop them first"
             )
 
     def validate_offset_delete(self) -> None:
         """Raise NonEmptyGroup if the group has members whose subscriptions are unknown."""
         if self._state in ACTIVE_STATES and not self.uses_consumer_protocol:
             raise NonEmptyGroup(
-                f"cannot delete offsets of group {self.group_id}: it has members; stop them first"
+                f"cannot delete offsets for group {self.group_id}: it still has members; stop them"
+                " first"
             )

@@ -26,29 +26,29 @@ def register_group_gauges(
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
     metrics.gauge(
         f"{prefix}numoffsets",
-        "Committed offsets.",
+        "Number of committed offsets.",
         lambda: sum(len(shard.offsets) for shard in runtime.active),
     )
     # Registered, and thus evaluated, before the gauges for the states, which use its result.
     metrics.gauge(
         f"{prefix}numgroups",
-        "Consumer groups.",
+        "Number of consumer groups.",
         states.count,
     )
     for state in _GROUP_STATES:
         metrics.gauge(
             f"{prefix}numgroups{state.lower()}",
-            f"Consumer groups in state {state}.",
+            f"Number of consumer groups in state {state}.",
             lambda state=state: states.by_state[state],  # type: ignore[misc]
         )
     metrics.gauge(
         "plog_groups_bytes",
-        "Estimated memory of all groups, bounded by plog.groups.max.bytes.",
+        "Estimated memory used by all groups, limited by plog.groups.max.bytes.",
         lambda: memory.used_bytes,
     )
     metrics.ask(
         "kafka_server_group_coordinator_metrics_num_partitions",
-        "Partitions of __consumer_offsets by the state of their coordinator.",
+        "Number of __consumer_offsets partitions, by coordinator state.",
         ("state",),
         lambda: [
             ((state.value,), sum(one.state is state for one in runtime.shards.values()))

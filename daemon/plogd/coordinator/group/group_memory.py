@@ -144,7 +144,7 @@ class GroupMemory:
         now_ms = self._clock.monotonic_ms()
         if now_ms >= self._quiet_until_ms:
             self._quiet_until_ms = now_ms + _REPORT_INTERVAL_MS
-            self._report("refused a member: {error}", error=error.message, level="warn")
+            self._report("rejected a member: {error}", error=error.message, level="warn")
         return error
 
 

@@ -171,7 +171,7 @@ class GroupMetadataManager:
     def leave(self, group_id: str, members: Iterable[MemberIdentity]) -> Result[LeaveGroupResponse]:
         """Remove members, each with its own result. Raises InvalidGroupId."""
         if not group_id:
-            raise InvalidGroupId("the group id is empty; a group with members needs an id")
+            raise InvalidGroupId("the group id is empty; a group with members must have an id")
         group = self._groups.get(group_id)
         left: list[str] = []
         responses = []
@@ -227,7 +227,7 @@ class GroupMetadataManager:
 
     def _group_of_member(self, group_id: str) -> Group:
         if not group_id:
-            raise InvalidGroupId("the group id is empty; a group with members needs an id")
+            raise InvalidGroupId("the group id is empty; a group with members must have an id")
         group = self._groups.get(group_id)
         if group is None:
             raise UnknownMemberId(f"group {group_id} does not exist; join as a new member")

@@ -117,9 +117,9 @@ def _check_members(group_id: str, value: GroupMetadataValue) -> None:
         member.group_instance_id for member in value.members if member.group_instance_id is not None
     ]
     if len(member_ids) < len(value.members) or len(set(instance_ids)) < len(instance_ids):
-        raise InvalidRecord(f"invalid record of group {group_id}: two members have the same id")
+        raise InvalidRecord(f"invalid record for group {group_id}: two members have the same id")
     if value.members and value.protocol is None:
-        raise InvalidRecord(f"invalid record of group {group_id}: it has members but no protocol")
+        raise InvalidRecord(f"invalid record for group {group_id}: it has members but no protocol")
 
 
 def check_group_record(key: bytes | None, value: bytes | None) -> None:

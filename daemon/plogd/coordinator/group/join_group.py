@@ -80,7 +80,7 @@ class GroupJoins:
 
     def _validate(self, request: JoinGroupRequest) -> None:
         if not request.group_id:
-            raise InvalidGroupId("the group id is empty; a group with members needs an id")
+            raise InvalidGroupId("the group id is empty; a group with members must have an id")
         config = self._config()
         first = config.group_min_session_timeout_ms
         last = config.group_max_session_timeout_ms
@@ -134,8 +134,8 @@ class GroupJoins:
         names = [protocol.name for protocol in request.protocols]
         if not group.supports(request.protocol_type, names):
             raise InconsistentGroupProtocol(
-                f"group {group.group_id} has protocol type {group.protocol_type!r}: its members do"
-                f" not all support one of the protocols {names} of type {request.protocol_type!r}"
+                f"group {group.group_id} has protocol type {group.protocol_type!r}: not all of its"
+                f" members support one of the protocols {names} of type {request.protocol_type!r}"
             )
         if request.member_id:
             return self._join_known(group, joining)
@@ -196,7 +196,7 @@ class GroupJoins:
         group.add(member, request.protocol_type)
         self._rebalances.set_session_timeout(group.group_id, member_id, NEW_MEMBER_TIMEOUT_MS)
         result = self._rebalances.begin_or_complete(
-            group, f"member {member_id} joins: {joining.reason}"
+            group, f"member {member_id} is joining: {joining.reason}"
         )
         return with_response(result, answer)
 
@@ -241,6 +241,6 @@ class GroupJoins:
         if previous is not None:  # The client has abandoned that request.
             previous.fail(RebalanceInProgress(f"member {member.member_id} repeated its request"))
         result = self._rebalances.begin_or_complete(
-            group, f"member {member.member_id} joins again: {joining.reason}"
+            group, f"member {member.member_id} is rejoining: {joining.reason}"
         )
         return with_response(result, answer)

@@ -95,4 +95,6 @@ class Member:
         for protocol in self.protocols:
             if protocol.name in candidates:
                 return protocol.name
-        raise AssertionError(f"member {self.member_id} supports none of {sorted(candidates)}")
+        raise AssertionError(
+            f"member {self.member_id} does not support any of {sorted(candidates)}"
+        )

@@ -69,7 +69,7 @@ class OffsetRemoval(Generic[G]):
 
     def _on_bug(self, error: Exception) -> None:
         self._is_running = False  # Otherwise, no later deletion would start.
-        self._context.on_bug("deletion of offsets of a deleted topic", error)
+        self._context.on_bug("deleting the offsets of a deleted topic", error)
 
     async def _delete_queued(self) -> None:
         while self._deleted:

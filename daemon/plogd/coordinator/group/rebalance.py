@@ -375,7 +375,7 @@ class Rebalances:
         member.sync = None
         error = FencedInstanceId(
             f"a consumer with group instance id {member.group_instance_id} has rejoined group"
-            f" {group.group_id} with another member id"
+            f" {group.group_id} with a different member id"
         )
         if join is not None:
             join.fail(error)
@@ -386,7 +386,7 @@ class Rebalances:
         for member_id in member_ids:
             self.remove(group, member_id)
             self._report(
-                "removed member {member!r} of group {group!r}: no {request} in time",
+                "removed member {member!r} from group {group!r}: {request} did not arrive in time",
                 group=shortened(group.group_id),
                 member=shortened(member_id),
                 request=request,

@@ -117,8 +117,8 @@ class DeferredEvents:
             event = self._events.popleft()
             try:
                 complete(event.result, event.answer)
-            except Exception as error:  # The remaining events must also complete.
-                self._on_bug("completion of a coordinator's write", error)
+            except Exception as error:  # The remaining events must complete, too.
+                self._on_bug("completing a coordinator write", error)
         if not self._events:
             self._stop_timer()
 
@@ -130,7 +130,7 @@ class DeferredEvents:
             try:
                 fail(event.result, event.answer, error)
             except Exception as problem:
-                self._on_bug("rollback of a coordinator's write", problem)
+                self._on_bug("rolling back a coordinator write", problem)
 
     def _set_timer(self, delay_ms: float) -> None:
         self._timer = self._timers.call_later(max(0.0, delay_ms), self._expire)

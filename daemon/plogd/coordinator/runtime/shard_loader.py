@@ -173,7 +173,7 @@ class ShardLoader(Generic[S]):
         except (PlogError, OSError) as error:
             raise self._unreadable(offset, error) from error
         if not batches:
-            raise self._unreadable(offset, "no batch found")
+            raise self._unreadable(offset, "did not find a batch")
         return batches
 
     async def _find(self, offset: int) -> FileRegion | None:
@@ -242,7 +242,7 @@ class ShardLoader(Generic[S]):
 
     def _unreadable(self, offset: int, why: object) -> KafkaStorageError:
         return KafkaStorageError(
-            f"cannot load the record at offset {offset} of {self.log.topic_partition}: {why}"
+            f"cannot load the record at offset {offset} in {self.log.topic_partition}: {why}"
         )
 
 

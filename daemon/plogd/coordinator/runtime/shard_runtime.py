@@ -179,14 +179,14 @@ class ShardRuntime(Generic[S]):
         self.state = ShardState.ACTIVE
         if loaded.records:
             self._report(
-                "loaded {count} records of {topic_partition}",
+                "loaded {count} records from {topic_partition}",
                 count=loaded.records,
                 topic_partition=self.partition.topic_partition,
             )
         if loaded.unknown_records:
             self._report(
-                "skipped {count} records of {topic_partition} that belong to protocols this broker "
-                "does not support: consumer, share or streams groups",
+                "skipped {count} records in {topic_partition} that belong to protocols this"
+                " broker does not support: consumer, share or streams groups",
                 count=loaded.unknown_records,
                 topic_partition=self.partition.topic_partition,
                 level="warn",
@@ -194,8 +194,8 @@ class ShardRuntime(Generic[S]):
         if loaded.undecodable is not None:
             self._context.skipped_records.inc(loaded.undecodable.count)
             self._report(
-                "skipped {count} records of {topic_partition} that cannot be replayed, the first at"
-                " offset {offset}: {reason}; their groups and offsets are lost",
+                "skipped {count} records in {topic_partition} that cannot be replayed, the first"
+                " at offset {offset}: {reason}; their groups and offsets are lost",
                 count=loaded.undecodable.count,
                 topic_partition=self.partition.topic_partition,
                 offset=loaded.undecodable.first_offset,
@@ -218,7 +218,7 @@ class ShardRuntime(Generic[S]):
         if not isinstance(error, KafkaError):
             self._context.on_bug(str(self), error)
         self._report(
-            "{shard} failed and reloads in {seconds} s: {error}",
+            "{shard} failed and will reload in {seconds} s: {error}",
             shard=str(self),
             topic_partition=self.partition.topic_partition,
             seconds=int(reload_after_ms / 1000),
@@ -255,7 +255,7 @@ class ShardRuntime(Generic[S]):
             try:
                 self._shard.on_unloaded(error)
             except Exception as problem:
-                self._context.on_bug(f"unload of {self}", problem)
+                self._context.on_bug(f"unloading {self}", problem)
 
     def _progress(self) -> None:
         """Complete responses up to the high watermark; close the shard if its partition is lost."""
@@ -353,7 +353,8 @@ class ShardRuntime(Generic[S]):
             room -= len(key) + len(value or b"")
             if is_bounded and room < 0:
                 raise RecordListTooLarge(
-                    f"the first {len(encoded)} of {len(records)} records exceed max.message.bytes"
+                    f"the first {len(encoded)} of {len(records)} records already exceed"
+                    " max.message.bytes"
                 )
         return encoded
 
@@ -394,7 +395,7 @@ class ShardRuntime(Generic[S]):
                 self._shard.replay(record, offset=offset, producer_id=-1)
         except Exception as error:  # The state in memory now differs from the log.
             self._fail(error)
-            raise NotCoordinator(f"{self} has to reload") from error
+            raise NotCoordinator(f"{self} must reload") from error
 
 
 def _client_error(error: Exception) -> Exception:
@@ -404,7 +405,7 @@ def _client_error(error: Exception) -> Exception:
             return error
         case MessageTooLarge() | RecordListTooLarge():
             return RecordsTooLarge(
-                f"cannot write the records of the request in one batch: {error.message}"
+                f"cannot write the request's records in a single batch: {error.message}"
             )
         case NotLeaderOrFollower() | KafkaStorageError():
             return NotCoordinator(f"the coordinator cannot write: {error.message}")

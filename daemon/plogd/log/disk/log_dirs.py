@@ -139,7 +139,9 @@ class LogDirs:
 
     def _check_any_online(self) -> None:
         if not self.online:
-            raise LogDirUnusable(f"cannot use any of log.dirs: {', '.join(self._failures)}")
+            raise LogDirUnusable(
+                f"cannot use any directory in log.dirs: {', '.join(self._failures)}"
+            )
 
     def explain(self, path: str, error: OSError, default_remedy: str = "") -> str:
         """Return the text for an error in the directory `path`, with a remedy if one is known."""
@@ -162,9 +164,9 @@ class LogDirs:
             node_id = log_dir.identity.node_id
             if node_id not in (None, self._config.node_id):
                 raise LogDirUnusable(
-                    f"{log_dir.path} belongs to broker {node_id}, but node.id is "
-                    f"{self._config.node_id}; set node.id={node_id} to continue with its data, or "
-                    "change log.dirs"
+                    f"{log_dir.path} belongs to broker {node_id}, but node.id is"
+                    f" {self._config.node_id}; set node.id={node_id} to continue using its data,"
+                    " or change log.dirs"
                 )
         # If this startup chose a new cluster id, the failed directories would not match it once
         # they are repaired, and could not be used again.
@@ -179,9 +181,9 @@ class LogDirs:
         """Report a directory that contains partitions but no meta.properties. Runs as a job."""
         if log_dir.holds_partitions():
             self._report(
-                "cannot find meta.properties in {log_dir}, which holds partitions: wrote a new "
-                "file, which assigns the directory to broker {node_id} of cluster {cluster_id}; if "
-                "that is wrong, stop the broker and restore the file from a backup",
+                "cannot find meta.properties in {log_dir}, which contains partitions: wrote a new"
+                " file, which assigns the directory to broker {node_id} of cluster {cluster_id};"
+                " if that is wrong, stop the broker and restore the file from a backup",
                 log_dir=log_dir.path,
                 node_id=self._config.node_id,
                 cluster_id=self.cluster_id,

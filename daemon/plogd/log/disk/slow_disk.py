@@ -70,8 +70,8 @@ class SlowDisk:
             if not self.is_slow:
                 self.is_slow = True
                 self._report(
-                    "a write to {log_dir} took {write_ms} ms: writing on a thread until the disk "
-                    "is fast again",
+                    "a write to {log_dir} took {write_ms} ms: using a thread for writes until the"
+                    " disk is fast again",
                     log_dir=self._path,
                     write_ms=round(write_ms),
                     level="warn",

@@ -305,9 +305,9 @@ class SlowDiskWrites:
     def _job_failed(self, error: Exception) -> None:
         """Handle a bug in a job. It is then unknown how many batches are in the file."""
         group, self._group, self.is_busy = self._group, (), False
-        self._log.on_bug("a job that appends", error)
+        self._log.on_bug("running an append job", error)
         # HalfWritten takes the log directory offline; recovery then checks the file.
-        self._fail(group, HalfWritten(f"a job that appends failed: {error!r}"))
+        self._fail(group, HalfWritten(f"an append job failed: {error!r}"))
         self._continue()
 
     def _fail(self, unwritten: Sequence[Prepared], error: Exception | None) -> None:
@@ -321,9 +321,9 @@ class SlowDiskWrites:
         elif isinstance(error, OSError):
             reason = log.disk_failed("append", error)
         else:
-            log.on_bug(f"append to {log.topic_partition} on a slow disk", error)
-            reason = KafkaError("unexpected error; see the broker's log")
-        # The waiting batches also fail, because their offsets follow those of the failed batch.
+            log.on_bug(f"appending to {log.topic_partition} on a slow disk", error)
+            reason = KafkaError("unexpected error; see the broker log")
+        # The waiting batches fail, too, because their offsets follow those of the failed batch.
         for prepared in (*unwritten, *self._waiting):
             prepared.writing.error = reason
             # The producer must send this batch again before its later batches (rule R15).

@@ -36,10 +36,10 @@ class DamageReport:
         path = segment.records_file.path
         for damaged in recovered.corrupt_ranges:
             self._report(
-                "{topic_partition} is damaged on disk: cannot read offsets {first} to {last}, "
-                "bytes {start} to {end} of {path}; other records are served, but consumers get "
-                "CORRUPT_MESSAGE at these offsets; seek past them, or stop the broker and restore "
-                "the file from a backup",
+                "{topic_partition} is damaged on disk: cannot read offsets {first} to {last},"
+                " bytes {start} to {end} of {path}; other records are served, but consumers"
+                " receive CORRUPT_MESSAGE at these offsets; seek past them, or stop the broker"
+                " and restore the file from a backup",
                 topic_partition=self._topic_partition,
                 first=damaged.base_offset,
                 last=damaged.end_offset - 1,
@@ -50,8 +50,8 @@ class DamageReport:
             )
         if recovered.truncated_bytes:
             self._report(
-                "truncated {nbytes} bytes of {topic_partition} at offset {offset}, in {path}: "
-                "{reason}",
+                "truncated {nbytes} bytes from {topic_partition} at offset {offset}, in {path}:"
+                " {reason}",
                 nbytes=recovered.truncated_bytes,
                 topic_partition=self._topic_partition,
                 offset=recovered.next_offset,
@@ -63,9 +63,9 @@ class DamageReport:
     def rejected(self, segments: Sequence[LogSegment], why: str) -> None:
         """Report segments that were removed from the log; their files are kept."""
         self._report(
-            "removed {count} segments from {topic_partition}, starting at offset {offset}: {why}; "
-            "their files are kept in {directory} as *{suffix}: {names}; remove them if their "
-            "records are not needed",
+            "removed {count} segments from {topic_partition}, starting at offset {offset}: {why};"
+            " their files are kept in {directory} as *{suffix}: {names}; delete the files if you"
+            " do not need their records",
             count=len(segments),
             topic_partition=self._topic_partition,
             offset=segments[0].base_offset,

@@ -88,8 +88,9 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
             )
     if strays:
         report(
-            "{log_dir} holds {count} partitions of unknown topics, moved to {names}: they are "
-            "neither read nor deleted; remove them if their records are not needed",
+            "{log_dir} contains {count} partitions of unknown topics, which were moved to"
+            " {names}: they are neither read nor deleted; remove them if you do not need their"
+            " records",
             log_dir=log_dir.path,
             count=len(strays),
             names=", ".join(strays[:_STRAYS_NAMED]) + (" ..." if strays[_STRAYS_NAMED:] else ""),

@@ -185,8 +185,8 @@ class LogLoader:
         """Assign a directory to the topic of the same name, and write the topic id."""
         directory = _directory(found.log_dir, found.topic_partition)
         self._report(
-            "cannot read partition.metadata in {directory}: wrote a new file, which assigns the "
-            "directory to the topic with its name",
+            "cannot read partition.metadata in {directory}: wrote a new file, which assigns the"
+            " directory to the topic of the same name",
             directory=directory,
             level="warn",
         )
@@ -207,7 +207,7 @@ class LogLoader:
             lambda: rename_as_stray(self._files, log_dir.path, found.topic_partition, unique_id),
         )
         topic_id = uuid_to_text(found.topic_id) if found.topic_id else "unreadable"
-        what = f"renamed to {aside}" if aside else "removed, because it never held records"
+        what = f"renamed to {aside}" if aside else "removed, because it never contained records"
         self._report(
             "{topic_partition} in {log_dir} is not a known partition (its topic id is "
             "{topic_id}): {what}",

@@ -323,7 +323,7 @@ def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: in
 def _reject(files: Files, segments: Sequence[LogSegment], findings: DamageReport) -> None:
     for segment in reversed(segments):  # Newest first, so that a crash cannot leave a gap.
         mark_stray(files, segment)
-    findings.rejected(segments, "records before them were never made durable and are lost")
+    findings.rejected(segments, "records before these segments were never durable and are lost")
 
 
 def _sync(files: Files, request: LoadRequest, segments: Sequence[LogSegment]) -> None:

@@ -248,13 +248,13 @@ class SegmentScan:
             return None
         header = parse_header(data)
         if header.magic != MAGIC or header.size_bytes < HEADER_SIZE:
-            self.reason = f"no batch begins at byte {position}"
+            self.reason = f"there is no batch at byte {position}"
         elif position + header.size_bytes > self._records.size_bytes:
             self.reason = f"the file ends inside the batch at byte {position}"
         elif not self._fits(header, expected_offset):
             self.reason = (
-                f"the batch at byte {position} has offsets {header.base_offset} to "
-                f"{header.last_offset} instead of {expected_offset} onward"
+                f"the batch at byte {position} has offsets {header.base_offset} to"
+                f" {header.last_offset}, but should start at offset {expected_offset}"
             )
         else:
             return header

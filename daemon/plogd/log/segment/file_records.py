@@ -253,7 +253,9 @@ class FileRecords:
                     position, f"invalid batch header (magic {magic}, length {length})"
                 )
             if next_position > self.size_bytes:
-                raise self._corrupt(position, f"a batch of length {length} exceeds the file")
+                raise self._corrupt(
+                    position, f"a batch of length {length} extends beyond the end of the file"
+                )
             if next_position > end:
                 return
             place = BatchPlace(position, LOG_OVERHEAD + length, base_offset, base_offset + delta)

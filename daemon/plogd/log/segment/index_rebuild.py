@@ -126,7 +126,7 @@ class IndexRebuilds:
         )
         if rebuild.maximum is not None:
             self._report(
-                "rebuilt the indexes of {path}: a lookup found a wrong entry or damage",
+                "rebuilt the indexes of {path}: a lookup found an invalid entry or damaged data",
                 path=segment.records_file.path,
                 topic_partition=log.topic_partition,
                 level="warn",

@@ -310,12 +310,12 @@ class LogSegment:
         start = self.indexes.look_up(offset, nowait=nowait).position
         size_bytes = self.records.size_bytes
         if not 0 <= start < max(size_bytes, 1):
-            raise CorruptIndex(f"{self!r}: an index entry leads to byte {start}")
+            raise CorruptIndex(f"{self!r}: an index entry points to byte {start}")
         end_of_gap = start + self.indexes.longest_gap_bytes
         for place in self.records.places_from(start, nowait=nowait):
             if place.last_offset >= offset:
                 if place.position == start and start and place.base_offset > offset:
-                    raise CorruptIndex(f"{self!r}: an index entry leads past offset {offset}")
+                    raise CorruptIndex(f"{self!r}: an index entry points past offset {offset}")
                 return place
             # If the segment has been checked, the scan continues: another check would find no
             # closer entry.
@@ -448,7 +448,7 @@ class LogSegment:
         try:
             return self._check_last_time_entry(last_position)
         except CorruptMessage as error:
-            raise CorruptIndex(f"an index leads to damaged bytes: {error}") from error
+            raise CorruptIndex(f"an index points to damaged bytes: {error}") from error
 
     def _check_last_time_entry(self, last_indexed_position: int) -> int:
         """Check the last time index entry, on which retention relies, against the batches."""

@@ -290,7 +290,7 @@ class SegmentIndexes:
         self.by_time.sanity_check()
         unindexed_bytes = log_size_bytes - self.by_offset.last_entry.position
         if unindexed_bytes > self.longest_gap_bytes:
-            raise CorruptIndex(f"{self._paths[0]} has no entry for the last part of the log")
+            raise CorruptIndex(f"{self._paths[0]} does not cover the last part of the log")
 
     def close(self) -> None:
         """Close the files; the next use opens them again."""

@@ -26,12 +26,12 @@ _OUR_NAME = (
     " compare them with advertised.listeners"
 )
 _CLIENTS_CERTIFICATE = (
-    "ssl.client.auth requires one that is signed by a CA in ssl.truststore.location; set it in the"
-    " client (Java: ssl.keystore.location, librdkafka: ssl.certificate.location and"
+    "ssl.client.auth requires one that is signed by a CA in ssl.truststore.location; configure it"
+    " in the client (Java: ssl.keystore.location, librdkafka: ssl.certificate.location and"
     " ssl.key.location, kafka-python: ssl_certfile and ssl_keyfile)"
 )
 _VERSIONS = "compare ssl.enabled.protocols with the versions that the client supports"
-_NO_COMMON_VERSION = f"the client supports none of the enabled TLS versions: {_VERSIONS}"
+_NO_COMMON_VERSION = f"the client does not support any of the enabled TLS versions: {_VERSIONS}"
 
 # The last words of OpenSSL's reasons for the alerts that clients send. Only these are compared,
 # because the rest of a reason differs between OpenSSL versions.
@@ -45,16 +45,17 @@ _ALERTS = {
     " ssl.keystore.location and send SIGHUP, or correct the client's clock",
     "protocol version": _NO_COMMON_VERSION,
     "handshake failure": "the client and the broker have no cipher suite in common, or the client"
-    " needs another type of certificate: compare ssl.cipher.suites",
+    " requires a different type of certificate: compare ssl.cipher.suites",
 }
 _ERRORS = {
-    "did not return a certificate": f"the client sent no certificate: {_CLIENTS_CERTIFICATE}",
+    "did not return a certificate": "the client did not send a certificate:"
+    f" {_CLIENTS_CERTIFICATE}",
     "unsupported protocol": _NO_COMMON_VERSION,
     "version too low": _NO_COMMON_VERSION,
     "no shared cipher": "the client and the broker have no cipher suite in common: compare"
     " ssl.cipher.suites and the key type (RSA, EC) of the broker's certificate",
-    "no suitable signature algorithm": "the client supports no signature algorithm for the key type"
-    " (RSA, EC) of the broker's certificate",
+    "no suitable signature algorithm": "the client does not support any signature algorithm for"
+    " the key type (RSA, EC) of the broker's certificate",
 }
 # OpenSSL's error numbers for certificates.
 _NOT_YET_VALID, _EXPIRED, _SELF_SIGNED, _SELF_SIGNED_CA = 9, 10, 18, 19
@@ -62,7 +63,8 @@ _NO_ISSUER, _NO_SIGNER, _INVALID_PURPOSE = 20, 21, 26
 _VERIFY_ERRORS = {
     _NOT_YET_VALID: "is not valid yet: check the clocks",
     _EXPIRED: "has expired: renew it",
-    _INVALID_PURPOSE: "is not a client certificate: its extended key usage lacks clientAuth",
+    _INVALID_PURPOSE: "is not a client certificate: its extended key usage does not include"
+    " clientAuth",
 }
 _UNKNOWN_CA = (
     "is signed by an unknown CA: add the certificate of that CA to ssl.truststore.location and send"

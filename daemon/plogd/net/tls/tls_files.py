@@ -131,8 +131,8 @@ def _private_key(source: _Source, password: str | None, password_setting: str) -
     blocks = pem_blocks(source.data, "PRIVATE KEY")
     if not blocks:
         raise TlsFileError(
-            f"{source.where} contains no private key, a block that starts with"
-            " -----BEGIN PRIVATE KEY"
+            f"{source.where} does not contain a private key (a block that starts with -----BEGIN"
+            " PRIVATE KEY)"
         )
     needs_password = is_encrypted(blocks[0])
     if needs_password and not password:
@@ -142,7 +142,7 @@ def _private_key(source: _Source, password: str | None, password_setting: str) -
             blocks[0], (password or "").encode() if needs_password else None
         )
     except _UNREADABLE as error:
-        why = f"check the password {password_setting}" if needs_password else _first_line(error)
+        why = f"check the password in {password_setting}" if needs_password else _first_line(error)
         raise TlsFileError(f"{source.where}: cannot read the private key: {why}") from error
 
 
@@ -159,8 +159,8 @@ def _certificates(source: _Source) -> tuple[x509.Certificate, ...]:
         certificates.append(certificate)
     if not certificates:
         raise TlsFileError(
-            f"{source.where} contains no certificate, a block that starts with"
-            " -----BEGIN CERTIFICATE"
+            f"{source.where} does not contain a certificate (a block that starts with -----BEGIN"
+            " CERTIFICATE)"
         )
     return tuple(certificates)
 
@@ -174,7 +174,7 @@ def _check_pair(key: Any, chain: Sequence[x509.Certificate], where: str) -> None
     if fitting:
         raise TlsFileError(
             f"{where}: the private key belongs to certificate {fitting[0]}; move that certificate"
-            " to the front, followed by those that sign it"
+            " to the front, followed by the CA certificates that sign it"
         )
     raise TlsFileError(
         f"{where}: the private key does not belong to the certificate of"

@@ -79,19 +79,19 @@ def _add_record_options(parser: argparse.ArgumentParser) -> None:
         help="also print keys and values; implied by every option that selects a decoder",
     )
     group.add_argument(
-        "--deep-iteration", action="store_true", help="print each record, not only the batches"
+        "--deep-iteration", action="store_true", help="print each record as well as the batches"
     )
     group.add_argument(
         "--skip-record-metadata",
         action="store_true",
-        help="print only the contents of records, and nothing for control records",
+        help="print only the contents of records, and omit control records",
     )
     group.add_argument(
         "--max-bytes",
         type=positive,
         default=NO_LIMIT,
         metavar="SIZE",
-        help="maximum number of bytes to read from each .log file (default: no limit)",
+        help="maximum number of bytes to read from each .log file (default: unlimited)",
     )
     for flag, what in _DECODERS.items():
         group.add_argument(flag, action="store_true", help=what)
@@ -110,7 +110,7 @@ def _add_index_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--index-sanity-check",
         action="store_true",
-        help="only run the checks of a broker at startup, without printing entries",
+        help="only run the checks that a broker runs at startup, without printing entries",
     )
     group.add_argument(
         "--verify-index-only",
@@ -122,7 +122,7 @@ def _add_index_options(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=_DEFAULT_MAX_MESSAGE_BYTES,
         metavar="SIZE",
-        help="maximum size in bytes of a batch an entry points to (default: %(default)s)",
+        help="maximum size, in bytes, of a batch that an entry points to (default: %(default)s)",
     )
 
 

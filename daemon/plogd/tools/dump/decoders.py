@@ -106,8 +106,8 @@ def decoder_class(name: str) -> Callable[[bytes], str]:
 def _coordinator_record(record: Record, kinds: _Kinds) -> tuple[str | None, str | None]:
     if record.key is None:
         raise PlogError(
-            f"cannot decode the record at offset {record.offset}: it has no key, so it is not a"
-            " coordinator's record"
+            f"cannot decode the record at offset {record.offset}: it does not have a key, so a"
+            " coordinator did not write it"
         )
     try:
         return _decode_coordinator_record(record, kinds)

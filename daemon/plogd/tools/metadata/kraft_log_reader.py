@@ -207,7 +207,7 @@ class _Reader:
             # Brokers in ZooKeeper mode may have written the logs, in an old message format.
             self._state.may_hold_old_formats = True
         elif key not in _IGNORED:
-            self._counts[f"metadata records of the unknown type {key}"] += 1
+            self._counts[f"metadata records of unknown type {key}"] += 1
 
     def finish(self) -> ClusterState:
         """Return the state, without the records of an unfinished metadata transaction."""

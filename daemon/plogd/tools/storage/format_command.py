@@ -75,8 +75,8 @@ def configure_format(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MECHANISM=[name=USER,password=PASSWORD]",
-        help="credential to create, stored like one set by 'plog configs' (no listener requires it"
-        " yet); also accepts iterations, salt and saltedpassword; may be repeated",
+        help="credential to create, stored in the same way as by 'plog configs' (no listener"
+        " requires it yet); also accepts iterations, salt and saltedpassword; may be repeated",
     )
     parser.add_argument(
         "--release-version",
@@ -92,13 +92,13 @@ def configure_format(parser: argparse.ArgumentParser) -> None:
         type=key_value,
         metavar="NAME=LEVEL",
         help=f"level of a feature; plog supports only {METADATA_VERSION}={METADATA_VERSION_LEVEL},"
-        " and level 0 of all other features; may be repeated",
+        " and level 0 for all other features; may be repeated",
     )
     _add_quorum_options(parser)
     add_examples(
         parser,
         (
-            "format with a given cluster id",
+            "format with a specific cluster id",
             "plog storage format -t MkU3OEVBNTcwNTJENDM2Qg -c server.properties",
         ),
     )
@@ -110,16 +110,19 @@ def _add_quorum_options(parser: argparse.ArgumentParser) -> None:
     for flags, what in (
         (
             ("--standalone", "-s"),
-            "format for a broker that is its own controller, as every plog broker is",
+            "format for a broker that is its own controller (always true in plog)",
         ),
-        (("--no-initial-controllers", "-N"), "same as --standalone: plog has no quorum"),
+        (
+            ("--no-initial-controllers", "-N"),
+            "same as --standalone, because plog does not have a controller quorum",
+        ),
     ):
         quorum.add_argument(*flags, action="store_true", help=what)
     quorum.add_argument(
         "--initial-controllers",
         "-I",
         metavar="ID@HOST:PORT:DIRECTORY[,…]",
-        help="rejected: a plog broker has no quorum",
+        help="rejected, because plog does not have a controller quorum",
     )
 
 
@@ -128,14 +131,14 @@ def configure_info(parser: argparse.ArgumentParser) -> None:
     _add_config(parser)
     add_examples(
         parser,
-        ("show the log directories of a broker", "plog storage info -c server.properties"),
+        ("show a broker's log directories", "plog storage info -c server.properties"),
     )
     parser.set_defaults(run=run_info)
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--config", "-c", required=True, metavar="FILE", help="server.properties of the broker"
+        "--config", "-c", required=True, metavar="FILE", help="the broker's server.properties file"
     )
 
 
@@ -143,7 +146,8 @@ def run_format(arguments: argparse.Namespace) -> int:
     """Format the directories, and return the exit code."""
     if arguments.initial_controllers is not None:
         raise UsageError(
-            "cannot use --initial-controllers: a plog broker has no controller quorum; omit it"
+            "cannot use --initial-controllers: plog does not have a controller quorum; omit the"
+            " option"
         )
     check_levels(arguments.release_version, arguments.feature)
     users = scram_records(arguments.add_scram, os.urandom)
@@ -167,22 +171,23 @@ def check_levels(release: str | None, features: Sequence[tuple[str, str]]) -> No
     if release is not None:
         if any(name == METADATA_VERSION for name, _ in features):
             raise UsageError(
-                f"cannot use --release-version with --feature {METADATA_VERSION}: give only one"
+                f"cannot use --release-version with --feature {METADATA_VERSION}: specify only one"
+                " of them"
             )
         if release_level(release) != METADATA_VERSION_LEVEL:
             raise UsageError(
-                f"cannot use --release-version {release}: a plog broker writes metadata of"
+                f"cannot use --release-version {release}: a plog broker writes metadata at level"
                 f" {METADATA_VERSION_NAME}; omit the option"
             )
     for name, text in features:
         level = level_of(name, text)
         if name != METADATA_VERSION and name not in FEATURES:
-            raise UnknownFeature(f"cannot use --feature {name}: Kafka has no such feature")
+            raise UnknownFeature(f"cannot use --feature {name}: Kafka does not have this feature")
         has = METADATA_VERSION_LEVEL if name == METADATA_VERSION else 0
         if level != has:
             raise UsageError(
-                f"cannot use --feature {name}={level}: a plog broker has level {has}; omit the"
-                " option"
+                f"cannot use --feature {name}={level}: a plog broker supports only level {has};"
+                " omit the option"
             )
 
 

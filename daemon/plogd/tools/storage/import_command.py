@@ -65,7 +65,12 @@ class Refused(PlogError):
 
 def configure_import(parser: argparse.ArgumentParser) -> None:
     """Adopt the data of a stopped Apache Kafka broker."""
-    parser.add_argument("dirs", nargs="+", metavar="DIR", help="all log.dirs of the stopped broker")
+    parser.add_argument(
+        "dirs",
+        nargs="+",
+        metavar="DIR",
+        help="all log directories (log.dirs) of the stopped broker",
+    )
     parser.add_argument(
         "--log-dirs",
         metavar="TARGET[,TARGET]",
@@ -74,15 +79,16 @@ def configure_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-place",
         action="store_true",
-        help="convert DIR itself instead of copying it; keeps a copy of Kafka's own metadata",
+        help="convert DIR itself instead of copying it; a copy of Kafka's own metadata is kept",
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="server.properties that plog will be started with"
+        "--config", metavar="FILE", help="server.properties file with which plog will be started"
     )
     parser.add_argument(
         "--zookeeper",
         metavar="HOST:PORT[/CHROOT]",
-        help="ZooKeeper with the topics and settings of a broker in ZooKeeper mode (read only)",
+        help="ZooKeeper from which to read the topics and settings of a broker in ZooKeeper mode"
+        " (never modified)",
     )
     parser.add_argument(
         "--skip-incomplete",
@@ -92,10 +98,12 @@ def configure_import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--accept-aborted",
         action="store_true",
-        help="import partitions even if records of aborted transactions become visible",
+        help="import partitions even if records from aborted transactions become visible",
     )
     parser.add_argument(
-        "--dry-run", action="store_true", help="print what would be done without doing it"
+        "--dry-run",
+        action="store_true",
+        help="print what the import would do, without changing anything",
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     add_examples(
@@ -105,7 +113,7 @@ def configure_import(parser: argparse.ArgumentParser) -> None:
             "plog storage import /data/kafka-1 /data/kafka-2 --log-dirs /data/plog",
         ),
         (
-            "print what an import in place would do",
+            "print what an in-place import would do",
             "plog storage import /data/kafka --in-place --dry-run",
         ),
     )
@@ -146,7 +154,9 @@ def _targets(
     """Return the new log.dirs; empty with --in-place."""
     if arguments.in_place:
         if arguments.log_dirs:
-            parser.error("cannot use --log-dirs with --in-place, which keeps the directories")
+            parser.error(
+                "cannot use --log-dirs with --in-place, which keeps the existing directories"
+            )
         return ()
     if arguments.log_dirs:
         targets = [path.strip() for path in arguments.log_dirs.split(",") if path.strip()]
@@ -206,8 +216,8 @@ def _refuse_plogs(files: Files, sources: Sequence[SourceDir]) -> None:
         from_plog = not files.exists(posixpath.join(metadata_dir, _RAFT_STATE_FILE))
         if source.holds_metadata and from_plog:
             raise Refused(
-                f"cannot import {source.path}: plog wrote its {METADATA_DIR}; start plog with this"
-                " directory in log.dirs"
+                f"cannot import {source.path}: plog wrote its {METADATA_DIR}; instead of importing"
+                " it, start plog with this directory in log.dirs"
             )
 
 
@@ -265,8 +275,9 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
         free = status.f_bavail * status.f_frsize
         if size + _SPARE_BYTES > free and not _shares_blocks(plan, path, existing, dry_run):
             raise TargetUnusable(
-                f"not enough space in {path}: {_mib(free)} are free, {_mib(size + _SPARE_BYTES)} "
-                "are needed; free space, use larger --log-dirs, or use --in-place"
+                f"not enough space in {path}: {_mib(free)} are free, {_mib(size + _SPARE_BYTES)}"
+                " are needed; free space, specify directories with more space in --log-dirs, or"
+                " use --in-place"
             )
 
 
@@ -382,7 +393,7 @@ def _print_summary(plan: Plan, arguments: argparse.Namespace) -> None:
     )
     if plan.converted_segments:
         verb = "would convert" if arguments.dry_run else "converted"
-        print(f"{verb} {plan.converted_segments} segments of old formats to magic 2")
+        print(f"{verb} {plan.converted_segments} segments from older formats to magic 2")
     for line in not_imported_lines(plan.state.not_imported):
         print(line)
     settings = " ".join(f"-o {name}={value}" for name, value in plan.settings.items())

@@ -143,11 +143,11 @@ def check_sources(sources: Sequence[SourceDir]) -> list[str]:
         for key in source.partitions:
             if key in seen:
                 problems.append(
-                    f"{key} is in both {seen[key]} and {source.path}; remove the wrong one"
+                    f"{key} is in both {seen[key]} and {source.path}; remove the wrong copy"
                 )
             seen[key] = source.path
     if sum(source.holds_metadata for source in sources) > 1:
-        problems.append("two directories contain __cluster_metadata-0; remove the wrong one")
+        problems.append("two directories contain __cluster_metadata-0; remove the wrong copy")
     return problems
 
 
@@ -260,7 +260,7 @@ def _complete_topics(
     ]
     if strays:
         plan.warnings.append(
-            f"skipped {len(strays)} directories that belong to no existing topic: {_some(strays)}"
+            f"skipped {len(strays)} directories of nonexistent topics: {_some(strays)}"
         )
     return adopted
 
@@ -272,9 +272,9 @@ def _same_id(found: Uuid | None, expected: Uuid | None) -> bool:
 
 def _incomplete(topic: KafkaTopic, missing: Sequence[int], node_id: int) -> str:
     return (
-        f"topic {topic.name}: partitions {_some(missing)} are missing or incomplete in these "
-        f"directories ({_holders(topic, missing)}); specify all log.dirs of broker {node_id}, "
-        "reassign the partitions to it while Kafka runs, or use --skip-incomplete"
+        f"topic {topic.name}: partitions {_some(missing)} are missing or incomplete in these"
+        f" directories ({_holders(topic, missing)}); specify all log.dirs of broker {node_id},"
+        " reassign the partitions to it while Kafka is running, or use --skip-incomplete"
     )
 
 
@@ -290,7 +290,7 @@ def _holders(topic: KafkaTopic, missing: Sequence[int]) -> str:
 def _warn_of_replicas(topic: KafkaTopic, plan: Plan) -> None:
     replicas = max((len(x.replicas) for x in topic.partitions.values()), default=1)
     if replicas > 1:
-        plan.warnings.append(f"topic {topic.name} had {replicas} replicas; plog has one")
+        plan.warnings.append(f"topic {topic.name} had {replicas} replicas; plog keeps only one")
     least = plan.state.topic_configs.get(topic.name, {}).get("min.insync.replicas", "1")
     if least.isdigit() and int(least) > 1:
         plan.warnings.append(
@@ -309,9 +309,9 @@ def _check_transactions(
     if transactions:
         shown = _some([f"{key} ({state})" for key, state in sorted(transactions.items())])
         plan.problems.append(
-            f"{len(transactions)} transactions are not finished: {shown}; plog can neither commit "
-            "nor abort them; start Kafka, let them end (or abort them with "
-            "kafka-transactions.sh), and stop it cleanly"
+            f"{len(transactions)} transactions are incomplete: {shown}; plog can neither commit"
+            " nor abort them; start Kafka, wait until they complete (or abort them with"
+            " kafka-transactions.sh), and stop Kafka cleanly"
         )
     hanging = [facts for facts in adopted if facts.open_producers]
     # An unfinished transaction also leaves an open producer, and was reported above.
@@ -324,8 +324,8 @@ def _check_transactions(
     aborted = [str(facts.topic_partition) for facts in adopted if facts.has_aborted]
     if aborted:
         problem = (
-            f"{_some(aborted)} contain records of aborted transactions, which plog would return "
-            "to read_committed consumers"
+            f"{_some(aborted)} contain records from aborted transactions, which plog would return"
+            " to read_committed consumers"
         )
         if accept_aborted:
             plan.warnings.append(problem)
@@ -395,7 +395,7 @@ def _topic_config(config: Mapping[str, str], name: str, plan: Plan) -> dict[str,
     try:
         validate_overrides(kept)
     except InvalidConfig as error:
-        plan.problems.append(f"topic {name}: {error}; correct the setting while Kafka runs")
+        plan.problems.append(f"topic {name}: {error}; correct the setting while Kafka is running")
     return kept
 
 
@@ -432,8 +432,8 @@ def _plan_directories(sources: Sequence[SourceDir], options: PlanOptions, plan: 
     unclean = {source.path for source in sources if not source.clean}
     if unclean:
         plan.warnings.append(
-            f"Kafka did not stop cleanly in {_some(sorted(unclean))}; the import creates no clean "
-            "shutdown file, so that the first start checks the records and truncates a torn end"
+            f"Kafka did not stop cleanly in {_some(sorted(unclean))}; at startup, plog will check"
+            " the records and truncate an incomplete last batch"
         )
     # A partition that may need recovery also makes its new directory unclean.
     touched = {x.target for x in plan.partitions if x.facts.log_dir in unclean}
@@ -472,15 +472,15 @@ def _check_settings(options: PlanOptions, plan: Plan) -> None:
             continue
         plan.settings[OFFSETS_PARTITIONS_SETTING] = str(len(topic.partitions))
         problem = (
-            f"{OFFSETS_TOPIC} has {len(topic.partitions)} partitions; set "
-            f"{OFFSETS_PARTITIONS_SETTING}={len(topic.partitions)}, because groups cannot find "
-            "their offsets otherwise"
+            f"{OFFSETS_TOPIC} has {len(topic.partitions)} partitions; set"
+            f" {OFFSETS_PARTITIONS_SETTING}={len(topic.partitions)}, because otherwise groups"
+            " cannot find their offsets"
         )
         (plan.warnings if options.config is None else plan.problems).append(problem)
     if not plan.state.has_topic_configs:
         plan.warnings.append(
-            "topic settings are in ZooKeeper and were not read; every topic uses the broker's "
-            "defaults, including retention; use --zookeeper HOST:PORT to import the settings"
+            "topic settings are stored in ZooKeeper and were not read; every topic uses the"
+            " broker's defaults, including retention; use --zookeeper HOST:PORT to import them"
         )
 
 

@@ -264,7 +264,7 @@ def check_in_place(files: Files, plan: Plan) -> None:
     aside = posixpath.join(plan.metadata_dir, KAFKA_METADATA_ASIDE)
     if files.exists(aside):
         raise TargetUnusable(
-            f"cannot import in place: {aside} exists from an earlier import; move it away"
+            f"cannot import in place: {aside} exists from an earlier import; move it elsewhere"
         )
     # In ZooKeeper mode, Kafka has no metadata log to exchange, and a rename is always atomic.
     if not files.exists(posixpath.join(plan.metadata_dir, METADATA_DIR)):

@@ -37,7 +37,8 @@ def scram_records(
         key = record.name, record.mechanism
         if key in records:
             raise UsageError(
-                f"--add-scram: {record.name!r} has two credentials for one mechanism; specify one"
+                f"--add-scram: {record.name!r} has two credentials for the same mechanism; specify"
+                " only one"
             )
         records[key] = record
     return list(records.values())
@@ -62,7 +63,7 @@ def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredent
     if not (iterations.isascii() and iterations.isdecimal()):
         raise UsageError(f"--add-scram: iterations={iterations} is not a whole number")
     if "name" not in parts:
-        raise UsageError(f"--add-scram: the user's name is missing; write {_FORM}")
+        raise UsageError(f"--add-scram: the user name is missing; use the format {_FORM}")
     if ("password" in parts) == ("saltedpassword" in parts):
         raise UsageError("--add-scram: specify either password or saltedpassword")
     if salted is not None and salt is None:
@@ -96,7 +97,8 @@ def _parts(text: str) -> dict[str, str]:
         name, separator, value = part.partition("=")
         if not separator or name not in _PARTS:
             raise UsageError(
-                f"--add-scram: the brackets contain NAME=VALUE pairs of {', '.join(_PARTS)}"
+                "--add-scram: the brackets must contain NAME=VALUE pairs, where NAME is one of"
+                f" {', '.join(_PARTS)}"
             )
         if len(value) > 1 and value[0] == value[-1] == '"':
             value = value[1:-1]

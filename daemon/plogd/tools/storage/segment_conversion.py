@@ -106,7 +106,7 @@ def _converted(
         if reading.is_torn:
             return
     if reading.end_position < file.size() and not may_be_torn:
-        raise CorruptMessage(f"no batch begins at byte {reading.end_position}")
+        raise CorruptMessage(f"there is no batch at byte {reading.end_position}")
 
 
 class _Reading:

@@ -88,8 +88,8 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
     actual_id = _json(znodes, "/cluster/id").get("id")
     if actual_id != cluster_id:
         raise ZooKeeperUnusable(
-            f"this ZooKeeper belongs to cluster {actual_id}, but the data to {cluster_id}; correct "
-            "--zookeeper, including Kafka's chroot if it uses one"
+            f"this ZooKeeper belongs to cluster {actual_id}, but the data belongs to cluster"
+            f" {cluster_id}; correct --zookeeper, including Kafka's chroot if it uses one"
         )
     if f"/brokers/ids/{node_id}" in znodes:
         raise ZooKeeperUnusable(

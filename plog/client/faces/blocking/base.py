@@ -44,7 +44,9 @@ class Client(NoCopy):
 
     def _check(self) -> None:
         if self._is_forked:
-            raise ForkedError("the client was created before a fork; create a new one in the child")
+            raise ForkedError(
+                "the client was created before a fork; create a new one in the child process"
+            )
         if self._is_closed:
             raise ClosedError("the client is closed; create a new one")
 
@@ -64,7 +66,7 @@ class Client(NoCopy):
             log.warning("failed to close %r after an error: %s", self, failure)
 
     def __repr__(self) -> str:
-        state = "from before a fork" if self._is_forked else "closed" if self._is_closed else ""
+        state = "created before a fork" if self._is_forked else "closed" if self._is_closed else ""
         return client_repr("plog", self, self._settings, state)
 
     def close(self, timeout_s: float | None = None) -> None:

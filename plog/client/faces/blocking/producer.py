@@ -159,7 +159,9 @@ class Producer(Client, BlockingTransactions):
 
 
 def _raise_forked(*_: Any) -> Any:
-    raise ForkedError("the producer was created before a fork; create a new one in the child")
+    raise ForkedError(
+        "the producer was created before a fork; create a new one in the child process"
+    )
 
 
 _open_producers: set[Producer] = set()

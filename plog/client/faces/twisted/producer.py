@@ -153,7 +153,9 @@ class Producer(Client, TwistedTransactions):
             has_ended = await self._wait_ended.wait(deadline.wait_s)
             if not has_ended and timeout_s is not None:
                 waiting = len(self._waiting.keys() & pending)
-                raise timed_out(f"cannot flush {waiting} records that wait for memory", timeout_s)
+                raise timed_out(
+                    f"cannot flush {waiting} records that are waiting for memory", timeout_s
+                )
         return deadline.wait_s
 
     @property

@@ -153,7 +153,7 @@ def test_describe_json_contains_settings(configs: Run) -> None:
         ("--alter --topic t --add-config a=1 --add-config-file x", "cannot be combined"),
         ("--alter --entity-type topics --add-config a=1", "requires the name"),
         ("--describe --topic t --add-config a=1", "does not accept"),
-        ("--describe", "no entity given"),
+        ("--describe", "no entity specified"),
         ("--topic orders", "exactly one of --describe and --alter"),
         ("--alter --user u --add-config no_such_rate=1", "is not a quota of users"),
         ("--alter --ip 127.0.0.1 --add-config producer_byte_rate=1", "is not a quota of ips"),
@@ -161,7 +161,7 @@ def test_describe_json_contains_settings(configs: Run) -> None:
         ("--alter --user u --add-config SCRAM-SHA-256=x", "use [iterations=8192,password=...]"),
         (
             "--alter --user u --add-config producer_byte_rate=1,SCRAM-SHA-256=[password=p]",
-            "use two commands",
+            "use separate commands",
         ),
         ("--alter --client c --add-config SCRAM-SHA-256=[password=p]", "require one user"),
     ],

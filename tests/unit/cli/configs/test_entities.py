@@ -46,11 +46,11 @@ def test_options_name_entities(line: str, entities: list[tuple[str, str | None]]
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "no entity given"),
+        ("", "no entity specified"),
         ("--entity-name t", "require --entity-type"),
         ("--topic t --broker 1", "only a user and a client can be combined"),
         ("--topic t --topic u", "only a user and a client can be combined"),
-        ("--entity-type topics --entity-default", "have no default"),
+        ("--entity-type topics --entity-default", "do not have a default"),
         ("--broker one", "not a broker id"),
         ("--entity-type broker-loggers", "require a broker id"),
     ],

@@ -49,7 +49,7 @@ def _parsed(*words: str) -> argparse.Namespace:
         (["--topic", "t", "--partition", "0", "--group", "g"], "--group and --partition"),
         (
             ["--topic", "t", "--group", "g", "--consumer-property", "group.id=h"],
-            "--group g contradicts group.id=h",
+            "--group g conflicts with group.id=h",
         ),
         (["--topic", "t", "--from-beginning", "--command-property", "auto.offset.reset=latest"],
          "auto.offset.reset=latest"),
@@ -213,7 +213,7 @@ def test_unprintable_record_is_an_error_or_skipped(
     records = _records(b"\0\1", b"wrong", b"\0\2")
     out = io.BytesIO()
     consumer = FakeConsumer(records)
-    with pytest.raises(PlogError, match="cannot print the record of t-0 at offset 1"):
+    with pytest.raises(PlogError, match="cannot print the record in t-0 at offset 1"):
         _print_records(consumer, Printer(formatter, out, skips_errors=False))
     assert out.getvalue() == b"1\n"
     assert consumer.seeks == {TopicPartition("t", 0): 2}
@@ -223,4 +223,4 @@ def test_unprintable_record_is_an_error_or_skipped(
     _print_records(FakeConsumer(records), printer)
     assert out.getvalue() == b"1\n2\n"
     assert printer.count == 3
-    assert "skipped the record of t-0 at offset 1" in capsys.readouterr().err
+    assert "skipped the record in t-0 at offset 1" in capsys.readouterr().err

@@ -113,6 +113,7 @@ def test_invalid_line_error_includes_number_of_sent_records(count: int, sent: st
     with pytest.raises(LineError) as raised:
         sender.send_all(lines)
     assert str(raised.value) == (
-        f"line {count + 1} has no key separator '\\t': 'no key'; {sent} sent before it"
+        f"line {count + 1} does not contain the key separator '\\t': 'no key';"
+        f" {sent} sent before it"
     )
     assert len(producer.sent) == count

@@ -35,7 +35,7 @@ def test_formatter_prints_only_its_record_types() -> None:
 
 def test_invalid_coordinator_record_is_an_error() -> None:
     assert OFFSETS.format(_record(None)) == b""
-    with pytest.raises(PlogError, match="no version, so no coordinator has written it"):
+    with pytest.raises(PlogError, match="so a coordinator did not write it"):
         OFFSETS.format(_record(b"x"))
     with pytest.raises(PlogError):
         OFFSETS.format(_record(b"\0\1short"))

@@ -41,11 +41,11 @@ def test_line_is_parsed(properties: dict[str, str], line: bytes, expected: Field
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"no tab", "line 7 has no headers delimiter '\\t': 'no tab'"),
-        (b"a:1\tno tab", "line 7 has no key separator '\\t': 'no tab'"),
+        (b"no tab", "line 7 does not contain the headers delimiter '\\t': 'no tab'"),
+        (b"a:1\tno tab", "line 7 does not contain the key separator '\\t': 'no tab'"),
         (b"a\tk\tv", "line 7 has a header without ':': 'a'"),
-        (b"NULL:a\tk\tv", "line 7 has the null marker as a header name"),
-        (b"x" * 100, "line 7 has no headers delimiter '\\t': '" + "x" * 60 + "...'"),
+        (b"NULL:a\tk\tv", "line 7 uses the null marker as a header name"),
+        (b"x" * 100, "line 7 does not contain the headers delimiter '\\t': '" + "x" * 60 + "...'"),
     ],
 )
 def test_invalid_line_is_an_error_with_its_number(line: bytes, message: str) -> None:

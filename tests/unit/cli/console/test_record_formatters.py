@@ -100,6 +100,6 @@ def test_unknown_name_is_an_error() -> None:
         DefaultFormatter({"print.all": "true"})
     with pytest.raises(UsageError, match="unknown deserializer Mine"):
         DefaultFormatter({"value.deserializer": "Mine"})
-    with pytest.raises(UsageError, match="accepts no formatter properties"):
+    with pytest.raises(UsageError, match="does not accept formatter properties"):
         JsonFormatter({"print.key": "true"})
     DefaultFormatter({"value.deserializer.encoding": "UTF-8"})

@@ -174,7 +174,7 @@ def test_usage_error_is_one_line(groups: Run, line: str, message: str) -> None:
 
 def test_bootstrap_server_is_required(site: CliSite) -> None:
     result = site.run_line(configure, ["--list"])
-    assert result.err == "plog: no server given; use --bootstrap-server HOST:PORT\n"
+    assert result.err == "plog: no server specified; use --bootstrap-server HOST:PORT\n"
 
 
 def test_states_and_types_are_case_insensitive() -> None:

@@ -116,7 +116,7 @@ def test_group_with_members_is_not_reset(site: CliSite, reset: Reset) -> None:
     result = reset("--topic orders --to-earliest --execute", group=GROUP)
     assert result.code == 1
     assert result.err == (
-        f"plog: cannot reset offsets of group '{GROUP}': its state is "
+        f"plog: cannot reset offsets for group '{GROUP}': its state is "
         "Stable; stop its consumers first\n"
     )
 
@@ -131,14 +131,14 @@ def test_exported_plan_is_executed_from_a_file(reset: Reset, tmp_path: Path) -> 
     plan.write_text("other,orders,0,1\n")
     result = reset("--from-file", plan, "--dry-run")
     assert result.code == 1
-    assert "has no offsets for group 'billing'" in result.err
+    assert "does not contain offsets for group 'billing'" in result.err
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("--topic orders", "give exactly one of"),
-        ("--topic orders --to-earliest --to-latest", "give exactly one of"),
+        ("--topic orders", "specify exactly one of"),
+        ("--topic orders --to-earliest --to-latest", "specify exactly one of"),
         ("--to-earliest", "requires --topic, --all-topics or --from-file"),
         ("--topic orders --all-topics --to-earliest", "cannot be combined"),
         ("--topic orders --to-earliest --dry-run --execute", "cannot be combined"),

@@ -40,8 +40,8 @@ def test_empty_payload_file_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--transactional-id", "x"], "measures no transactions"),
-        (["--transaction-duration-ms", "7"], "measures no transactions"),
+        (["--transactional-id", "x"], "does not measure transactions"),
+        (["--transaction-duration-ms", "7"], "does not measure transactions"),
         (["--warmup-records", "9"], "less than --num-records"),
     ],
 )

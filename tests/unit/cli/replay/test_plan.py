@@ -36,7 +36,7 @@ def test_file_that_is_not_a_state_is_an_error_and_stays_unchanged(
 ) -> None:
     path = tmp_path / "state"
     path.write_text(text)
-    with pytest.raises(UsageError, match="not the state of a replay"):
+    with pytest.raises(UsageError, match="not contain the state of a replay"):
         State(path, "a@1", "b@1").load()
     assert path.read_text() == text
 

@@ -58,21 +58,21 @@ def test_wrong_argument_raises_type_error_naming_it(
     signature = inspect.signature(getattr(AdminCore, name))
     bound = signature.bind(admin, *ADMIN_CALLS[name])
     bound.arguments[parameter] = Nothing()
-    with pytest.raises(TypeError, match=rf"^{name}: {parameter} is <nothing>: give "):
+    with pytest.raises(TypeError, match=rf"^{name}: {parameter} is <nothing>: pass "):
         getattr(AdminCore, name)(*bound.args, **bound.kwargs)
 
 
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        (lambda x: x.create_topic("t", partitions="3"), r"partitions is '3': give an int or None"),
-        (lambda x: x.create_topic("t", partitions=True), r"partitions is True: give an int"),
-        (lambda x: x.create_topic("t", configs={"a": [1]}), r"configs\['a'\] is \[1\]: give"),
+        (lambda x: x.create_topic("t", partitions="3"), r"partitions is '3': pass an int or None"),
+        (lambda x: x.create_topic("t", partitions=True), r"partitions is True: pass an int"),
+        (lambda x: x.create_topic("t", configs={"a": [1]}), r"configs\['a'\] is \[1\]: pass"),
         (lambda x: x.create_topics([NewTopic("t", "3")]), r"topics\[0\]\.partitions is '3'"),
-        (lambda x: x.create_topics("t"), r"topics is 't': give several, such as \['t'\]"),
+        (lambda x: x.create_topics("t"), r"topics is 't': pass a list, such as \['t'\]"),
         (lambda x: x.create_partitions({"t": "3"}), r"totals\['t'\] is '3'"),
         (lambda x: x.create_partitions({"t": NewPartitions("3")}), r"totals\['t'\]\.total is '3'"),
-        (lambda x: x.delete_records({T0: 1.5}), r"before_offsets\[.*\] is 1\.5: give an int"),
+        (lambda x: x.delete_records({T0: 1.5}), r"before_offsets\[.*\] is 1\.5: pass an int"),
         (lambda x: x.delete_records({"t": 1}), r"a key of .*before_offsets is 't'"),
         (lambda x: x.describe_producers(T0), r"partitions is TopicPartition\("),
         (lambda x: x.remove_members("g", [MemberToRemove(5)]), r"members\[0\]\.member_id is 5"),
@@ -80,7 +80,7 @@ def test_wrong_argument_raises_type_error_naming_it(
         (lambda x: x.alter_client_quotas({QuotaEntity.of(user="a"): {"x": "1"}}), r"'x'\] is '1'"),
         (lambda x: x.elect_leaders("preferred"), r"kind is 'preferred'"),
         (lambda x: x.describe_log_dirs(["1"]), r"brokers\[0\] is '1'"),
-        (lambda x: x.list_topics(include_internal=1), r"include_internal is 1: give a bool"),
+        (lambda x: x.list_topics(include_internal=1), r"include_internal is 1: pass a bool"),
     ],
 )
 def test_error_names_the_wrong_part_of_an_argument(
@@ -120,7 +120,7 @@ def test_plain_values_are_converted_to_typed_ones() -> None:
     assert conform({"g": None}, Iterable[str] | Mapping[str, list[str] | None], "x") == {"g": None}
     assert conform((n for n in (1, 2)), Iterable[int], "x") == [1, 2]
     assert conform(("a", None), tuple[str, int | None], "x") == ("a", None)
-    with pytest.raises(TypeError, match="give 2 values"):
+    with pytest.raises(TypeError, match="pass 2 values"):
         conform(("a",), tuple[str, int], "x")
 
 
@@ -134,5 +134,5 @@ def test_integers_of_other_libraries_are_accepted() -> None:
 
 
 def test_long_value_is_shown_by_its_type() -> None:
-    with pytest.raises(TypeError, match="x is a list: give an int"):
+    with pytest.raises(TypeError, match="x is a list: pass an int"):
         conform(list(range(1000)), int, "x")

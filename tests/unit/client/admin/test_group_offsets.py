@@ -145,7 +145,7 @@ def test_unknown_member_error_becomes_non_empty_group() -> None:
     )
     error = committed_offsets("g", response)[T0]
     assert isinstance(error, NonEmptyGroup)
-    assert "offsets of group g: it has members" in str(error)
+    assert "offsets for group g: it still has members" in str(error)
 
 
 def test_moved_coordinator_is_found_again() -> None:
@@ -215,7 +215,7 @@ def test_offsets_of_several_groups_are_listed_together(site: Site) -> None:
 def test_offsets_of_a_group_with_members_cannot_be_set(site: Site) -> None:
     create_topic(site.sim.broker, "t")
     stable(site.sim.broker)
-    with pytest.raises(NonEmptyGroup, match="offsets of group g: it has members"):
+    with pytest.raises(NonEmptyGroup, match="offsets for group g: it still has members"):
         site.run(site.admin.alter_group_offsets(GROUP, {T0: 5})).get(T0)
 
 

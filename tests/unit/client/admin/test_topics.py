@@ -69,7 +69,7 @@ def test_new_topic_may_have_assignments_and_configs() -> None:
 
 def test_assignments_and_counts_exclude_each_other() -> None:
     topic = NewTopic(name="a", partitions=2, assignments={0: (1,)})
-    with pytest.raises(InvalidRequest, match="cannot create topic a: it has both"):
+    with pytest.raises(InvalidRequest, match="cannot create topic a: it contains both"):
         create_topics_request([topic], timeout_ms=5, validate_only=False)
 
 
@@ -242,8 +242,8 @@ def test_change_is_retried_after_a_lost_response(site: Site) -> None:
 
 def test_single_name_instead_of_a_list_is_refused(site: Site) -> None:
     for method in (site.admin.create_topics, site.admin.delete_topics, site.admin.describe_topics):
-        with pytest.raises(TypeError, match=r"is 'ab': give several, such as \['ab'\]"):
+        with pytest.raises(TypeError, match=r"is 'ab': pass a list, such as \['ab'\]"):
             site.run(method("ab"))
     for method in (site.admin.delete_groups, site.admin.list_group_offsets):
-        with pytest.raises(TypeError, match=r"is 'ab': give several, such as \['ab'\]"):
+        with pytest.raises(TypeError, match=r"is 'ab': pass a list, such as \['ab'\]"):
             site.run(method("ab"))

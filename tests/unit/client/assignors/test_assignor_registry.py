@@ -31,7 +31,7 @@ def test_each_member_has_its_own_assignors() -> None:
     ("strategy", "text"),
     [
         (["stick"], "did you mean sticky"),
-        (["x"], "the known ones are range"),
+        (["x"], "known assignors: range"),
         (["range", "RangeAssignor"], "duplicate assignor"),
         ([], "at least one"),
     ],

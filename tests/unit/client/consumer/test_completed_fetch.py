@@ -181,7 +181,7 @@ def test_only_undecodable_batches_are_errors_without_check_crcs() -> None:
     assert len(fetched(damaged(2, 3), check_crcs=False, at=2).take(5)) == 2
     broken = bytearray(batch(2, 3))
     broken[61] = 0x01
-    with pytest.raises(CorruptRecords, match="exceeds its batch"):
+    with pytest.raises(CorruptRecords, match="extends beyond its batch"):
         fetched(bytes(broken), check_crcs=False, at=2).take(5)
 
 

@@ -321,7 +321,7 @@ def test_timed_out_query_raises_its_cause() -> None:
     site.create("t")
     core.assign([TopicPartition("t", 0)])
     site.sim.deaf = True
-    with pytest.raises(RequestTimedOut, match="position of t-0: timed out after 3 s"):
+    with pytest.raises(RequestTimedOut, match="position in t-0: timed out after 3 s"):
         run(core.position(TopicPartition("t", 0), timeout_s=3.0))
     with pytest.raises(IllegalState):
         run(core.position(TopicPartition("t", 1)))

@@ -30,10 +30,10 @@ def test_fractions_of_a_millisecond_are_truncated() -> None:
 @pytest.mark.parametrize(
     ("wrong", "kind", "text"),
     [
-        (datetime(2026, 1, 1), ValueError, "has no time zone: give one"),
+        (datetime(2026, 1, 1), ValueError, "does not have a time zone: pass one"),
         (-1, ValueError, "-1 is not a time in milliseconds since 1970"),
         (datetime(1969, 1, 1, tzinfo=UTC), ValueError, "not a time in milliseconds since 1970"),
-        (1.7e12, TypeError, "is not a time: give milliseconds since 1970, or a datetime"),
+        (1.7e12, TypeError, "is not a time: pass milliseconds since 1970, or a datetime"),
         ("2026-01-01", TypeError, "is not a time"),
         (True, TypeError, "is not a time"),
     ],

@@ -51,7 +51,7 @@ def test_invalid_subscription_is_refused() -> None:
         TopicSelection.of(["a"], "b", excludes_internal=True)
     with pytest.raises(ValueError, match="either topics or a pattern"):
         TopicSelection.of(None, None, excludes_internal=True)
-    with pytest.raises(TypeError, match=r"give \['a'\], not 'a'"):
+    with pytest.raises(TypeError, match=r"pass \['a'\], not 'a'"):
         TopicSelection.of("a", None, excludes_internal=True)
     with pytest.raises(TypeError, match="is not a topic name"):
         TopicSelection.of(["a", 3], None, excludes_internal=True)  # type: ignore[list-item]

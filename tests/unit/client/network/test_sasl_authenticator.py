@@ -195,7 +195,7 @@ def test_other_errors_are_raised_unchanged() -> None:
 
 def test_endless_authentication_is_abandoned() -> None:
     connection = FakeConnection(lambda _: SaslAuthenticateResponse(auth_bytes=b"more"))
-    with pytest.raises(AuthenticationFailed, match="broker:9093 with OAUTHBEARER: the broker ref"):
+    with pytest.raises(AuthenticationFailed, match="broker:9093 with OAUTHBEARER: the broker rej"):
         _log_in(connection, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=lambda: "t")
     assert len(connection.asked) == 3
 

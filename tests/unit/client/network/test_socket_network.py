@@ -116,7 +116,7 @@ def test_spawn_is_refused() -> None:
     async def forever() -> None:
         pass
 
-    with pytest.raises(RuntimeError, match="heartbeats needs a reactor"):
+    with pytest.raises(RuntimeError, match="cannot start heartbeats without a reactor"):
         SocketNetwork().spawn(forever(), "heartbeats")
 
 

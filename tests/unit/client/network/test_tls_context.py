@@ -119,7 +119,7 @@ def test_wrong_host_name_is_refused_unless_disabled(
     for host in ("example.com", "127.0.0.2"):
         text = _failure(_security(**trusting), server, host)
         assert text.startswith(
-            f"the certificate of {host}:9093 is not valid for {host}; connect by"
+            f"the certificate of {host}:9093 is not valid for {host}; connect using"
         )
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     Handshake(careless.make_ssl_context(), server, "example.com").begin()
@@ -186,7 +186,7 @@ def test_tls_versions_are_limited(tmp_path: Path, trusting: dict[str, object]) -
     assert meeting.client.version() == "TLSv1.2"
     newer = _server(tmp_path)
     newer.minimum_version = ssl.TLSVersion.TLSv1_3
-    assert "none of this client's TLS versions" in _failure(security, newer)
+    assert "not support any of this client's TLS versions" in _failure(security, newer)
 
 
 def test_cipher_suites_have_standard_names(tmp_path: Path, trusting: dict[str, object]) -> None:
@@ -212,7 +212,7 @@ def test_cipher_suites_have_standard_names(tmp_path: Path, trusting: dict[str, o
                 "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
                 "ssl_enabled_protocols": "TLSv1.3",
             },
-            "supports none of the ssl.enabled.protocols",
+            "does not support any of the ssl.enabled.protocols",
         ),
         ({"ssl_cipher_suites": "ECDHE-RSA-NONE"}, "ssl.cipher.suites: No cipher"),
     ],
@@ -236,7 +236,7 @@ def test_unusable_file_is_named_with_its_setting(tmp_path: Path) -> None:
         (tmp_path, ": Is a directory"),
         (jks, r"Java keystore \(JKS\), not PEM; convert it once: keytool -list"),
         (der, "PKCS12 or DER file, not PEM; convert"),
-        (empty, "contains no certificate: no block starts with -----BEGIN CERTIFICATE"),
+        (empty, "does not contain a certificate .a block that starts with -----BEGIN CERTIFICATE"),
         (bad, "bad.pem: cannot read a certificate"),
     ):
         with pytest.raises(TlsFailed, match=f"ssl.truststore.location=.*{problem}"):
@@ -254,10 +254,10 @@ def test_unusable_key_error_has_a_remedy(tmp_path: Path) -> None:
         ({"ssl_keystore_location": locked}, "is encrypted; set ssl.key.password"),
         ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "check ssl.key.password"),
         ({"ssl_keystore_location": mixed}, "does not belong to the first certificate"),
-        ({"ssl_keystore_location": alone}, "contains no private key"),
+        ({"ssl_keystore_location": alone}, "does not contain a private key"),
         (
             {"ssl_keystore_key": "x", "ssl_keystore_certificate_chain": "y"},
-            "ssl.keystore.key contains",
+            "ssl.keystore.key does not contain",
         ),
     ):
         with pytest.raises(TlsFailed, match=problem) as caught:

@@ -18,7 +18,7 @@ def test_batch_overtaken_after_broker_lost_state_fails_unwritten() -> None:
     site.flush()
     assert second.metadata().offset == 1
     assert isinstance(first.error(), OutOfOrderSequenceNumber)
-    assert "record not written, to preserve the order: the broker" in str(first.error())
+    assert "record not written, to preserve ordering: the broker" in str(first.error())
     assert "has already written a later record" in str(first.error())
     [after] = site.sent(b"3")
     site.flush()

@@ -41,7 +41,7 @@ def test_option_values_may_be_quoted(options: str, expected: dict[str, str]) -> 
         (f"{MODULE} required a=b c d=e;", "option 2 is not of the form"),
         (f'{MODULE} required a="b;', "quotation mark"),
         (f"{MODULE} required a=b a=c;", "the option a twice"),
-        (f"{MODULE} required; {MODULE} required;", "use a single login module"),
+        (f"{MODULE} required; {MODULE} required;", "use only one login module"),
     ],
 )
 def test_errors_do_not_contain_secrets(text: str, problem: str) -> None:

@@ -114,7 +114,7 @@ def test_constructor_refuses_settings_or_lists_as_topics(face: Any) -> None:
 
 @pytest.mark.parametrize("face", [blocking, asyncio_face, twisted_face])
 def test_serializer_that_cannot_be_called_is_refused_at_construction(face: Any) -> None:
-    with pytest.raises(TypeError, match="value_serializer is 'json': give a function of one"):
+    with pytest.raises(TypeError, match="value_serializer is 'json': pass a function that"):
         face.Producer(bootstrap_servers="localhost:9092", value_serializer="json")
-    with pytest.raises(TypeError, match="key_deserializer is 'utf-8': give a function of one"):
+    with pytest.raises(TypeError, match="key_deserializer is 'utf-8': pass a function that"):
         face.Consumer("t", bootstrap_servers="localhost:9092", key_deserializer="utf-8")

@@ -128,7 +128,7 @@ def test_java_setting_causes_a_logged_warning(caplog: pytest.LogCaptureFixture) 
     assert settings.warnings == (
         "key.serializer has no effect: it names a Java class; pass a Python function,"
         " key_serializer=…",
-        "group.id has no effect: it is a setting of consumers",
+        "group.id has no effect: it is a consumer setting",
         "sasl.login.class has no effect: it names a Java class",
     )
     assert caplog.messages == list(settings.warnings)

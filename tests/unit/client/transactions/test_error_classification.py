@@ -68,4 +68,4 @@ def test_explained_errors_have_a_remedy() -> None:
     other = InvalidTopicException("unchanged")
     assert explained(other, "shop", 1000) is other
     error = abortable(KeyError(), "shop")
-    assert "KeyError; call abort_transaction(), then begin it again" in str(error)
+    assert "KeyError; call abort_transaction(), then begin a new transaction" in str(error)

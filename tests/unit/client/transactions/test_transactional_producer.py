@@ -248,7 +248,7 @@ def test_timed_out_commit_continues_and_is_awaited_by_next_call() -> None:
     site.send(b"a")
     site.flush()
     site.world.busy = 10
-    with pytest.raises(RequestTimedOut, match="call it again"):
+    with pytest.raises(RequestTimedOut, match="again to wait for its outcome"):
         site.commit(0.001)
     for call in (site.abort, site.begin):
         with pytest.raises(IllegalState, match=r"outcome of commit_transaction\(\) is unknown"):

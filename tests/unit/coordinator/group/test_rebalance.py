@@ -82,7 +82,7 @@ def test_member_that_joins_late_is_removed() -> None:
     assert waiting.response().generation_id == 2
     assert [one.member_id for one in waiting.response().members] == [leader.member_id]
     assert shard.heartbeat(late) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert any("no JoinGroup in time" in report for report in shard.reports)
+    assert any("JoinGroup did not arrive in time" in report for report in shard.reports)
 
 
 def test_another_member_becomes_leader_when_the_leader_is_late() -> None:

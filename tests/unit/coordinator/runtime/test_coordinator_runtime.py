@@ -285,7 +285,7 @@ def test_failed_sync_unloads_the_shard_and_fails_pending_requests(site: Coordina
 
 def test_shard_reloads_when_a_replay_fails(site: CoordinatorSite) -> None:
     site.shard.fails_at = "bad"
-    with pytest.raises(NotCoordinator, match="has to reload"):
+    with pytest.raises(NotCoordinator, match="must reload"):
         outcome(site.set("bad", 7))
     with pytest.raises(NotCoordinator):
         outcome(site.numbers())

@@ -162,7 +162,7 @@ def test_records_of_other_protocols_are_skipped_and_reported_once() -> None:
     append(site, *[Record(key=consumer_group, value=b"\x00\x00whatever")] * 2, raw("last", 9))
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {"n0": 0, "last": 9}
-    assert sum("skipped 2 records of state-0" in line for line in again.broker.reports) == 1
+    assert sum("skipped 2 records in state-0" in line for line in again.broker.reports) == 1
 
 
 def test_load_replays_transaction_markers_and_producer_ids() -> None:
@@ -189,7 +189,7 @@ def test_load_skips_undecodable_record_and_reports_it(bad: Record) -> None:
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {"n0": 0, "n1": 1, "behind": 7}
     [line] = [line for line in again.broker.reports if "cannot be replayed" in line]
-    assert "skipped 2 records of state-0" in line
+    assert "skipped 2 records in state-0" in line
     assert "the first at offset 2:" in line
     assert again.context.skipped_records.value == 2
 

@@ -146,7 +146,7 @@ def test_directory_that_cannot_be_used_is_offline_from_the_start(what: str) -> N
 def test_start_is_refused_without_any_usable_directory() -> None:
     files = SimFiles(PATHS)
     files.fail_when(lambda operation: True, errno.EROFS)
-    with pytest.raises(LogDirUnusable, match=r"cannot use any of log\.dirs: /a: .*, /b: .*only"):
+    with pytest.raises(LogDirUnusable, match=r"any directory in log\.dirs: /a: .*, /b: .*only"):
         _open(files)
 
 
@@ -172,7 +172,7 @@ def test_default_remedy_is_used_only_if_no_other_is_known() -> None:
 def test_start_is_refused_when_the_last_directory_fails() -> None:
     files = SimFiles(["/a"])
     files.fail_when(_fails("/a", "sync"), errno.EIO)
-    with pytest.raises(LogDirUnusable, match=r"cannot use any of log\.dirs: /a"):
+    with pytest.raises(LogDirUnusable, match=r"cannot use any directory in log\.dirs: /a"):
         _open(files, ["/a"])
 
 

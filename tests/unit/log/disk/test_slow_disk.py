@@ -30,7 +30,9 @@ def test_directory_is_fast_until_a_write_takes_more_than_20_ms(
     assert not writes.is_slow
     writes.took(SLOW_WRITE_MS + 1)
     assert writes.is_slow
-    assert reports == ["a write to /a took 21 ms: writing on a thread until the disk is fast again"]
+    assert reports == [
+        "a write to /a took 21 ms: using a thread for writes until the disk is fast again"
+    ]
 
 
 def test_directory_is_fast_again_a_second_after_a_single_slow_write(

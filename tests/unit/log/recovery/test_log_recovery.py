@@ -169,7 +169,7 @@ def test_tail_that_is_not_a_batch_is_truncated(tail: bytes) -> None:
     site = site.kill()
     assert site.files.read_file(path) == whole
     assert site.reports[-1].startswith(
-        f"truncated {len(tail)} bytes of t-0 at offset 3, in {path}: "
+        f"truncated {len(tail)} bytes from t-0 at offset 3, in {path}: "
     )
     assert batch_offsets(site.log()) == [0, 1, 2]
 

@@ -116,7 +116,7 @@ def check_every_byte(whole: LogImage, positions: range) -> None:
                 assert loaded.summary == expected, f"{what} from byte {position} on"
                 goes_on(loaded)
                 if damaged not in (original, original[:start]):
-                    assert f"truncated {len(damaged) - start} bytes of t-0" in loaded.reports[-1]
+                    assert f"truncated {len(damaged) - start} bytes from t-0" in loaded.reports[-1]
                     assert f"{DIRECTORY}/{name}" in loaded.reports[-1]
 
 

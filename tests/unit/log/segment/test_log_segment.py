@@ -379,7 +379,7 @@ def test_index_that_ends_long_before_the_log_fails_the_sanity_check() -> None:
     segment.close()
     _open(files).sanity_check()
     files.overwrite(INDEX, b"")
-    with pytest.raises(CorruptIndex, match="no entry for the last part"):
+    with pytest.raises(CorruptIndex, match="does not cover the last part"):
         _open(files).sanity_check()
 
 

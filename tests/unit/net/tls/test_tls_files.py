@@ -66,9 +66,9 @@ def test_unneeded_password_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "contains no private key"),
-        (BROKER.certificate_pem, "contains no private key"),
-        (BROKER.key_pem(), "contains no certificate"),
+        (b"", "does not contain a private key"),
+        (BROKER.certificate_pem, "does not contain a private key"),
+        (BROKER.key_pem(), "does not contain a certificate"),
         (BROKER.key_pem("x") + BROKER.certificate_pem, "encrypted; set ssl.key.password"),
         (CA.server().key_pem() + BROKER.certificate_pem, "does not belong to the certificate of"),
         (BROKER.key_pem() + CA.pem + BROKER.certificate_pem, "belongs to certificate 2"),
@@ -96,7 +96,7 @@ def test_unusable_file_is_reported_with_setting_path_and_remedy(
 def test_wrong_password_is_reported(tmp_path: Path) -> None:
     data = BROKER.key_pem("right") + BROKER.certificate_pem
     text = problem(tmp_path / "k.pem", data, ssl_key_password="wrong")
-    assert "check the password ssl.key.password" in text
+    assert "check the password in ssl.key.password" in text
 
 
 def test_missing_file_is_reported() -> None:
@@ -116,7 +116,7 @@ def test_truststore_without_certificates_is_rejected(tmp_path: Path) -> None:
     data = BROKER.key_pem() + BROKER.certificate_pem
     trust = {"ssl_client_auth": "required", "ssl_truststore_location": str(empty)}
     text = problem(tmp_path / "k.pem", data, **trust)
-    assert text.startswith(f"ssl.truststore.location={empty} contains no certificate")
+    assert text.startswith(f"ssl.truststore.location={empty} does not contain a certificate")
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,7 @@ def test_missing_client_certificate_is_rejected_and_logged_once(
     harness = make_harness(ssl_client_auth="required")
     harness.refused()
     [line] = log_lines
-    assert "the client sent no certificate" in line
+    assert "the client did not send a certificate" in line
 
 
 def test_handshake_times_out(make_harness: Any, log_lines: LogLines) -> None:

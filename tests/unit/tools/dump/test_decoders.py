@@ -129,7 +129,7 @@ def test_undecodable_record_becomes_an_error_line(record: Record) -> None:
 
 
 def test_record_without_key_is_rejected() -> None:
-    with pytest.raises(PlogError, match="at offset 7: it has no key"):
+    with pytest.raises(PlogError, match="at offset 7: it does not have a key"):
         OFFSETS(Record(offset=7, value=b""))
 
 

@@ -137,7 +137,7 @@ def test_unsupported_records_are_counted_and_irrelevant_ones_ignored(data: Kafka
         "client metrics subscriptions": 1,
         "settings of groups": 1,
         "settings of unknown resources": 1,
-        "metadata records of the unknown type 99": 2,
+        "metadata records of unknown type 99": 2,
     }
 
 

@@ -169,8 +169,8 @@ def test_old_formats_are_converted_in_zookeeper_mode(
     assert plog(tmp_path / "kafka", "--log-dirs", tmp_path / "new") == 0
     assert (tmp_path / "new" / log).stat().st_mtime == 2000, "retention goes by it"
     out, err = capsys.readouterr()
-    assert "converted 1 segments of old formats to magic 2" in out
-    assert "topic settings are in ZooKeeper" in err
+    assert "converted 1 segments from older formats to magic 2" in out
+    assert "topic settings are stored in ZooKeeper" in err
     damaged = bytearray(legacy.load("magic-0-none"))
     damaged[30] ^= 1
     data.log("old", 0, (1000, bytes(damaged)), end_offset=1005)

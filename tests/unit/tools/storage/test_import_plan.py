@@ -168,14 +168,14 @@ def test_lost_replicas_and_min_insync_replicas_are_warned_about() -> None:
         replicas=(7, 8), isr=(7, 8), leader_epoch=1
     )
     replicas, least = _plan(state).warnings
-    assert replicas == "topic clicks had 2 replicas; plog has one"
+    assert replicas == "topic clicks had 2 replicas; plog keeps only one"
     assert "min.insync.replicas=2" in least
 
 
 def test_directories_of_unknown_topics_or_other_ids_are_skipped() -> None:
     strays = [_facts("views"), _facts("clicks", topic_id=topic_id(9))]
     plan = _plan(_state(), [*strays, _facts("clicks", 0)])
-    assert "skipped 1 directories that belong to no existing topic" in plan.warnings[0]
+    assert "skipped 1 directories of nonexistent topics" in plan.warnings[0]
     stray = _facts("clicks", topic_id=topic_id(9))
     assert "are missing or incomplete" in _problem(_plan(_state(), [stray]))
 
@@ -186,7 +186,7 @@ def test_topics_come_from_directories_without_zookeeper() -> None:
     assert sorted(state.topics["clicks"].partitions) == [0, 1, 2]
     plan = _plan(state, logs)
     assert "partitions 1 are missing or incomplete" in _problem(plan)
-    assert any("topic settings are in ZooKeeper" in warning for warning in plan.warnings)
+    assert any("topic settings are stored in ZooKeeper" in warning for warning in plan.warnings)
     state = state_from_logs(logs[:1], NODE)
     assert _plan(state, logs[:1]).partitions[0].leader_epoch == 4
 
@@ -205,7 +205,7 @@ def test_unfinished_transactions_are_rejected() -> None:
     plan = _plan(
         logs=[_facts("clicks", open_producers=[4711])], transactions={"payments": "ongoing"}
     )
-    assert "1 transactions are not finished: payments (ongoing)" in _problem(plan)
+    assert "1 transactions are incomplete: payments (ongoing)" in _problem(plan)
 
 
 def test_hanging_transaction_is_rejected() -> None:

@@ -170,7 +170,7 @@ def test_first_start_recovers_copy_of_unclean_source() -> None:
     copy_into(_plan(files, "/plog"), _world(files))
     assert not files.exists("/plog/.kafka_cleanshutdown")
     broker = _start(files, "/plog")
-    assert any(f"truncated {len(torn)} bytes of clicks-0" in line for line in broker.reports)
+    assert any(f"truncated {len(torn)} bytes from clicks-0" in line for line in broker.reports)
     _assert_all_there(broker)
 
 

@@ -58,7 +58,7 @@ def test_salted_password_keeps_its_salt() -> None:
         ("SCRAM-SHA-256=[name=a,iterations=x,password=secret]", "not a whole number"),
         ("SCRAM-SHA-256=[name=a,iterations=9,password=secret]", "9 iterations are too few"),
         ("SCRAM-SHA-256=[name=a,iterations=99999999,password=secret]", "are too many"),
-        ("SCRAM-SHA-256=[name=a,password=secret,x=y]", "the brackets contain NAME=VALUE"),
+        ("SCRAM-SHA-256=[name=a,password=secret,x=y]", "the brackets must contain NAME=VALUE"),
         ("SCRAM-SHA-256=[name=\udcff,password=secret]", "UTF-8"),
     ],
 )

@@ -116,12 +116,12 @@ def test_records_of_other_protocols_are_skipped(version: int) -> None:
     [
         (None, None, "a key of 0 bytes has no version"),
         ("00", None, "a key of 1 bytes has no version"),
-        (OFFSET_KEY_BYTES + "00", None, "1 extra bytes follow a OffsetCommitKey"),
+        (OFFSET_KEY_BYTES + "00", None, "1 extra bytes follow the OffsetCommitKey"),
         (OFFSET_KEY_BYTES[:-2], None, "cannot decode OffsetCommitKey version 1"),
         (OFFSET_KEY_BYTES, "", "a value of 0 bytes has no version"),
         (OFFSET_KEY_BYTES, "0005", "OffsetCommitValue has no version 5"),
         (OFFSET_KEY_BYTES, "ffff", "OffsetCommitValue has no version -1"),
-        (GROUP_KEY_BYTES, GROUP_VALUES[3] + "00", "1 extra bytes follow a GroupMetadataValue"),
+        (GROUP_KEY_BYTES, GROUP_VALUES[3] + "00", "1 extra bytes follow the GroupMetadataValue"),
         (GROUP_KEY_BYTES, "0009", "GroupMetadataValue has no version 9"),
     ],
 )

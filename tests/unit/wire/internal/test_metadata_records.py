@@ -138,7 +138,7 @@ def test_encoded_record_equals_kafkas(record: MetadataRecord, version: int, enco
         ("020200", "key 2, frame version 2"),
         ("016300", "key 99, frame version 1"),
         ("010201", "TopicRecord has no version 1"),
-        (f"010900 {TOPIC_ID_HEX} 00 ff", "1 extra bytes follow a RemoveTopicRecord"),
+        (f"010900 {TOPIC_ID_HEX} 00 ff", "1 extra bytes follow the RemoveTopicRecord"),
         (f"010900 {TOPIC_ID_HEX}", "cannot decode RemoveTopicRecord version 0"),
     ],
 )
