@@ -21,6 +21,7 @@ from tests.helpers.certificates import Authority
 from tests.helpers.eventually import eventually
 
 DATA = "/var/lib/plog/broker"
+START_TIMEOUT_S = 5
 WATCHDOG_S = 2
 
 
@@ -120,6 +121,29 @@ def test_stop_during_recovery_ends_and_the_next_start_recovers(
     guest.run("systemctl", "start", "plog-broker")
     assert answers(guest)
     assert consume(guest, "large") == _lines(megabytes=300)
+
+
+def test_recovery_that_takes_longer_than_the_start_timeout_is_not_interrupted(
+    boot: Boot, installed: list[Path]
+) -> None:
+    guest = boot(installed)
+    create = f"plog topics --bootstrap-server {SERVER} --create --topic many --partitions 1500"
+    guest.run(*create.split())
+    kcat(guest, "-P", "-t", "many", "-X", "acks=all", stdin=_lines(megabytes=5))
+    guest.run("systemctl", "kill", "--signal=KILL", "plog-broker")
+    guest.run("systemctl", "stop", "plog-broker")
+    add_drop_in(guest, f"TimeoutStartSec={START_TIMEOUT_S}s")
+    guest.run("systemctl", "start", "--no-block", "plog-broker")
+    eventually(lambda: "recovering" in guest.show("plog-broker", "StatusText"), "recovery")
+    # Stopped, the recovery takes longer than the timeout on every machine.
+    guest.run("systemctl", "kill", "--signal=STOP", "plog-broker")
+    start = time.monotonic()
+    eventually(lambda: time.monotonic() - start > 2 * START_TIMEOUT_S, "end of the wait")
+    assert guest.show("plog-broker", "ActiveState") == "activating"
+    guest.run("systemctl", "kill", "--signal=CONT", "plog-broker")
+    eventually(lambda: guest.show("plog-broker", "ActiveState") == "active", "end of the recovery")
+    assert guest.show("plog-broker", "NRestarts") == "0"
+    assert sorted(consume(guest, "many").splitlines()) == _lines(megabytes=5).splitlines()
 
 
 def test_tls_and_large_fetches_work_in_the_sandbox(
