@@ -120,6 +120,12 @@ def test_fast_codec_and_checksum_are_recommended() -> None:
     assert control_fields("python3-plog-accel")["Architecture"] == "any"
 
 
+def test_kazoo_is_only_suggested() -> None:
+    assert (DEBIAN / "py3dist-overrides").read_text().split() == ["kazoo"]
+    for package in ("python3-plog", "plog-tools"):
+        assert "python3-kazoo" in control_fields(package)["Suggests"].split(", ")
+
+
 def test_every_requirement_of_setup_cfg_is_a_build_dependency() -> None:
     """The generators import every module of the commands."""
     needed = {

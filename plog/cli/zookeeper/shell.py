@@ -99,7 +99,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command in the arguments, or an interactive shell."""
     _take_late_options(arguments)
     security = _security(arguments.tls_file)
-    from plog.cli.zookeeper import client as zookeeper_client
+    try:
+        from plog.cli.zookeeper import client as zookeeper_client
+    except ModuleNotFoundError as error:
+        # The Debian packages only suggest kazoo.
+        raise UsageError(
+            "cannot connect to ZooKeeper: kazoo is not installed; install Debian's python3-kazoo, or"
+            " run pip install kazoo"
+        ) from error
 
     session = Session(
         lambda host, on_event: zookeeper_client.connect(

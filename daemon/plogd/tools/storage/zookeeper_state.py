@@ -50,10 +50,17 @@ def read_znodes(hosts: str) -> dict[str, bytes]:
 
     Raises ZooKeeperUnusable.
     """
-    # Imported here because kazoo is needed only for brokers in ZooKeeper mode.
-    from kazoo.client import KazooClient
-    from kazoo.exceptions import KazooException
-    from kazoo.handlers.threading import KazooTimeoutError
+    # Imported here because kazoo is needed only for brokers in ZooKeeper mode, so the Debian
+    # packages only suggest it.
+    try:
+        from kazoo.client import KazooClient
+        from kazoo.exceptions import KazooException
+        from kazoo.handlers.threading import KazooTimeoutError
+    except ModuleNotFoundError as error:
+        raise ZooKeeperUnusable(
+            f"cannot read ZooKeeper at {hosts}: kazoo is not installed; install Debian's"
+            " python3-kazoo, or run pip install kazoo"
+        ) from error
 
     # With `read_only`, a server that has lost its quorum also accepts the connection.
     client = KazooClient(hosts=hosts, read_only=True)

@@ -120,3 +120,13 @@ def test_shell_reads_lines_until_end_of_input_or_quit(
     assert out.err == "Created /a\nNode does not exist: /nope\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO("quit\nget /nope\n"))
     assert _run("a:1") == 0
+
+
+def test_missing_kazoo_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+    monkeypatch.delitem(sys.modules, zookeeper_client.__name__)
+    monkeypatch.delattr("plog.cli.zookeeper.client")
+    assert run_tool("zookeeper-shell", configure, ["host:1", "ls", "/"]) == 1
+    assert "kazoo is not installed; install Debian's python3-kazoo" in capsys.readouterr().err

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
 
 from plog.types import uuid_to_text
-from plogd.tools.storage.zookeeper_state import ZooKeeperUnusable, read_state
+from plogd.tools.storage.zookeeper_state import ZooKeeperUnusable, read_state, read_znodes
 from tests.helpers.programs.kafka_data import CLUSTER_ID, topic_id
 
 CLICKS = topic_id(1)
@@ -108,3 +109,9 @@ def test_error_names_undecodable_znode(content: bytes) -> None:
     znodes = {**_znodes(), "/brokers/topics/clicks": content}
     with pytest.raises(ZooKeeperUnusable, match="/brokers/topics/clicks"):
         read_state(znodes, cluster_id=CLUSTER_ID, node_id=7)
+
+
+def test_missing_kazoo_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+    with pytest.raises(ZooKeeperUnusable, match="kazoo is not installed; install Debian's python3"):
+        read_znodes("host:1")
