@@ -104,8 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         # The Debian packages only suggest kazoo.
         raise UsageError(
-            "cannot connect to ZooKeeper: kazoo is not installed; install Debian's python3-kazoo, or"
-            " run pip install kazoo"
+            "cannot connect to ZooKeeper: kazoo is not installed; install Debian's python3-kazoo,"
+            " or run pip install kazoo"
         ) from error
 
     session = Session(
