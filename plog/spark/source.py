@@ -47,7 +47,7 @@ class PlogSource(DataSource):
         return source_schema(with_headers=with_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Return the reader of a batch query. Raises ConfigError for wrong options."""
+        """Return the reader for a batch query. Raises ConfigError for invalid options."""
         from plog.spark.options.source_options import read_source_options
         from plog.spark.reader.batch_reader import BatchReader, FilteringBatchReader
 
@@ -56,7 +56,7 @@ class PlogSource(DataSource):
         return FilteringBatchReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        """Return the reader of a streaming query. Raises ConfigError for wrong options."""
+        """Return the reader for a streaming query. Raises ConfigError for invalid options."""
         from plog.spark.options.source_options import read_source_options
         from plog.spark.reader.stream_reader import StreamReader
 
@@ -65,7 +65,7 @@ class PlogSource(DataSource):
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return the writer of a batch query. Raises ConfigError for wrong options or columns."""
+        """Return the writer for a batch query. Raises ConfigError for invalid options or columns."""
         from plog.spark.sink.record_writers import BatchWriter
 
         if overwrite:
@@ -83,7 +83,7 @@ class PlogSource(DataSource):
     def streamWriter(
         self, schema: StructType, overwrite: bool
     ) -> StreamWriter | DeduplicatingWriter:
-        """Return the writer of a stream. Raises ConfigError for wrong options or columns.
+        """Return the writer for a stream. Raises ConfigError for invalid options or columns.
 
         Spark calls it in the driver before each batch, and again to commit or abort the batch. It
         sets `overwrite` for the output mode complete, whose rows are appended too.

@@ -175,7 +175,7 @@ class Message(Struct):
             raise WireError(f"cannot encode {name}: not all parts are bytes: {error}") from error
 
     def encode_parts(self, version: int) -> list[Part]:
-        """Return the message as a list of bytes and, for records, unchanged objects."""
+        """Return the message as a list of byte strings; records stay unchanged objects."""
         return _joined(self._encode(version))
 
     def encode_bounded(self, version: int, max_elements: int) -> list[Part] | None:

@@ -377,7 +377,7 @@ class ProducerStateManager:
     # -- snapshots ----------------------------------------------------------------------------
 
     def write_snapshot(self, end_offset: int) -> None:
-        """Durably write a snapshot of all producers below `end_offset`. Raises OSError."""
+        """Durably write a snapshot of the producer state up to `end_offset`. Raises OSError."""
         self.prepare_snapshot(end_offset)()
 
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
@@ -394,7 +394,7 @@ class ProducerStateManager:
         return write
 
     def snapshot_path(self, end_offset: int) -> str:
-        """Return the path of the snapshot of all producers below `end_offset`."""
+        """Return the path of the snapshot of the producer state up to `end_offset`."""
         return segment_path(self.directory, end_offset, SNAPSHOT_SUFFIX)
 
     def snapshot_offsets(self) -> list[int]:

@@ -38,7 +38,7 @@ _MEMBER_ID: Final = attrgetter("member_id")
 
 
 class GroupMemory:
-    """The memory of all groups on a broker; `used_bytes` includes waiting requests."""
+    """The memory that all groups on a broker use; `used_bytes` includes waiting requests."""
 
     def __init__(
         self, config: Callable[[], BrokerConfig], clock: Clock, report: Report = silence
