@@ -65,7 +65,7 @@ class PlogSource(DataSource):
         return StreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Return the writer for a batch query. Raises ConfigError for invalid options or columns."""
+        """Return the writer for a batch query. Raises ConfigError for invalid arguments."""
         from plog.spark.sink.record_writers import BatchWriter
 
         if overwrite:
@@ -83,7 +83,7 @@ class PlogSource(DataSource):
     def streamWriter(
         self, schema: StructType, overwrite: bool
     ) -> StreamWriter | DeduplicatingWriter:
-        """Return the writer for a stream. Raises ConfigError for invalid options or columns.
+        """Return the writer for a stream. Raises ConfigError for invalid arguments.
 
         Spark calls it in the driver before each batch, and again to commit or abort the batch. It
         sets `overwrite` for the output mode complete, whose rows are appended too.

@@ -134,8 +134,8 @@ class GroupJoins:
         names = [protocol.name for protocol in request.protocols]
         if not group.supports(request.protocol_type, names):
             raise InconsistentGroupProtocol(
-                f"group {group.group_id} has protocol type {group.protocol_type!r}: not all of its"
-                f" members support one of the protocols {names} of type {request.protocol_type!r}"
+                f"group {group.group_id} (protocol type {group.protocol_type!r}): none of the"
+                f" protocols {names} (type {request.protocol_type!r}) is supported by all members"
             )
         if request.member_id:
             return self._join_known(group, joining)
