@@ -399,7 +399,7 @@ class EmbeddedStore:
 
     @property
     def _refusal(self) -> KafkaError | None:
-        """The error of the batch in flight, if it could not be written to a slow disk."""
+        """The error for the batch in flight, if it could not be written to a slow disk."""
         return None if self._in_flight_writing is None else self._in_flight_writing.error
 
     def _refuse(self) -> None:

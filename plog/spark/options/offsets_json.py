@@ -32,11 +32,13 @@ def read_offsets(found: Mapping[str, object], *, at_least: int = 0) -> dict[Topi
     numbers: dict[TopicPartition, int] = {}
     for topic, by_partition in found.items():
         if not isinstance(by_partition, dict):
-            raise ValueError(f"the value of {topic!r} is not an object; write {_OFFSETS_EXAMPLE}")
+            raise ValueError(
+                f"the value of {topic!r} is not an object; use the format {_OFFSETS_EXAMPLE}"
+            )
         for key, number in by_partition.items():
             # bool is a subclass of int.
             if not isinstance(number, int) or isinstance(number, bool):
-                raise ValueError(f"{number!r} is not an integer; write {_OFFSETS_EXAMPLE}")
+                raise ValueError(f"{number!r} is not an integer; use the format {_OFFSETS_EXAMPLE}")
             partition = _partition(topic, key)
             if not at_least <= number <= LONG_MAX:
                 raise ValueError(f"{number} of {partition} must be {at_least} to {LONG_MAX}")
@@ -74,10 +76,14 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     partitions: set[TopicPartition] = set()
     for topic, numbers in _parse_object(text, _PARTITIONS_EXAMPLE).items():
         if not isinstance(numbers, list):
-            raise ValueError(f"the value of {topic!r} is not a list; write {_PARTITIONS_EXAMPLE}")
+            raise ValueError(
+                f"the value of {topic!r} is not a list; use the format {_PARTITIONS_EXAMPLE}"
+            )
         for number in numbers:
             if not isinstance(number, int) or isinstance(number, bool):
-                raise ValueError(f"{number!r} is not a partition; write {_PARTITIONS_EXAMPLE}")
+                raise ValueError(
+                    f"{number!r} is not a partition; use the format {_PARTITIONS_EXAMPLE}"
+                )
             partitions.add(_partition(topic, str(number)))
     return sorted(partitions)
 
@@ -88,7 +94,7 @@ def _parse_object(text: str, example: str) -> dict[str, object]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"not a JSON object; write {example}")
+        raise ValueError(f"not a JSON object; use the format {example}")
     return found
 
 

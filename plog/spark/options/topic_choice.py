@@ -42,7 +42,7 @@ def read_topic_choice(options: OptionReader) -> TopicChoice:
 def _topics(text: str) -> tuple[str, ...]:
     names = {name for part in text.split(",") if (name := part.strip())}
     if not names:
-        raise ValueError("contains no topic; separate the names with commas")
+        raise ValueError("does not contain any topics; separate the names with commas")
     return tuple(sorted(names))
 
 
@@ -59,5 +59,5 @@ def _pattern(text: str) -> re.Pattern[str]:
 def _partitions(text: str) -> tuple[TopicPartition, ...]:
     partitions = parse_partitions(text)
     if not partitions:
-        raise ValueError('contains no partition; write {"page-views":[0,1]}')
+        raise ValueError('does not contain any partitions; use the format {"page-views":[0,1]}')
     return tuple(partitions)

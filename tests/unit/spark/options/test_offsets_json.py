@@ -31,7 +31,7 @@ def test_special_offsets_need_permission() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("latest", "not a JSON object; write"),
+        ("latest", "not a JSON object; use the format"),
         ("[" * 100_000, "not a JSON object"),
         ("[1]", "not a JSON object"),
         ('{"t":5}', "the value of 't' is not an object"),

@@ -48,9 +48,15 @@ def test_assign_names_partitions() -> None:
             {"assign": '{"t":[0]}', "subscribe": "t"},
             "assign and subscribe are set; set exactly one of assign, subscribe, subscribePattern",
         ),
-        ({"subscribe": " , "}, "subscribe= , : contains no topic; separate the names with commas"),
+        (
+            {"subscribe": " , "},
+            "subscribe= , : does not contain any topics; separate the names with commas",
+        ),
         ({"subscribepattern": " "}, "subscribePattern= : is empty; set a regular expression"),
-        ({"assign": "{}"}, 'assign={}: contains no partition; write {"page-views":[0,1]}'),
+        (
+            {"assign": "{}"},
+            'assign={}: does not contain any partitions; use the format {"page-views":[0,1]}',
+        ),
     ],
 )
 def test_invalid_choice_is_refused(options: dict[str, str], text: str) -> None:
