@@ -1,6 +1,6 @@
-"""The texts that ``systemctl status`` shows: progress of startup or shutdown, state of the broker.
+"""Format the status that ``systemctl status`` shows: startup or shutdown progress, broker state.
 
-Pure functions; supervision.py calls them and sends the texts.
+Pure functions; supervision.py calls them and sends the results.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class ProducerSettings(ClientSettings):
         True,
         "Whether brokers detect duplicate batches, so that each record is written exactly once and"
         " in order. Requires `acks=all`, `retries` above 0 and at most 5 requests in flight; with"
-        " other `acks` or `retries` it is disabled unless it is set.",
+        " other values of `acks` or `retries`, idempotence is disabled unless this setting is set.",
         importance="low",
     )
     delivery_timeout_ms: int = setting(

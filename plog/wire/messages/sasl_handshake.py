@@ -21,7 +21,7 @@ class SaslHandshakeRequest(ApiMessage, api_key=ApiKey.SASL_HANDSHAKE, versions="
 
 
 class SaslHandshakeResponse(ApiMessage, api_key=ApiKey.SASL_HANDSHAKE, versions="0-1"):
-    """Whether the mechanism is enabled, and all enabled mechanisms."""
+    """The outcome for the requested mechanism, and a list of all enabled mechanisms."""
 
     error_code: int16 = field()
     mechanisms: list[str] = field()
