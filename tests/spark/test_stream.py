@@ -93,7 +93,7 @@ def test_available_now_reads_what_there_is_in_batches(stream: Stream, source: st
     stream.produce(*(f"a{number}" for number in range(8)))
     stream.produce("b0", "b1", partition=1)
     progress = stream.run(source, maxOffsetsPerTrigger="5")
-    assert [batch["numInputRows"] for batch in progress] == [5, 5]
+    assert [batch["numInputRows"] for batch in progress if batch["numInputRows"]] == [5, 5]
     assert stream.values() == [f"a{number}" for number in range(8)] + ["b0", "b1"]
     stream.run(source)
     stream.produce("b2", partition=1)
@@ -168,7 +168,8 @@ def test_restart_in_the_first_batch_keeps_the_latest_offset(stream: Stream) -> N
 
 def test_progress_shows_the_lag(stream: Stream) -> None:
     stream.produce(*"abcdefgh")
-    first = stream.run(maxOffsetsPerTrigger="4")[0]["sources"][0]
+    batches = stream.run(maxOffsetsPerTrigger="4")
+    first = next(batch["sources"][0] for batch in batches if batch["numInputRows"])
     assert json.loads(json.dumps(first["endOffset"])) == {stream.topic: {"0": 4, "1": 0}}
     assert json.loads(json.dumps(first["latestOffset"])) == {stream.topic: {"0": 8, "1": 0}}
 

@@ -56,11 +56,16 @@ def _find_ranges(
         start, end = starts[partition], ends[partition]
         if start is None and options.timestamp_strategy == "error":
             raise no_offset(options.starting, partition)
+        # As in the connector, the strategy applies only to the start.
+        if end is None:
+            end = log_bounds.end_offset
+        elif options.ending.is_time:
+            # The time may stand for a record that has arrived since the end was looked up.
+            end = min(end, log_bounds.end_offset)
         wanted = OffsetRange(
             partition=partition,
             start_offset=log_bounds.end_offset if start is None else start,
-            # As in the connector, the strategy applies only to the start.
-            end_offset=log_bounds.end_offset if end is None else end,
+            end_offset=end,
         )
         found, missing = within_log(wanted, log_bounds)
         ranges.append(found)

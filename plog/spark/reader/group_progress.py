@@ -16,6 +16,12 @@ from plog.types import TopicPartition
 log = logging.getLogger("plog.spark")
 
 
+_REPEAT_MS = 24 * 3_600_000
+"""Offsets that do not change are committed again, because a group without members forgets them."""
+_RETRY_MS = 60_000
+"""Time without commits after an error, because each attempt delays a batch."""
+
+
 class GroupCommits(Protocol):
     """The request to a group's coordinator."""
 
@@ -32,15 +38,24 @@ class GroupProgress:
         self._group = group
         self._committed: dict[TopicPartition, int] = {}
         self._problem: str | None = None
+        self._next_ms = self._repeat_ms = 0
 
-    def report(self, processed: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets that have changed; an error is logged and does not fail the query."""
+    def report(self, processed: Mapping[TopicPartition, int], now_ms: int) -> None:
+        """Commit the offsets that have changed; an error is logged and does not fail the query.
+
+        `now_ms` is a time that never goes back.
+        """
+        if self._group is None or now_ms < self._next_ms:
+            return
+        if now_ms >= self._repeat_ms:
+            self._committed.clear()
+            self._repeat_ms = now_ms + _REPEAT_MS
         changed = {
             partition: offset
             for partition, offset in processed.items()
             if self._committed.get(partition) != offset
         }
-        if self._group is None or not changed:
+        if not changed:
             return
         try:
             self._commits.commit(self._group, changed)
@@ -54,6 +69,7 @@ class GroupProgress:
                     error,
                 )
             self._problem = str(error)
+            self._next_ms = now_ms + _RETRY_MS
             return
         self._problem = None
         self._committed.update(changed)

@@ -80,7 +80,8 @@ class RangeFilters:
         earlier time may follow one with a later time.
         """
         left = [self._by_offset(one) for one in ranges if self._includes(one.partition)]
-        if self.since_ms is not None:
+        # Records without a timestamp have the time -1, and lookups do not find them.
+        if self.since_ms is not None and self.since_ms > -1:
             # All records before the first one at or after this time are earlier, in any topic.
             left = _at_times(left, self.since_ms, lookup, _from)
         if self.until_ms is not None:

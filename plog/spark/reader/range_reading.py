@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from plog.client.consumer.arrow import SparkColumns
 from plog.client.consumer.simple_consumer import SimpleConsumer
-from plog.errors import OffsetOutOfRange
+from plog.errors import OffsetOutOfRange, PlogError, RequestTimedOut
 from plog.spark.reader.data_loss import LogBounds, data_loss_error, within_log
 from plog.spark.reader.offset_range import OffsetRange
 from plog.spark.reader.worker_consumers import keep_consumer, take_consumer
@@ -63,24 +63,32 @@ def _batches(
                 yield batch
                 position = batch["offset"][-1].as_py() + 1
             return
-        except OffsetOutOfRange:
-            # Retention has passed the position since the lookup in the driver.
+        except (OffsetOutOfRange, RequestTimedOut) as error:
+            # Since the lookup in the driver, retention has passed the position, or the log was
+            # truncated; a fetch at the end of a log waits until it times out.
             rest = OffsetRange(
                 partition=partition, start_offset=position, end_offset=wanted.end_offset
             )
-            position = _after_loss(consumer, rest, options)
+            position = _after_loss(consumer, rest, options, error)
 
 
-def _after_loss(consumer: SimpleConsumer, rest: OffsetRange, options: ReadingOptions) -> int:
-    """Return the offset at which to continue. Raises DataLossError if that is not permitted."""
+def _after_loss(
+    consumer: SimpleConsumer, rest: OffsetRange, options: ReadingOptions, error: PlogError
+) -> int:
+    """Return the offset at which to continue.
+
+    Raises DataLossError if that is not permitted, or `error` if no records are missing.
+    """
     partition = rest.partition
     found = LogBounds(
         consumer.beginning_offsets([partition])[partition],
         consumer.end_offsets([partition])[partition],
     )
     remaining, losses = within_log(rest, found)
-    if not losses or options.fail_on_data_loss:
-        raise data_loss_error(losses or [f"offset {rest.start_offset} of {partition} is missing"])
+    if not losses:
+        raise error
+    if options.fail_on_data_loss:
+        raise data_loss_error(losses)
     log.warning("continuing after data loss: %s", "; ".join(losses))
     # Offsets past the end will not be written again before the query has ended.
     return remaining.start_offset if remaining.size else rest.end_offset

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from plog.spark.options.offset_bound import LATEST
 from plog.spark.options.source_options import SourceOptions
 from plog.spark.reader.data_loss import (
     LogBounds,
@@ -88,6 +87,7 @@ class StreamPlanner:
             )
         self._record_bytes: dict[TopicPartition, float] = {}
         self._record_bytes_expire_ms: int | None = None
+        self._has_warned = False
 
     # -- offsets --------------------------------------------------------------------------------
 
@@ -100,21 +100,19 @@ class StreamPlanner:
             logs = self._look({})
             bound = self._options.starting
             starts = resolve(self._lookup, bound, logs.bounds)
-            special = {} if bound.is_time else bound.by_partition(logs.bounds.keys())
             self._initial = {}
             for partition, bounds in logs.bounds.items():
                 start = starts[partition]
                 if start is None and self._options.timestamp_strategy == "error":
                     raise no_offset(bound, partition)
                 self._initial[partition] = bounds.end_offset if start is None else start
-                if start is None or special.get(partition) == LATEST:
-                    # A restarted query would find another end.
-                    self._initial_is_saved = False
+            self._initial_is_saved = False
         return dict(self._initial)
 
     def stop_at_latest(self) -> None:
         """Let the query end at the offsets that are the latest now (``Trigger.AvailableNow``)."""
-        self._targets = self._look({}).ends()
+        # Missing topics are reported later, with the position of the query.
+        self._targets = self._look({}, skip_missing=True).ends()
 
     def latest(self, start: Offsets, *, all_available: bool = False) -> dict[TopicPartition, int]:
         """Return the end of the next batch; equal to `start` if there are no new records.
@@ -125,24 +123,21 @@ class StreamPlanner:
         logs = self._look(start)
         self._report(self._losses(start, logs))
         self._latest = logs.ends()
-        if not self._initial_is_saved and start == self._initial:
+        if not self._initial_is_saved and start == self._initial and not all_available:
             # Spark saves the end of a batch, but not its start, before it runs the batch. An empty
             # first batch saves the start: otherwise, a query that is restarted during its first
-            # batch would start at another "latest", and skip records.
+            # batch would start elsewhere, because logs and topics have changed, and skip records.
+            # A trigger that overrides the limits runs only one batch, which cannot be empty.
             self._initial_is_saved = True
             return dict(start)
+        # Deleted records count neither as backlog nor against the limits.
         starts = {
-            partition: start.get(partition, bounds.start_offset)
+            partition: max(start.get(partition, 0), bounds.start_offset)
             for partition, bounds in logs.bounds.items()
         }
         ends = logs.ends()
         if self._targets is not None:
-            ends = {
-                # Reached targets stay where they are.
-                partition: max(self._targets[partition], start.get(partition, 0))
-                for partition in ends
-                if partition in self._targets
-            }
+            ends = self._up_to_targets(start, ends)
         elif self._delay is not None and not all_available:
             # A query that ends by itself is not delayed: it would end without its last records.
             size = sum(backlog(starts, ends).values())
@@ -152,6 +147,20 @@ class StreamPlanner:
             ends = self._limited(starts, ends, logs)
         self._planned = (ends, logs)
         return ends
+
+    def _up_to_targets(self, start: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
+        """Return ends that do not exceed the targets; reached targets stay where they are."""
+        assert self._targets is not None
+        limited: dict[TopicPartition, int] = {}
+        for partition, end in ends.items():
+            if partition in self._targets:
+                # The log may also end before the position, if the query continues after data loss.
+                limited[partition] = min(
+                    end, max(self._targets[partition], start.get(partition, 0))
+                )
+            elif partition in start:
+                limited[partition] = min(end, start[partition])
+        return limited
 
     def newest(self) -> dict[TopicPartition, int] | None:
         """Return the ends of the logs that the last call of `latest` found, for Spark's metrics."""
@@ -163,19 +172,34 @@ class StreamPlanner:
         if options.max_offsets_per_trigger is not None:
             limited = limit_offsets(starts, limited, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
-            sizes = self._sizes(logs.bounds)
+            sizes = self._sizes(logs.bounds, backlog(starts, limited))
             limited = limit_bytes(starts, limited, options.max_bytes_per_trigger, sizes)
         return limited
 
-    def _sizes(self, bounds: Mapping[TopicPartition, LogBounds]) -> Mapping[TopicPartition, float]:
-        """Return the average size of a record in each log, looked up at most once a minute."""
+    def _sizes(
+        self, bounds: Mapping[TopicPartition, LogBounds], sizes: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, float]:
+        """Return the average size of a record in each log.
+
+        The averages are looked up once a minute, and for a partition that had no records before.
+        """
         now_ms = self._clock.now_ms()
-        if self._record_bytes_expire_ms is None or now_ms >= self._record_bytes_expire_ms:
+        unknown = [one for one, size in sizes.items() if size and not self._record_bytes.get(one)]
+        expire_ms = self._record_bytes_expire_ms
+        if unknown or expire_ms is None or now_ms >= expire_ms:
             self._record_bytes = {
                 partition: size / max(1, bounds[partition].size)
                 for partition, size in self._lookup.size_bytes(bounds.keys()).items()
             }
             self._record_bytes_expire_ms = now_ms + _SIZES_EXPIRE_MS
+            missing = [str(one) for one in unknown if not self._record_bytes.get(one)]
+            if missing and not self._has_warned:
+                self._has_warned = True
+                log.warning(
+                    "maxBytesPerTrigger does not limit %s: no broker has reported the size of the"
+                    " log; check that this client may describe the cluster",
+                    ", ".join(missing),
+                )
         return self._record_bytes
 
     # -- tasks ----------------------------------------------------------------------------------
@@ -194,7 +218,8 @@ class StreamPlanner:
         losses = [
             deleted_partition(partition, offset)
             for partition, offset in start.items()
-            if partition not in end
+            # A query that is restarted during its first batch may find new partitions.
+            if partition not in end and start != self._initial
         ]
         for partition, end_offset in sorted(end.items()):
             # A partition that was added during the query is read from its first record.
@@ -222,14 +247,15 @@ class StreamPlanner:
 
     # -- lost data ------------------------------------------------------------------------------
 
-    def _look(self, known: Offsets) -> _Logs:
+    def _look(self, known: Offsets, *, skip_missing: bool = False) -> _Logs:
         """Look up all partitions; again if those of `known` seem to have lost records.
 
         A broker that has just started may not know all topics yet.
         """
         attempts = self._options.offset_lookup_retries
         while True:
-            ids = self._lookup.partitions(self._options.topics, skip_missing=bool(known))
+            skip_missing = skip_missing or bool(known)
+            ids = self._lookup.partitions(self._options.topics, skip_missing=skip_missing)
             logs = _Logs(ids, self._lookup.bounds(ids.keys()))
             if attempts <= 0 or logs.contain(known):
                 return logs

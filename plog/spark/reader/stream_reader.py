@@ -15,12 +15,11 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
-    ReadMaxBytes,
     ReadMaxRows,
-    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
+from plog.settings import INT_MAX
 from plog.spark.options.offsets_json import nest_offsets, read_offsets
 from plog.spark.options.source_options import SourceOptions
 from plog.spark.reader.cluster_lookup import ClusterLookup
@@ -63,19 +62,12 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
         return nest_offsets(self._planner().initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return a limit that differs from ReadAllAvailable if any limit is set.
+        """Return a limit other than ReadAllAvailable, which is kept for triggers.
 
-        Spark passes it to `latestOffset`, or ReadAllAvailable if the trigger overrides the limits.
-        It has no limit for several options, so the planner reads them from the options.
+        Spark passes this limit to `latestOffset`, or ReadAllAvailable if the trigger overrides the
+        limits. Spark has no limit for several options, so the planner reads them from the options.
         """
-        options = self._options
-        if options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(options.max_offsets_per_trigger)
-        if options.max_bytes_per_trigger is not None:
-            return ReadMaxBytes(options.max_bytes_per_trigger)
-        if options.min_offsets_per_trigger is not None:
-            return ReadMinRows(options.min_offsets_per_trigger)
-        return ReadAllAvailable()
+        return ReadMaxRows(self._options.max_offsets_per_trigger or INT_MAX)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Let the query end at what is the latest offset now."""
@@ -88,7 +80,7 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
         # Spark asks for the next batch after it has completed the last one, which ended at `start`.
         # Its own notice, `commit`, arrives a batch later, and never for the last batch.
         assert self._driver is not None
-        self._driver.progress.report(known)
+        self._driver.progress.report(known, self._driver.clock.now_ms())
         all_available = isinstance(limit, ReadAllAvailable)
         return nest_offsets(planner.latest(known, all_available=all_available))
 
@@ -122,7 +114,8 @@ class _DriverSide:
 
     def __init__(self, options: SourceOptions) -> None:
         lookup = ClusterLookup(options.client)
-        self.planner = StreamPlanner(lookup, options, _SystemClock())
+        self.clock = _SystemClock()
+        self.planner = StreamPlanner(lookup, options, self.clock)
         # A coordinator that does not answer delays a batch for this long.
         commits = ClusterLookup({**options.client, "default.api.timeout.ms": "5000"})
         self.progress = GroupProgress(commits, options.commit_group)

@@ -28,15 +28,15 @@ class Commits:
 def test_only_changed_offsets_are_committed() -> None:
     commits = Commits()
     progress = GroupProgress(commits, "g")
-    progress.report({A: 1, B: 2})
-    progress.report({A: 1, B: 2})
-    progress.report({A: 5, B: 2})
+    progress.report({A: 1, B: 2}, 0)
+    progress.report({A: 1, B: 2}, 1000)
+    progress.report({A: 5, B: 2}, 2000)
     assert commits.seen == [("g", {A: 1, B: 2}), ("g", {A: 5})]
 
 
 def test_nothing_is_committed_without_a_group() -> None:
     commits = Commits()
-    GroupProgress(commits, None).report({A: 1})
+    GroupProgress(commits, None).report({A: 1}, 0)
     assert commits.seen == []
 
 
@@ -47,10 +47,20 @@ def test_error_is_logged_once_and_the_offsets_are_committed_later(
     commits.error = NonEmptyGroup("group g has members")
     progress = GroupProgress(commits, "g")
     with caplog.at_level(logging.WARNING):
-        progress.report({A: 1})
-        progress.report({A: 2})
+        progress.report({A: 1}, 0)
+        progress.report({A: 2}, 60_000)
     assert len(caplog.records) == 1
     assert "cannot commit the progress of the query to group g: group g has members" in caplog.text
     commits.error = None
-    progress.report({A: 2})
+    progress.report({A: 2}, 119_999)
+    assert commits.seen == []
+    progress.report({A: 2}, 120_000)
     assert commits.seen == [("g", {A: 2})]
+
+
+def test_unchanged_offsets_are_committed_once_a_day() -> None:
+    commits = Commits()
+    progress = GroupProgress(commits, "g")
+    for hour in range(49):
+        progress.report({A: 1}, hour * 3_600_000)
+    assert len(commits.seen) == 3

@@ -83,7 +83,9 @@ def test_all_conditions_apply() -> None:
         (("timestamp", ">=", at(6.000001)), [(0, 7, 20), (1, 7, 8)]),
         (("timestamp", ">", at(6)), [(0, 7, 20), (1, 7, 8)]),
         (("timestamp", ">", at(99)), []),
+        # Records without a timestamp are shown 1 ms before 1970, and lookups do not find them.
         (("timestamp", ">=", at(-5)), [(0, 0, 20), (1, 5, 8)]),
+        (("timestamp", ">=", at(-0.001)), [(0, 0, 20), (1, 5, 8)]),
         (
             ("timestamp", ">=", at(6).astimezone(TOKYO)),
             [(0, 6, 20), (1, 6, 8)],

@@ -87,14 +87,13 @@ def test_missing_topic_is_an_error(lookup: ScriptedLookup) -> None:
 @pytest.mark.parametrize(
     "start",
     [
+        {},
         {"startingoffsets": "latest"},
         {"startingoffsets": '{"t":{"0":-1,"1":0}}'},
         {"startingtimestamp": "9000", "startingoffsetsbytimestampstrategy": "latest"},
     ],
 )
-def test_first_batch_is_empty_if_the_start_is_the_latest_offset(
-    lookup: ScriptedLookup, start: dict[str, str]
-) -> None:
+def test_first_batch_is_empty(lookup: ScriptedLookup, start: dict[str, str]) -> None:
     """Its end is the start of the second batch, and saved before that batch runs."""
     stream = planner(lookup, **start)
     first = stream.initial()
@@ -112,9 +111,19 @@ def test_restart_during_the_empty_first_batch_loses_nothing(lookup: ScriptedLook
     assert restarted.latest(saved) == {A: 30, B: 5}
 
 
-def test_first_batch_reads_records_if_the_start_is_fixed(lookup: ScriptedLookup) -> None:
+def test_restart_in_the_first_batch_ignores_partitions_that_are_new(lookup: ScriptedLookup) -> None:
+    saved = planner(lookup).initial()
+    lookup.logs[C] = LogBounds(0, 3)
+    restarted = planner(lookup)
+    assert restarted.tasks(restarted.initial(), saved) == []
+    assert restarted.latest(saved) == {A: 20, B: 5, C: 3}
+
+
+def test_trigger_that_overrides_the_limits_reads_records_in_the_first_batch(
+    lookup: ScriptedLookup,
+) -> None:
     stream = planner(lookup)
-    assert stream.latest(stream.initial()) == {A: 20, B: 5}
+    assert stream.latest(stream.initial(), all_available=True) == {A: 20, B: 5}
 
 
 # -- the end of a batch ---------------------------------------------------------------------------
@@ -180,9 +189,10 @@ def test_available_now_ends_at_what_it_found(lookup: ScriptedLookup) -> None:
     stream.stop_at_latest()
     lookup.logs = {A: LogBounds(10, 1000), B: LogBounds(0, 1000), C: LogBounds(0, 1000)}
     position, batches = stream.initial(), 0
+    assert stream.latest(position) == position
     while (end := stream.latest(position)) != position:
         position, batches = end, batches + 1
-    assert position == {A: 20, B: 5}
+    assert position == {A: 20, B: 5, C: 0}
     assert batches == 3
 
 
@@ -194,6 +204,64 @@ def test_available_now_at_the_latest_offset_reads_nothing(lookup: ScriptedLookup
     assert start == {A: 30, B: 5}
     assert stream.latest(start) == start
     assert stream.latest(start) == start
+
+
+def test_available_now_keeps_the_position_in_partitions_that_it_did_not_find(
+    lookup: ScriptedLookup,
+) -> None:
+    """A broker that has just started may not know all topics yet."""
+    stream = planner(lookup)
+    logs = dict(lookup.logs)
+    del lookup.logs[B]
+    stream.stop_at_latest()
+    lookup.logs = logs
+    assert stream.latest({A: 12, B: 3}) == {A: 20, B: 3}
+
+
+def test_available_now_continues_in_a_log_that_ends_before_its_position(
+    lookup: ScriptedLookup,
+) -> None:
+    stream = planner(lookup, failondataloss="false")
+    stream.stop_at_latest()
+    assert stream.latest({A: 100, B: 5}) == {A: 20, B: 5}
+
+
+def test_available_now_reports_a_deleted_topic(lookup: ScriptedLookup) -> None:
+    lookup.logs.clear()
+    lookup.topic_exists = False
+    stream = planner(lookup)
+    stream.stop_at_latest()
+    with pytest.raises(DataLossError, match="its topic was deleted"):
+        stream.latest({A: 20, B: 5})
+
+
+def test_deleted_records_do_not_count_against_the_limit(lookup: ScriptedLookup) -> None:
+    lookup.logs = {A: LogBounds(1_000_000, 1_000_100), B: LogBounds(0, 5)}
+    stream = planner(lookup, failondataloss="false", maxoffsetspertrigger="50")
+    end = stream.latest({A: 0, B: 5})
+    assert end == {A: 1_000_050, B: 5}
+    assert ranges(stream, {A: 0, B: 5}, end) == [(0, 1_000_000, 1_000_050)]
+
+
+def test_byte_limit_applies_to_a_partition_that_was_empty(lookup: ScriptedLookup) -> None:
+    lookup.sizes = {A: 1000, B: 0}
+    lookup.logs = {A: LogBounds(10, 20), B: LogBounds(0, 0)}
+    stream = planner(lookup, maxbytespertrigger="1000")
+    assert stream.latest({A: 10, B: 0}) == {A: 20, B: 0}
+    lookup.sizes[B] = 1_000_000
+    lookup.logs[B] = LogBounds(0, 10_000)
+    assert stream.latest({A: 20, B: 0}) == {A: 20, B: 10}
+
+
+def test_unknown_sizes_are_reported_once(
+    lookup: ScriptedLookup, caplog: pytest.LogCaptureFixture
+) -> None:
+    lookup.sizes = {A: 1000, B: 0}
+    stream = planner(lookup, maxbytespertrigger="100")
+    with caplog.at_level(logging.WARNING):
+        stream.latest({A: 10, B: 0})
+        stream.latest({A: 11, B: 0})
+    assert caplog.text.count("maxBytesPerTrigger does not limit t-1") == 1
 
 
 # -- tasks ----------------------------------------------------------------------------------------
