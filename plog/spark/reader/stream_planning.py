@@ -153,13 +153,10 @@ class StreamPlanner:
         assert self._targets is not None
         limited: dict[TopicPartition, int] = {}
         for partition, end in ends.items():
-            if partition in self._targets:
-                # The log may also end before the position, if the query continues after data loss.
-                limited[partition] = min(
-                    end, max(self._targets[partition], start.get(partition, 0))
-                )
-            elif partition in start:
-                limited[partition] = min(end, start[partition])
+            if partition in self._targets or partition in start:
+                target = max(self._targets.get(partition, 0), start.get(partition, 0))
+                # The log ends earlier if the query continues after data loss.
+                limited[partition] = min(end, target)
         return limited
 
     def newest(self) -> dict[TopicPartition, int] | None:

@@ -286,8 +286,9 @@ def needs_commit(outcomes: Sequence[TaskOutcome], name: str, last: NotedCommit) 
         if last.note.rows != rows:
             raise DeduplicationError(
                 f"cannot commit {_named(batch)}: it now has {rows} rows, and had {last.note.rows}"
-                " when it was written, so its checkpoint has changed; restore the newer checkpoint,"
-                f" or set another name than {name} as deduplicate to write the rows again"
+                " when it was written, because an older checkpoint was restored, or because the"
+                " query does not return the same rows again; restore the newer checkpoint, or set"
+                f" a different name than {name} as deduplicate to write the rows again"
             )
         return False
     if any(outcome.last_offset != last.offset for outcome in outcomes):
