@@ -23,7 +23,7 @@ from plogd.testing.controls import Controls
 class ControlServer:
     """Runs commands from `end`, and stops `reactor` when the test closes its end.
 
-    `reactor` is Any as in service.py.
+    `reactor` is typed as Any, as in service.py.
     """
 
     def __init__(self, end: socket.socket, controls: Controls, reactor: Any) -> None:

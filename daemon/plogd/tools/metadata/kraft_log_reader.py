@@ -106,7 +106,7 @@ def snapshot_values(data: bytes) -> list[bytes]:
 def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[int, bytes]]:
     """Yield the offset and value of each metadata record, starting at `from_offset`.
 
-    The log ends before a truncated last batch. Raises UnreadableMetadata if records are missing or
+    A truncated last batch is ignored. Raises UnreadableMetadata if records are missing or
     damaged.
     """
     expected: int | None = None
