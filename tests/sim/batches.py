@@ -46,8 +46,10 @@ class Batch:
     """The versions of Produce that may carry its codec."""
     producer_id: int = -1
     first_sent_in_life: int | None = None
-    is_late: bool = False
-    """The broker appended it, but it did not become durable in time."""
+    attempts: int = 0
+    """How often it has been sent."""
+    is_appended: bool = False
+    """The broker has appended it but not acknowledged it."""
 
     @property
     def key(self) -> PartitionKey:

@@ -194,6 +194,7 @@ class IdempotentProducer(Client):
             batch = self._unacknowledged[self._sent]
             if batch.first_sent_in_life is None:
                 batch.first_sent_in_life = self.world.service.life_number
+            batch.attempts += 1
             self._sent += 1
             self._in_flight += 1
             self.world.start(self._handle_response(connection, batch), self.name)
@@ -218,15 +219,19 @@ class IdempotentProducer(Client):
                 self._out_of_order(batch)
             else:
                 self.check_produced(result.error_code, f"Produce to {self._topic}")
-                batch.is_late = result.error_code == ErrorCode.REQUEST_TIMED_OUT
+                # It did not become durable in time.
+                batch.is_appended = result.error_code == ErrorCode.REQUEST_TIMED_OUT
                 self._rewinding = True
 
     def _acknowledged(self, batch: Batch, result: PartitionProduceResponse) -> None:
         for earlier in self._unacknowledged:
             if earlier is batch:
                 break
-            # A batch that became durable too late has been appended; a retry is a duplicate.
-            if not earlier.is_late:
+            # An attempt whose response was lost may have appended both batches, and only the retry
+            # of the earlier one has failed. The final check of the log finds batches out of order.
+            earlier.is_appended |= min(earlier.attempts, batch.attempts) > 1
+            # A retry of a batch that has been appended is a duplicate.
+            if not earlier.is_appended:
                 raise Anomaly(
                     "nonmonotonic-send",
                     f"{batch.values[0]!r} was appended, not one before it",
