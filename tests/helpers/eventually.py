@@ -13,11 +13,11 @@ _PAUSE_S = 0.05
 T = TypeVar("T")
 
 
-def eventually(ask: Callable[[], T | None], what: str) -> T:
+def eventually(ask: Callable[[], T | None], what: str, timeout_s: float = TIMEOUT_S) -> T:
     """Return the first true result of `ask`; `what` names it in an error."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while not (answer := ask()):
-        assert time.monotonic() < deadline, f"no {what} in {TIMEOUT_S:g} s"
+        assert time.monotonic() < deadline, f"no {what} in {timeout_s:g} s"
         pause.wait(_PAUSE_S)
     return answer

@@ -1,0 +1,37 @@
+"""The driver of a stream that test_kills.py kills: it deduplicates, and reads and writes plog.
+
+python -m tests.spark.killed_driver '{"stream": …, "folder": …, "ends": false}'
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.spark.faulty_stream import Stream
+
+
+def main(wanted: dict[str, Any]) -> None:
+    """Run the stream until it is killed, or until it has read everything."""
+    from tests.spark.spark_session import spark_session
+
+    stream = Stream(**wanted["stream"])
+    # A task has four attempts.
+    with spark_session(Path(wanted["folder"]), master="local[2,4]") as spark:
+        reader = spark.readStream.format("plog").options(
+            subscribe=stream.source, startingOffsets="earliest", maxOffsetsPerTrigger="150"
+        )
+        rows = reader.option("kafka.bootstrap.servers", stream.bootstrap_servers).load()
+        writer = rows.selectExpr("value").writeStream.format("plog")
+        writer = writer.option("kafka.bootstrap.servers", stream.bootstrap_servers)
+        writer = writer.options(
+            topic=stream.target, deduplicate="killed", checkpointLocation=stream.checkpoint
+        )
+        trigger = {"availableNow": True} if wanted["ends"] else {"processingTime": "0 seconds"}
+        writer.trigger(**trigger).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
