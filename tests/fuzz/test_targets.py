@@ -27,6 +27,9 @@ def _seeds(name: str) -> tuple[bytes, ...]:
     return (*target.seeds(), *(path.read_bytes() for path in target.corpus_files()))
 
 
+# hostile_counts counts the steps of thousands of requests, for minutes; on a busy machine, that
+# exceeds the general limit.
+@pytest.mark.timeout(3600)
 @every_target
 def test_seeds_and_corpus_pass(name: str) -> None:
     for seed in _seeds(name):
