@@ -60,7 +60,7 @@ def _kill_repeatedly(arena: Arena, kills: int) -> None:
     arena.finish()
     assert real.errors == []
     log = arena.broker.log_text()
-    assert "rolled segment of kept" in log and "segments of timed" in log, (
+    assert "rolled segment of kept" in log and "segments from timed" in log, (
         "the run rolled or deleted no segments"
     )
 

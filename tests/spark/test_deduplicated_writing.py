@@ -14,8 +14,9 @@ import pytest
 from plog.client.consumer.simple_consumer import SimpleConsumer
 from plog.client.faces.blocking import Admin
 from plog.client.values import ConsumerRecord
-from plog.spark import worker_consumers, worker_producers
 from plog.spark.options.sink_options import SinkOptions
+from plog.spark.reader import worker_consumers
+from plog.spark.sink import worker_producers
 from plog.spark.sink.deduplicated_writing import (
     commit_batch,
     read_notes,

@@ -228,7 +228,7 @@ def test_unknown_request_name_suggests_the_nearest(wrong: str, near: str) -> Non
 
 
 def test_topic_is_rejected_for_a_request_without_topics() -> None:
-    with pytest.raises(ValueError, match="Heartbeat contains no topics"):
+    with pytest.raises(ValueError, match="Heartbeat does not contain any topics"):
         Rule(row=row_named("Heartbeat"), action="drop", topic="orders")
 
 
