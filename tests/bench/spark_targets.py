@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
+
 from tests.bench import spark_loads
 from tests.bench.load import Load
-from tests.bench.rounds import Target, figure, ratio
+from tests.bench.rounds import Round, Target, figure, ratio
+
+if TYPE_CHECKING:
+    from tests.bench.session import Session
 
 
 def _spark_cpu(at_most: float, against: str = "kafka") -> Target:
@@ -23,59 +29,61 @@ _SPARK_BROKER = Target(
 )
 _SPARK_FIGURE = Target(what="CPU per row", of=figure("cpu_us_per_row"), unit=" µs")
 
+
+def _load(
+    name: str,
+    what: str,
+    run: Callable[[Session], Generator[Round]],
+    targets: tuple[Target, ...],
+    rounds: int = 5,
+) -> Load:
+    return Load(
+        name=f"spark-{name}",
+        what=f"Spark: {what}",
+        section="spark",
+        run=run,
+        peers=("plog",),
+        rounds=rounds,
+        targets=targets,
+    )
+
+
 SPARK_LOADS = (
-    Load(
-        name="spark-read",
-        what="Spark: read 200 B records, local[2]",
-        section="spark",
-        run=spark_loads.read,
-        peers=("plog",),
-        targets=(_spark_cpu(1), _spark_cpu(0.7, "kafka-default"), _SPARK_BROKER, _SPARK_FIGURE),
+    _load(
+        "read",
+        "read 200 B records, local[2]",
+        spark_loads.read,
+        (_spark_cpu(1), _spark_cpu(0.7, "kafka-default"), _SPARK_BROKER, _SPARK_FIGURE),
     ),
-    Load(
-        name="spark-read-lz4",
-        what="Spark: read 200 B records, lz4",
-        section="spark",
-        run=spark_loads.read_lz4,
-        peers=("plog",),
-        targets=(_spark_cpu(1), _SPARK_FIGURE),
+    _load(
+        "read-lz4",
+        "read 200 B records, lz4",
+        spark_loads.read_lz4,
+        (_spark_cpu(1), _SPARK_FIGURE),
     ),
-    Load(
-        name="spark-read-zstd",
-        what="Spark: read 200 B records, zstd",
-        section="spark",
-        run=spark_loads.read_zstd,
-        peers=("plog",),
-        targets=(_spark_cpu(1), _SPARK_FIGURE),
+    _load(
+        "read-zstd",
+        "read 200 B records, zstd",
+        spark_loads.read_zstd,
+        (_spark_cpu(1), _SPARK_FIGURE),
     ),
-    Load(
-        name="spark-stream",
-        what="Spark: read a stream in five batches, availableNow",
-        section="spark",
-        run=spark_loads.stream,
-        peers=("plog",),
-        targets=(_spark_cpu(1.2), _SPARK_FIGURE),
+    _load(
+        "stream",
+        "read a stream in five batches, availableNow",
+        spark_loads.stream,
+        (_spark_cpu(1.2), _SPARK_FIGURE),
     ),
-    Load(
-        name="spark-write",
-        what="Spark: write 200 B records",
-        section="spark",
-        run=spark_loads.write,
-        peers=("plog",),
-        targets=(_spark_cpu(1.2), _SPARK_FIGURE),
-    ),
-    Load(
-        name="spark-microbatch",
-        what="Spark: microbatches of 400 rows",
-        section="spark",
-        run=spark_loads.microbatch,
-        peers=("plog",),
-        rounds=3,
-        targets=(
+    _load("write", "write 200 B records", spark_loads.write, (_spark_cpu(1.2), _SPARK_FIGURE)),
+    _load(
+        "microbatch",
+        "microbatches of 400 rows",
+        spark_loads.microbatch,
+        (
             _spark_cpu(1.2, "memory"),
             Target(what="time ÷ a source's in memory", of=ratio("batch_ms", against="memory")),
             Target(what="CPU per row ÷ the connector's", of=ratio("cpu_us_per_row")),
             Target(what="a batch", of=figure("batch_ms"), unit=" ms"),
         ),
+        rounds=3,
     ),
 )

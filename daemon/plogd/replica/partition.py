@@ -60,7 +60,7 @@ class PartitionRead(NamedTuple):
 
     @property
     def error_code(self) -> int:
-        """The error code; 0 if there is no error."""
+        """The error code, or 0 after a success."""
         return 0 if self.error is None else self.error.code
 
     @property

@@ -56,11 +56,6 @@ class DefaultFormatter:
             properties.get("headers.deserializer", properties.get("header.deserializer"))
         )
 
-    @property
-    def prints_values_only(self) -> bool:
-        """Return whether each output line is an unchanged value."""
-        return self._parts == [self._value] and self._of_value is None
-
     def format(self, record: ConsumerRecord) -> bytes:
         if not self._parts:
             return b""

@@ -41,12 +41,7 @@ class BatchReader(CheckedPickle, DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._reading = ReadingOptions(
-            client=options.client,
-            include_headers=options.include_headers,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
-
+        self._reading = ReadingOptions.of(options)
         self._filters: RangeFilters | None = None
 
     def partitions(self) -> list[InputPartition]:

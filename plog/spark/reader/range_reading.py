@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from plog.client.consumer.arrow import SparkColumns
 from plog.client.consumer.simple_consumer import SimpleConsumer
 from plog.errors import OffsetOutOfRange, PlogError, RequestTimedOut
+from plog.spark.options.source_options import SourceOptions
 from plog.spark.reader.data_loss import LogBounds, data_loss_error, within_log
 from plog.spark.reader.offset_range import OffsetRange
 from plog.spark.reader.worker_consumers import keep_consumer, take_consumer
@@ -30,6 +31,15 @@ class ReadingOptions:
     client: Mapping[str, str]
     include_headers: bool = False
     fail_on_data_loss: bool = True
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> ReadingOptions:
+        """Return the part of a query's options that its workers need."""
+        return cls(
+            client=options.client,
+            include_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
 
 
 def read_range(wanted: OffsetRange, options: ReadingOptions) -> Iterator[pyarrow.RecordBatch]:

@@ -44,11 +44,7 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._reading = ReadingOptions(
-            client=options.client,
-            include_headers=options.include_headers,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
+        self._reading = ReadingOptions.of(options)
         self._driver: _DriverSide | None = None
 
     def __getstate__(self) -> dict[str, Any]:
