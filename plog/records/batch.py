@@ -92,6 +92,9 @@ class Compression(IntEnum):
     ZSTD = 4
 
 
+_COMPRESSIONS = tuple(Compression)
+
+
 class TimestampType(IntEnum):
     """The source of a batch's timestamps: the producer, or the broker that appended the batch."""
 
@@ -135,9 +138,11 @@ class BatchHeader(NamedTuple):
     def compression(self) -> Compression:
         """The codec. Raises UnsupportedCompressionType for an unknown number."""
         codec = self.attributes & COMPRESSION_MASK
-        if codec > Compression.ZSTD:
-            raise UnsupportedCompressionType(f"compression type {codec} is not supported")
-        return Compression(codec)
+        try:
+            # Faster than a call of the enum.
+            return _COMPRESSIONS[codec]
+        except IndexError:
+            raise UnsupportedCompressionType(f"compression type {codec} is not supported") from None
 
     @property
     def timestamp_type(self) -> TimestampType:
@@ -216,7 +221,8 @@ def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
         # Brokers cut a fetch response at the maximum size, so the last batch can be incomplete.
         if size > end - position:
             return
-        yield position, parse_header(data, position)
+        # `parse_header` would check the bounds again.
+        yield position, BatchHeader._make(HEADER.unpack_from(data, position))
         position += size
 
 

@@ -207,10 +207,9 @@ def decode_into_columns(
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     append_time, cut, position, rows = header.max_timestamp, data, 0, len(columns)
     offsets, timestamps = columns.offsets, columns.timestamps
-    has_key, key_ends, key_end = columns.has_key, columns.key_ends, len(columns.keys)
-    has_value, value_ends, value_end = columns.has_value, columns.value_ends, len(columns.values)
-    keys: list[bytes] = []
-    values: list[bytes] = []
+    has_key, key_ends, keys = columns.has_key, columns.key_ends, columns.keys
+    has_value, value_ends, values = columns.has_value, columns.value_ends, columns.values
+    key_end, value_end = key_ends[row], value_ends[row]
     for _ in range(header.records_count):
         next_position = position
         end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
@@ -243,8 +242,6 @@ def decode_into_columns(
         timestamps[row] = append_time if is_append_time else base_timestamp + timestamp_delta
         row += 1
         key_ends[row], value_ends[row] = key_end, value_end
-    columns.keys += b"".join(keys)
-    columns.values += b"".join(values)
     return row, position, next_delta
 
 

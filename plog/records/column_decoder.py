@@ -12,38 +12,59 @@ from plog.records.record_columns import RecordColumns
 _MAX_END = (1 << 31) - 1  # Arrow's offsets into keys and values are int32.
 
 
-def decode_columns(
-    payload: Buffer,
-    header: BatchHeader,
-    columns: RecordColumns,
-    *,
-    from_offset: int = 0,
-    max_rows: int,
-) -> int:
-    """Append up to `max_rows` (at least one) records, starting at `from_offset`, to `columns`.
+class ColumnDecoder:
+    """Appends the records of consecutive batches to `columns`, up to `max_rows` rows.
 
-    Returns the offset of the first remaining record, or the offset after the batch. Raises
-    CorruptRecords without changing `columns`; ValueError if the columns are too full.
+    `columns` has empty rows at its end until `close` removes them. They are appended once for all
+    batches, because that takes longer than decoding a small batch. `records_count` is the number
+    of records in these batches, or more.
     """
-    data = payload if type(payload) is bytes else bytes(payload)
-    _check_header(data, header)
-    if max(len(columns.keys), len(columns.values)) + len(data) > _MAX_END:
-        raise ValueError("cannot append to full columns; start new ones")
-    rows_before = len(columns)
-    # Resized in advance, because the compiled loop uses views of the arrays, which prevent
-    # resizing.
-    columns.extend(min(max_rows, header.records_count))
-    try:
-        rows, end, next_delta = decode_into_columns(data, header, columns, rows_before, from_offset)
-        # If records remain, the call that decodes the last of them checks the end.
-        if next_delta < 0:
-            _check_end(data, end, header)
-    except IndexError:
-        columns.truncate(rows_before)
-        raise _incomplete(header) from None
-    except CorruptRecords:
-        columns.truncate(rows_before)
-        raise
-    if rows < len(columns):  # Records before `from_offset` were skipped.
-        columns.truncate(rows)
-    return header.next_offset if next_delta < 0 else header.base_offset + next_delta
+
+    __slots__ = ("_columns", "_max_row", "_rows", "row")
+
+    def __init__(self, columns: RecordColumns, *, max_rows: int, records_count: int) -> None:
+        self._columns = columns
+        self.row = len(columns)
+        """The number of rows that have been filled, including those from before."""
+        self._max_row = self.row + max_rows
+        columns.extend(min(max_rows, records_count))
+        self._rows = len(columns)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether `max_rows` rows are filled, or the columns cannot contain more bytes."""
+        return self.row == self._max_row or self._columns.is_full_at(self.row)
+
+    def decode(self, payload: Buffer, header: BatchHeader, *, from_offset: int = 0) -> int:
+        """Append the records of a batch that are at or after `from_offset`, while rows are left.
+
+        Returns the offset of the first remaining record, or the offset after the batch. Raises
+        CorruptRecords without appending any; ValueError if the columns contain too many bytes.
+        """
+        data = payload if type(payload) is bytes else bytes(payload)
+        columns, row = self._columns, self.row
+        _check_header(data, header)
+        if max(columns.key_ends[row], columns.value_ends[row]) + len(data) > _MAX_END:
+            raise ValueError("cannot append to full columns; start new ones")
+        try:
+            end_row, end, next_delta = decode_into_columns(data, header, columns, row, from_offset)
+            # If records remain, the call that decodes the last of them checks the end.
+            if next_delta < 0:
+                _check_end(data, end, header)
+        except IndexError:
+            self._restart(row)
+            raise _incomplete(header) from None
+        except CorruptRecords:
+            self._restart(row)
+            raise
+        self.row = end_row
+        return header.next_offset if next_delta < 0 else header.base_offset + next_delta
+
+    def close(self) -> None:
+        """Remove the rows that have not been filled."""
+        self._columns.truncate(self.row)
+
+    def _restart(self, row: int) -> None:
+        """Empty the rows from `row` on."""
+        self._columns.truncate(row)
+        self._columns.extend(self._rows - row)

@@ -15,11 +15,12 @@ _MAX_BYTES = 1 << 30
 
 
 class RecordColumns:
-    """Records as columns in Arrow's memory layout; see `decode_columns`.
+    """Records as columns in Arrow's memory layout; see `ColumnDecoder`.
 
-    `key_ends` and `value_ends` start with 0, followed by the end of each key and value in `keys`
-    and `values`. A null key or value is empty there, with a 0 in `has_key` or `has_value`; all
-    others have a 1. `headers` maps the few rows that have headers to the headers.
+    `keys` and `values` are lists of all keys and values that are not null. `key_ends` and
+    `value_ends` start with 0, followed by the end of each key and value in their concatenation.
+    A null key or value is empty there, with a 0 in `has_key` or `has_value`; all others have a 1.
+    `headers` maps the few rows that have headers to the headers.
     """
 
     __slots__ = (
@@ -38,10 +39,11 @@ class RecordColumns:
         self.offsets = array("q")
         self.timestamps = array("q")
         self.key_ends = array("i", (0,))
-        self.keys = bytearray()
+        # Lists, because a growing bytearray would be copied several times.
+        self.keys: list[bytes] = []
         self.has_key = bytearray()
         self.value_ends = array("i", (0,))
-        self.values = bytearray()
+        self.values: list[bytes] = []
         self.has_value = bytearray()
         self.headers: dict[int, Sequence[Header]] = {}
 
@@ -51,10 +53,14 @@ class RecordColumns:
     @property
     def is_full(self) -> bool:
         """Whether another batch could make the ends of keys or values exceed an int32."""
-        return len(self.keys) + len(self.values) >= _MAX_BYTES
+        return self.is_full_at(len(self))
+
+    def is_full_at(self, row: int) -> bool:
+        """Return the same for the rows before `row`."""
+        return self.key_ends[row] + self.value_ends[row] >= _MAX_BYTES
 
     def extend(self, rows: int) -> None:
-        """Append empty rows, which `decode_into_columns` fills."""
+        """Append empty rows, which `ColumnDecoder` fills."""
         for numbers in (self.offsets, self.timestamps, self.key_ends, self.value_ends):
             numbers.frombytes(bytes(numbers.itemsize * rows))
         self.has_key += bytes(rows)
@@ -62,9 +68,13 @@ class RecordColumns:
 
     def truncate(self, rows: int) -> None:
         """Remove all rows except the first `rows`."""
+        if rows == len(self.offsets):
+            return
+        # Counted first, because the lists contain only the rows that are not null.
+        del self.keys[self.has_key.count(1, 0, rows) :]
+        del self.values[self.has_value.count(1, 0, rows) :]
         del self.offsets[rows:], self.timestamps[rows:]
         del self.has_key[rows:], self.has_value[rows:]
-        # The ends are truncated first: the last remaining end is the new size of keys or values.
         del self.key_ends[rows + 1 :], self.value_ends[rows + 1 :]
-        del self.keys[self.key_ends[-1] :], self.values[self.value_ends[-1] :]
-        self.headers = {row: kept for row, kept in self.headers.items() if row < rows}
+        if self.headers:
+            self.headers = {row: kept for row, kept in self.headers.items() if row < rows}

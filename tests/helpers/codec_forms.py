@@ -97,12 +97,12 @@ def _no_compiled_form(name: str) -> None:
 def read_columns(
     codec: ModuleType, data: Any, header: BatchHeader, from_offset: int = 0, max_rows: int = 1000
 ) -> list[object]:
-    """Return the result of `decode_columns` and every column that it fills, with this form."""
+    """Return the result of `ColumnDecoder` and every column that it fills, with this form."""
     filled = RecordColumns()
     with mock.patch.object(column_decoder, "decode_into_columns", codec.decode_into_columns):
-        result = column_decoder.decode_columns(
-            data, header, filled, from_offset=from_offset, max_rows=max_rows
-        )
+        decoder = column_decoder.ColumnDecoder(filled, max_rows=max_rows, records_count=max_rows)
+        result = decoder.decode(data, header, from_offset=from_offset)
+        decoder.close()
     return [result, *(getattr(filled, name) for name in filled.__slots__)]
 
 

@@ -189,8 +189,8 @@ def _microseconds(pa: Any, kind: Any, columns: RecordColumns) -> Any:
         ) from None
 
 
-def _binary(pa: Any, present: bytearray, ends: array[int], data: bytearray) -> Any:
-    buffers = [_bitmap(pa, present), pa.py_buffer(ends), pa.py_buffer(data)]
+def _binary(pa: Any, present: bytearray, ends: array[int], parts: Sequence[bytes]) -> Any:
+    buffers = [_bitmap(pa, present), pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
     return pa.Array.from_buffers(pa.binary(), len(present), buffers)
 
 

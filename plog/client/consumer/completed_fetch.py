@@ -20,7 +20,7 @@ from plog.client.values import ConsumerRecord
 from plog.errors import KafkaError, PlogError, UnsupportedForMessageFormat
 from plog.records.batch import BatchHeader, Buffer, CorruptBatch, crc_is_valid, iter_batches
 from plog.records.codec import decode_consumer_records
-from plog.records.column_decoder import decode_columns
+from plog.records.column_decoder import ColumnDecoder
 from plog.records.legacy import upgrade_all
 from plog.records.reader import read_payload
 from plog.records.record_columns import RecordColumns
@@ -42,7 +42,7 @@ class ReadingRules:
 
 
 class ColumnRun(NamedTuple):
-    """The rows in `RecordColumns` that come from one batch, and the values that they share."""
+    """Consecutive rows in `RecordColumns`, and the values of their batches that they share."""
 
     partition: TopicPartition
     timestamp_type: int
@@ -222,34 +222,38 @@ class CompletedFetch:
         Deserializers are not applied. Raises the same errors as `take`.
         """
         runs: list[ColumnRun] = []
-        left = wanted
         # Discard records that `take` has already decoded: decoding restarts at `next_offset`.
         self._ready, self._start = None, 0
         if isinstance(self._error, SerializationFailed):
             # Columns contain raw bytes, so a failed deserializer does not matter.
             self._error = None
-        while left and not columns.is_full and (self._header is not None or self._open_next()):
-            header, rows = self._header, len(columns)
-            assert header is not None
-            try:
+        decoder = ColumnDecoder(columns, max_rows=wanted, records_count=self._records_left())
+        try:
+            while not decoder.is_full and (self._header is not None or self._open_next()):
+                header, rows = self._header, decoder.row
+                assert header is not None
                 # The codec decodes a batch from its start, and filters by offset.
-                next_offset = decode_columns(
-                    self._payload, header, columns, from_offset=self.next_offset, max_rows=left
+                self.next_offset = decoder.decode(
+                    self._payload, header, from_offset=self.next_offset
                 )
-            except KafkaError as reason:
-                self._error = self._damaged(header, reason.message)
-                break
-            added = len(columns) - rows
-            left -= added
-            if added:
-                self.leader_epoch = header.partition_leader_epoch
-                run = (header.timestamp_type, self.leader_epoch, added)
-                runs.append(ColumnRun(self.partition, *run))
-            self.next_offset = next_offset
-            if next_offset >= header.next_offset:
-                self._close_batch()
+                if decoder.row > rows:
+                    self.leader_epoch = header.partition_leader_epoch
+                    _add_run(runs, self.partition, header, decoder.row - rows)
+                if self.next_offset >= header.next_offset:
+                    self._close_batch()
+        except KafkaError as reason:
+            assert self._header is not None
+            self._error = self._damaged(self._header, reason.message)
+        finally:
+            decoder.close()
         self._raise_if_nothing(runs)
         return runs
+
+    def _records_left(self) -> int:
+        """Return the number of records in the open batch and those after it, read or not."""
+        waiting = self._batches[self._index if self._header is None else self._index - 1 :]
+        # In a damaged header, the number may be negative.
+        return sum(max(0, header.records_count) for _, header in waiting)
 
     def _raise_if_nothing(self, taken: Sequence[object]) -> None:
         # The records before an error are returned first; the next call raises the error.
@@ -367,3 +371,13 @@ def _unreadable(
         partition,
         offset,
     )
+
+
+def _add_run(
+    runs: list[ColumnRun], partition: TopicPartition, header: BatchHeader, rows: int
+) -> None:
+    """Add the rows of a batch to the last run, or to a new one if their values differ."""
+    kind, epoch = header.timestamp_type, header.partition_leader_epoch
+    if runs and runs[-1].timestamp_type is kind and runs[-1].leader_epoch == epoch:
+        rows += runs.pop().rows
+    runs.append(ColumnRun(partition, kind, epoch, rows))

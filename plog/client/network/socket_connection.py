@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 _SIZE = Struct(">i")
 # If the peer speaks HTTP or TLS, its first bytes, read as a size, exceed this limit.
 _MAX_RESPONSE_BYTES = 256 << 20
-# This limits the memory that a call to recv allocates, regardless of the size in the response.
-_RECEIVE_BYTES = 1 << 20
+# Memory is allocated in parts of this size as bytes arrive, regardless of the size in the response.
+_RECEIVE_BYTES = 4 << 20
 
 _Response = TypeVar("_Response", bound=ApiMessage)
 
@@ -125,7 +125,7 @@ class SocketConnection:
         return receive
 
     def _decoded(
-        self, frame: bytes, request: ApiMessage, answer: type[_Response], version: int
+        self, frame: bytearray, request: ApiMessage, answer: type[_Response], version: int
     ) -> _Response:
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
@@ -159,7 +159,7 @@ class SocketConnection:
             # closes the connection.
             raise self._failed(_pending_alert(connection) or error) from error
 
-    def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
+    def _receive_frame(self, deadline_s: float, limit_s: float) -> bytearray:
         """Return the next frame without its size; `limit_s`, the whole timeout, is for errors."""
         connection = self._open()
         try:
@@ -226,18 +226,23 @@ def _pending_alert(connection: socket.socket) -> OSError | None:
     return None
 
 
-def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) -> bytes:
+def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) -> bytearray:
     """Return the next `size` bytes, which may arrive in several parts. Raises OSError."""
-    data = bytearray()
-    while len(data) < size:
+    data = bytearray(min(size, _RECEIVE_BYTES))
+    done = 0
+    while done < size:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("timed out")
+        if done == len(data):
+            data += bytes(min(size - done, _RECEIVE_BYTES))
         # Each part may take only the remaining time. Otherwise, a slow broker could prolong the
         # wait with every byte.
         connection.settimeout(left_s)
-        received = connection.recv(min(size - len(data), _RECEIVE_BYTES))
+        # Received in place: fetches are large, and every copy of them takes time.
+        with memoryview(data) as space:
+            received = connection.recv_into(space[done:])
         if not received:
             raise ConnectionError("closed by the broker")
-        data += received
-    return bytes(data)
+        done += received
+    return data

@@ -66,6 +66,9 @@ OPTIONS: Final = (
 )
 """The options of the source, except those that start with ``kafka.``."""
 
+_FETCH_SIZES = ("max.partition.fetch.bytes", "fetch.message.max.bytes")
+"""The setting for the size of a fetch, and its name in other clients."""
+_FETCH_BYTES = 4 << 20
 _REJECTED = {
     "auto.offset.reset": "use startingOffsets; a query never resets its offsets",
     "enable.auto.commit": "Spark stores the offsets of a query in its checkpoint; remove it",
@@ -164,6 +167,9 @@ def _client_settings(options: Mapping[str, str], reader: OptionReader) -> dict[s
     timeout_ms = reader.integer("kafkaConsumer.pollTimeoutMs")
     if timeout_ms is not None:
         settings.setdefault("default.api.timeout.ms", str(timeout_ms))
+    # A task reads one partition at a time, so larger fetches need little memory and save time.
+    if settings.keys().isdisjoint(_FETCH_SIZES):
+        settings[_FETCH_SIZES[0]] = str(_FETCH_BYTES)
     check_client_settings(settings, ConsumerSettings.from_options, reader.problems)
     return settings
 

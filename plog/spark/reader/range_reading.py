@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("plog.spark")
 
+_ROWS = 1 << 14
+"""Rows of an Arrow batch. With 200 bytes per record, larger ones exceed the processor's cache."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingOptions:
@@ -68,7 +71,7 @@ def _batches(
     while position < wanted.end_offset:
         try:
             for batch in consumer.arrow_batches(
-                partition, position, wanted.end_offset, build=columns.build
+                partition, position, wanted.end_offset, max_records=_ROWS, build=columns.build
             ):
                 yield batch
                 position = batch["offset"][-1].as_py() + 1

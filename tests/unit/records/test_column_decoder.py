@@ -14,7 +14,7 @@ from plog.records import column_decoder
 from plog.records.batch import CorruptRecords, TimestampType, parse_header
 from plog.records.builder import build_batch
 from plog.records.codec import Record, decode_records
-from plog.records.column_decoder import decode_columns
+from plog.records.column_decoder import ColumnDecoder
 from plog.records.reader import read_payload
 from plog.records.record_columns import RecordColumns
 from tests.unit.records.test_codec_consumer import records_of_a_batch
@@ -33,8 +33,8 @@ def rows(columns: RecordColumns) -> list[Record]:
         parts = zip(ends, ends[1:], present, strict=False)
         return [data[start:end] if there else None for start, end, there in parts]
 
-    keys = values(columns.key_ends.tolist(), bytes(columns.keys), bytes(columns.has_key))
-    found = values(columns.value_ends.tolist(), bytes(columns.values), bytes(columns.has_value))
+    keys = values(columns.key_ends.tolist(), b"".join(columns.keys), bytes(columns.has_key))
+    found = values(columns.value_ends.tolist(), b"".join(columns.values), bytes(columns.has_value))
     assert len(keys) == len(found) == len(columns) == len(columns.timestamps)
     return [
         Record(*one, columns.headers.get(row, ()))
@@ -46,8 +46,11 @@ def rows(columns: RecordColumns) -> list[Record]:
 
 def decode(batch: bytes, columns: RecordColumns, from_offset: int = 0, max_rows: int = 1000) -> int:
     header = parse_header(batch)
-    payload = read_payload(batch, 0, header)
-    return decode_columns(payload, header, columns, from_offset=from_offset, max_rows=max_rows)
+    decoder = ColumnDecoder(columns, max_rows=max_rows, records_count=header.records_count)
+    try:
+        return decoder.decode(read_payload(batch, 0, header), header, from_offset=from_offset)
+    finally:
+        decoder.close()
 
 
 @given(records_of_a_batch, st.sampled_from(TimestampType))
@@ -83,6 +86,37 @@ def test_batches_are_appended_to_same_columns() -> None:
     assert not columns.is_full
 
 
+@given(st.lists(st.integers(1, 5), max_size=6), st.integers(1, 12), st.integers(0, 3))
+def test_decoder_appends_batches_until_its_rows_are_full(
+    counts: list[int], max_rows: int, more: int
+) -> None:
+    columns = RecordColumns()
+    decoder = ColumnDecoder(columns, max_rows=max_rows, records_count=sum(counts) + more)
+    wanted, base = [], 0
+    for count in counts:
+        records = [Record(base + one, 7, None, b"v" * one) for one in range(count)]
+        batch = build_batch(records, base_offset=base)
+        base += count
+        if decoder.is_full:
+            break
+        decoder.decode(batch[61:], parse_header(batch))
+        wanted += records
+    decoder.close()
+    assert rows(columns) == wanted[:max_rows]
+
+
+def test_decoder_continues_after_a_damaged_batch() -> None:
+    columns = RecordColumns()
+    decoder = ColumnDecoder(columns, max_rows=9, records_count=9)
+    batch = build_batch([Record(timestamp=1, key=b"k", value=b"v")] * 3)
+    header = parse_header(batch)
+    with pytest.raises(CorruptRecords):
+        decoder.decode(batch[61:-1], header)
+    decoder.decode(batch[61:], header)
+    decoder.close()
+    assert rows(columns) == [Record(offset, 1, b"k", b"v") for offset in range(3)]
+
+
 @given(st.data())
 def test_damaged_batch_leaves_columns_unchanged(data: st.DataObject) -> None:
     columns = RecordColumns()
@@ -106,9 +140,12 @@ def test_truncated_bytes_are_corrupt() -> None:
     batch = build_batch([Record(timestamp=1, value=b"v" * 20)] * 2)
     header = parse_header(batch)
     columns = RecordColumns()
+    decoder = ColumnDecoder(columns, max_rows=9, records_count=2)
     with pytest.raises(CorruptRecords):
-        decode_columns(batch[61:-3], header, columns, max_rows=9)
+        decoder.decode(batch[61:-3], header)
+    decoder.close()
     assert len(columns) == 0
+    assert columns.values == []
     assert columns.value_ends.tolist() == [0]
 
 

@@ -269,6 +269,19 @@ def test_columns_contain_the_same_records_in_runs() -> None:
     assert (one.next_offset, one.is_done) == (5, True)
 
 
+def test_columns_skip_batches_without_records() -> None:
+    columns = RecordColumns()
+    one = fetched(marker(0, 7, ControlType.COMMIT))
+    assert one.take_columns(columns, 9) == []
+    assert (len(columns), one.next_offset, one.is_done) == (0, 1, True)
+    header = bytearray(batch(0, 1)[:61])
+    header[8:12] = (49).to_bytes(4, "big")
+    header[57:61] = bytes(4)
+    one = fetched(bytes(header), check_crcs=False)
+    assert one.take_columns(columns, 9) == []
+    assert (len(columns), one.next_offset, one.is_done) == (0, 2, True)
+
+
 def test_columns_raise_same_error_for_corrupt_batch() -> None:
     one = fetched(batch(0), damaged(1), batch(2))
     columns = RecordColumns()
@@ -284,7 +297,7 @@ def test_columns_are_not_deserialized() -> None:
         one.take(1)
     columns = RecordColumns()
     one.take_columns(columns, 1)
-    assert (bytes(columns.values), one.is_done) == (b"x", True)
+    assert (columns.values, one.is_done) == ([b"x"], True)
 
 
 sizes = st.lists(st.integers(1, 7), min_size=1, max_size=6)

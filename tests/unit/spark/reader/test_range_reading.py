@@ -36,7 +36,13 @@ class ScriptedConsumer:
         self.failure: Exception | None = None
 
     def arrow_batches(
-        self, partition: TopicPartition, start: int, stop: int, *, build: BuildBatch
+        self,
+        partition: TopicPartition,
+        start: int,
+        stop: int,
+        *,
+        max_records: int,
+        build: BuildBatch,
     ) -> Iterator[Any]:
         for offset in range(start, stop):
             if self.failure is not None:
@@ -44,6 +50,7 @@ class ScriptedConsumer:
             if not self.start <= offset < self.end:
                 raise OffsetOutOfRange(f"offset {offset}")
             columns = RecordColumns()
+            assert max_records > 0
             runs: list[ColumnRun] = fetched(batch(offset)).take_columns(columns, 1)
             yield build(columns, runs)
             if self.deletes_after is not None:
