@@ -140,7 +140,7 @@ def fails(site: JobSite, files: FaultyFiles) -> bool:
     """Run the job, and return whether the fault has ended it."""
     try:
         site.run(files)
-    except BaseException:
+    except Exception:
         assert files.has_failed
         return True
     return False

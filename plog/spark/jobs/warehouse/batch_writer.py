@@ -74,24 +74,41 @@ class BatchWriter:
         self.folder.begin(batch_id)
         self.last_batch = batch_id
         self.upkeep.merge_closed(self.clock())
-        # In the session of the batch only. By default, Spark writes timestamps as INT96, which is
-        # deprecated, and in which other programs find nanoseconds.
-        batch.sparkSession.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
+        # By default, Spark writes timestamps as INT96, which is deprecated, and in which other
+        # programs find nanoseconds. Slices of a backfill use the session of the application.
+        conf = batch.sparkSession.conf
+        before = conf.get(_TIMESTAMP_TYPE)
+        conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_MICROS")
         batch = batch.persist()
-        counts = topic_counts(batch)
-        changed = self._evolved(batch, counts)
-        for topic in sorted(counts):
-            rows = of_topic(batch, topic) if len(counts) > 1 else batch
-            self._stage(rows, topic, changed[topic])
-        self._publish(batch_id, counts)
-        batch.unpersist()
+        try:
+            counts = topic_counts(batch)
+            columns = self._evolved(batch, counts)
+            for topic in sorted(counts):
+                rows = of_topic(batch, topic) if len(counts) > 1 else batch
+                self._stage(rows, topic, columns[topic])
+            self._publish(batch_id, counts)
+        finally:
+            batch.unpersist()
+            if before is not None:
+                conf.set(_TIMESTAMP_TYPE, before)
 
-    def finish(self, checkpoint: Path) -> None:
-        """Merge what the last batch has left, when the query has ended."""
-        if self.last_batch is None or not (checkpoint / "commits" / str(self.last_batch)).exists():
-            return  # Spark will repeat the batch.
-        self.folder.commit(self.last_batch)
-        self.upkeep.merge_closed(self.clock(), is_end=True)
+    def finish(self, checkpoint: Path, first_batch: int = 0) -> None:
+        """Merge what the last batch has left, when the query has ended.
+
+        `first_batch` is the number under which Spark's batch 0 was written.
+        """
+        if self.last_batch is None:
+            return
+        spark_id = self.last_batch - first_batch
+        # Otherwise, Spark will repeat the batch.
+        if spark_id < 0 or (checkpoint / "commits" / str(spark_id)).exists():
+            self.complete()
+
+    def complete(self) -> None:
+        """Merge what the last batch has left; it must not be repeated."""
+        if self.last_batch is not None:
+            self.folder.commit(self.last_batch)
+            self.upkeep.merge_closed(self.clock(), is_end=True)
 
     # -- columns ----------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from plog.spark.jobs.warehouse.table_files import TableFiles
 
 
-class Killed(BaseException):
-    """The driver is killed; no handler of errors runs."""
+class Killed(Exception):
+    """The driver is killed. An Exception, because py4j passes only those on to Spark."""
 
 
 @dataclass
