@@ -83,7 +83,7 @@ class JobSite:
 
     def rows(self, *columns: str) -> list[tuple[Any, ...]]:
         """Return columns of the table by partition and offset."""
-        found = self.table().orderBy("partition", "offset").select(*columns).collect()
+        found = self.table().orderBy("partition", "offset").selectExpr(*columns).collect()
         return [tuple(row) for row in found]
 
     def letters(self) -> list[tuple[bytes, dict[str, bytes]]]:

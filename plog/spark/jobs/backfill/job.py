@@ -131,6 +131,8 @@ def _run_stream(
 
     checkpoint = options.checkpoint / "stream"
     query = read_stream(spark, source, include_headers=True).writeStream
-    query = options.trigger.apply(query.queryName("plog-backfill").foreachBatch(write))
+    query = options.trigger.apply(
+        query.queryName(f"plog-backfill {options.table.output}").foreachBatch(write)
+    )
     query.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
     writer.finish(checkpoint, first)

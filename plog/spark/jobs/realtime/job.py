@@ -39,7 +39,9 @@ def run_realtime(
 
     rows = read_stream(spark, options.source, include_headers=options.dead_letter_topic is not None)
     writer = window_counts(_decoded(rows, options), options).writeStream.outputMode("append")
-    writer = options.trigger.apply(writer.queryName("plog-realtime").foreachBatch(write))
+    writer = options.trigger.apply(
+        writer.queryName(f"plog-realtime {options.checkpoint}").foreachBatch(write)
+    )
     query = writer.option("checkpointLocation", f"{options.checkpoint}/counts").start()
     letters = _start_dead_letters(rows, options)
     _await(query, letters)
@@ -68,7 +70,9 @@ def _start_dead_letters(rows: DataFrame, options: RealtimeOptions) -> StreamingQ
     writer = dead_letters(_decoded(rows, options)).writeStream.format("plog")
     writer = writer.options(**options.source.client_options())
     writer = writer.option("topic", options.dead_letter_topic)
-    writer = options.trigger.apply(writer.queryName("plog-realtime-dead-letters"))
+    writer = options.trigger.apply(
+        writer.queryName(f"plog-realtime-dead-letters {options.checkpoint}")
+    )
     return writer.option("checkpointLocation", f"{options.checkpoint}/dead-letters").start()
 
 

@@ -149,7 +149,7 @@ class BatchWriter:
         decoded = decoded_rows(rows, self.options.values, columns)
         layout = self.folder.layout
         writer = table_rows(decoded, columns).write.partitionBy(*PARTITION_COLUMNS)
-        writer.parquet(layout.staged(topic).as_uri())
+        writer.parquet(str(layout.staged(topic)))
         self._write_dead_letters(decoded, layout.staged_dead_letters(topic))
 
     def _write_dead_letters(self, decoded: DecodedRows, staged: Path) -> None:
@@ -158,7 +158,7 @@ class BatchWriter:
             return
         topic = self.options.dead_letter_topic
         if topic is None:
-            letters.write.parquet(staged.as_uri())
+            letters.write.parquet(str(staged))
             return
         writer = letters.write.format("plog").mode("append").options(**self.client)
         writer.option("topic", topic).save()

@@ -41,7 +41,9 @@ def run_warehouse(
         writers[0].write(batch, batch_id)
 
     rows = read_stream(spark, options.source, include_headers=True)
-    writer = rows.writeStream.queryName("plog-warehouse").foreachBatch(write)
+    writer = rows.writeStream.queryName(f"plog-warehouse {options.table.output}").foreachBatch(
+        write
+    )
     writer = options.trigger.apply(writer).option("checkpointLocation", str(options.checkpoint))
     writer.start().awaitTermination()
     for one in writers:

@@ -48,7 +48,7 @@ def decoded_rows(batch: DataFrame, values: ValueFormat, columns: TableColumns) -
     if values.is_inferred:
         rows = _without_hidden_fields(rows, columns)
         return DecodedRows(rows=rows, fields=tuple(fields))
-    found = rows.schema[_FIELDS].dataType.fields  # type: ignore[attr-defined]
+    found = rows.schema[_FIELDS].dataType.fields
     return DecodedRows(
         rows=rows, fields=tuple((one.name, one.dataType.simpleString()) for one in found)
     )
