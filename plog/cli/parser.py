@@ -28,6 +28,9 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """The parser of a tool or of one of its subcommands."""
 
+    usage_error = USAGE_ERROR
+    """The exit code of `error`."""
+
     def __init__(self, **options: Any) -> None:
         options.setdefault("formatter_class", HelpFormatter)
         # A script that uses the prefix of an option would break when another option with the same
@@ -35,10 +38,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and a reference to the help in one line, and exit with code 1."""
+        """Print the error and a reference to the help in one line, and exit."""
         text = " ".join(message.split())  # A message can repeat a value with line breaks.
         text += self._suggestion(text)
-        self.exit(USAGE_ERROR, f"plog: {text}; see '{self.prog} --help'\n")
+        self.exit(self.usage_error, f"plog: {text}; see '{self.prog} --help'\n")
 
     def _suggestion(self, message: str) -> str:
         """Return a hint if `message` names an option that the parser does not have."""

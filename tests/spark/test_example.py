@@ -27,6 +27,7 @@ def test_examples_of_the_page_show_and_write_the_records(
     for name, value in {
         "127.0.0.1:9092": broker.bootstrap_servers,
         "checkpoints": str(tmp_path),
+        "/data": str(tmp_path / "data"),
     }.items():
         assert name in examples
         examples = examples.replace(name, value)

@@ -98,3 +98,23 @@ def test_signal_ends_a_running_task_and_all_processes(
         eventually(lambda: "task runs" in running.errors, "task")
         # The end of the output: the JVM and its workers, which have inherited it, have ended, too.
         assert running.stop(number) == -number
+
+
+def test_job_of_plog_runs_by_its_name(
+    broker: BrokerProcess, new_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    topic = new_topic()
+    with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        producer.send(topic, b"a").result()
+    spark = ["--master", "local[1]", *QUIET, "--conf", f"spark.local.dir={tmp_path}"]
+    job = ["warehouse", "--bootstrap-server", broker.bootstrap_servers, "--topic", topic]
+    folders = ["--output", f"{tmp_path}/w", "--checkpoint", f"{tmp_path}/c", "--available-now"]
+    command = [sys.executable, "-m", "plog.cli", "spark", *spark, *job, *folders]
+    with RunningPlog(command) as running:
+        assert running.wait() == 0
+        assert running.lines[-1] == "batch 1: 1 record of 1 topic in 1 file, 0 dead letters"
+    # Another query must not write to the folder.
+    command[command.index(f"{tmp_path}/c")] = f"{tmp_path}/other"
+    with RunningPlog(command) as running:
+        assert running.wait() == 1
+        assert "plog: the query failed: cannot write to" in running.errors

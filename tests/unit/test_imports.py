@@ -139,6 +139,16 @@ ROWS = (
         may_import=(*LIBRARY, "plog.client", "plog.cli"),
         outside=("kazoo",),
     ),
+    # The command lines of Spark's jobs. Nothing here imports pyspark before a job runs.
+    Row(
+        names=("plog.cli.spark",),
+        may_import=(*LIBRARY, "plog.client", "plog.cli", "plog.spark"),
+    ),
+    Row(
+        names=("plog.cli.spark.job_process",),
+        may_import=(*LIBRARY, "plog.client", "plog.cli", "plog.spark"),
+        outside=("pyspark",),
+    ),
     Row(names=("plog.agent",), may_import=(*LIBRARY, "plog.client")),
     Row(
         names=("plog.spark",),
@@ -148,6 +158,12 @@ ROWS = (
     # The rest of the package is used and tested without pyspark.
     Row(
         names=(
+            "plog.spark.jobs.backfill.job",
+            "plog.spark.jobs.job_source",
+            "plog.spark.jobs.realtime.job",
+            "plog.spark.jobs.warehouse.batch_writer",
+            "plog.spark.jobs.warehouse.job",
+            "plog.spark.jobs.warehouse.table_rows",
             "plog.spark.reader.batch_reader",
             "plog.spark.values.dead_letter_rows",
             "plog.spark.values.decoded_values",

@@ -1,7 +1,8 @@
 """The entry of ``plog spark``: check what a job needs, then become the job.
 
 The job replaces the command's process: signals, standard streams and the exit code are the job's
-own. pyspark starts the JVM, ignores Ctrl-C there, and ends it when the job's process ends.
+own. pyspark starts the JVM, ignores Ctrl-C there, and ends it when the job's process ends. A job is
+a file, or one of plog's own (`plog.cli.spark.jobs`), which job_process.py runs.
 """
 
 from __future__ import annotations
@@ -30,19 +31,22 @@ from plog.cli.spark.job_environment import (
     local_file,
     name_of,
 )
+from plog.cli.spark.jobs.job_parser import JOB_USAGE_ERROR, JobParser
+from plog.cli.spark.jobs.job_table import JOBS, configure_job, job_options
 
 _SUBCOMMANDS: Final = {"pack": pack.configure}
+_JOB_PROCESS: Final = "plog.cli.spark.job_process"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Run a Spark job that reads or writes topics, or pack what its executors need."""
-    parser.usage = "%(prog)s [OPTION]... FILE.py [ARGUMENT]..."
+    parser.usage = "%(prog)s [OPTION]... JOB|FILE.py [ARGUMENT]..."
     parser.add_argument(
         "--master",
         metavar="URL",
         help="cluster to run on (default: Spark's own setting, or local[*], this machine)",
     )
-    parser.add_argument("--name", help="name of the application (default: that of the file)")
+    parser.add_argument("--name", help="name of the application (default: that of the job)")
     add_property_option(
         parser, "--conf", dest="conf", description="setting of Spark", read=key_value
     )
@@ -58,15 +62,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action=JobAction,
         prog=parser.prog,
         title="job",
-        metavar="FILE.py [ARGUMENT]...",
+        metavar="JOB|FILE.py [ARGUMENT]...",
         required=True,
-        help="Python file that creates a SparkSession, and its arguments",
+        help="job below, or Python file that creates a SparkSession, and its arguments",
     )
+    assert isinstance(jobs, JobAction)
+    for job in JOBS.values():
+        configure_job(
+            jobs.add_job(job.name, JobParser, help=first_line(job.configure.__doc__)), job
+        )
     for name, configure_tool in _SUBCOMMANDS.items():
         summary = first_line(configure_tool.__doc__)
         configure_tool(jobs.add_parser(name, help=summary, description=summary))
     add_examples(
         parser,
+        ("show the options of a job", "plog spark warehouse --help"),
         ("run a job on this machine", "plog spark count_orders.py --topic orders"),
         (
             "run a job on a cluster whose hosts have no packages",
@@ -74,11 +84,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " count_orders.py",
         ),
     )
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, job=None)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Check everything that can be checked before Spark starts, and run the job."""
+    if arguments.job is not None:
+        # The job's process reads them again; here, errors are found before Spark starts.
+        job_options(arguments.job, JOBS[arguments.file], arguments.arguments)
+    elif (near := misspelled(arguments.file)) is not None:
+        fail(f"cannot run {arguments.file}: there is no such job or file; did you mean {near}?")
+        return JOB_USAGE_ERROR
     job = Job(
         file=Path(arguments.file),
         master=arguments.master,
@@ -87,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
         archives=arguments.archives,
     )
     python = Python(path=sys.executable, version=pack.this_python().python)
-    check_file(job.file)
+    if arguments.job is None:
+        check_file(job.file)
     check_archives(job, python)
     check_packages()
     java = find_java(os.environ)
@@ -95,7 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
     if warning is not None:
         fail(warning)
     environment = job_environment(job, python, spark_home(), os.environ)
-    return become([python.path, arguments.file, *arguments.arguments], environment)
+    program = [arguments.file] if arguments.job is None else ["-m", _JOB_PROCESS, arguments.file]
+    return become([python.path, *program, *arguments.arguments], environment)
 
 
 def become(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
@@ -105,14 +123,19 @@ def become(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
     os.execve(command[0], list(command), environment)
 
 
+def misspelled(name: str) -> str | None:
+    """Return the job or subcommand that a name resembles which is not a file, or None."""
+    if Path(name).exists():
+        return None
+    near = difflib.get_close_matches(name, [*JOBS, *_SUBCOMMANDS], n=1)
+    return near[0] if near else None
+
+
 def check_file(file: Path) -> None:
     """Check that a job exists. Raises UsageError."""
-    if file.is_file():
-        return
-    reason = "it is a folder" if file.is_dir() else "there is no such file"
-    near = difflib.get_close_matches(str(file), _SUBCOMMANDS, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise UsageError(f"cannot run {file}: {reason}{hint}")
+    if not file.is_file():
+        reason = "it is a folder" if file.is_dir() else "there is no such file"
+        raise UsageError(f"cannot run {file}: {reason}")
 
 
 def check_archives(job: Job, python: Python) -> None:

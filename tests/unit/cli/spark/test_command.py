@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,11 @@ from plog.cli.spark.archive import ArchiveInfo, write_archive
 from plog.cli.spark.installed_java import JavaError
 from plog.cli.spark.installed_packages import PackageError
 from plog.cli.spark.pack import this_python
+
+WAREHOUSE = [
+    *("warehouse", "--bootstrap-server", "localhost:9092", "--topic", "clicks"),
+    *("--checkpoint", "c", "--output", "w"),
+]
 
 
 @dataclass
@@ -67,7 +73,6 @@ def test_job_runs_with_its_arguments(machine: Machine, job: Path) -> None:
     [
         (["missing.py"], "cannot run missing.py: there is no such file"),
         (["."], "cannot run .: it is a folder"),
-        (["pakc"], "cannot run pakc: there is no such file; did you mean pack?"),
         (["--conf", "a=b", "JOB"], "--conf a is not a setting of Spark"),
         (["--conf", "a", "JOB"], "'a' is not name=value"),
         (["--archive", "a", "JOB"], "did you mean --archives?"),
@@ -84,6 +89,52 @@ def test_wrong_usage_is_one_line(
     assert message in error
     assert len(error.splitlines()) == 1
     assert machine.commands == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pakc"], "cannot run pakc: there is no such job or file; did you mean pack?"),
+        (["warehose"], "cannot run warehose: there is no such job or file; did you mean warehouse"),
+        (["warehouse", "--topc=a"], "unrecognized arguments: --topc; did you mean --topic?"),
+        (["warehouse"], "the following arguments are required: --bootstrap-server"),
+        ([*WAREHOUSE, "--output", "s3://b/t"], "cannot use s3://b/t as --output"),
+        ([*WAREHOUSE, "--format", "jsn"], "format 'jsn': did you mean json?"),
+        ([*WAREHOUSE, "--format", "csv"], "format csv: set a schema"),
+        ([*WAREHOUSE, "--schema-file", "missing"], "missing"),
+    ],
+)
+def test_wrong_command_line_of_a_job_exits_with_another_code(
+    machine: Machine, words: list[str], message: str
+) -> None:
+    code, error = machine.spark(*words)
+    assert code == 2
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert machine.commands == []
+
+
+def test_job_of_plog_runs_in_its_own_process(machine: Machine) -> None:
+    words = [*WAREHOUSE, "--available-now"]
+    assert machine.spark("--master", "local[1]", *words) == (0, "")
+    process = [sys.executable, "-m", "plog.cli.spark.job_process"]
+    assert machine.commands == [[*process, *words]]
+    assert "--name warehouse --master" in machine.environments[0]["PYSPARK_SUBMIT_ARGS"]
+
+
+def test_help_of_a_job_needs_no_spark(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--help"], ["warehouse", "--help"]):
+        with pytest.raises(SystemExit) as exit_:
+            run_tool("spark", command.configure, words)
+        assert exit_.value.code == 0
+        assert "each record exactly once" in " ".join(capsys.readouterr().out.split())
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\nimport {command.__name__}\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not {"pyspark", "pyarrow", "twisted"} & set(done.stdout.split())
 
 
 def test_missing_requirement_is_one_line(

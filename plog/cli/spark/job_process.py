@@ -1,0 +1,59 @@
+"""The process of a job: ``python -m plog.cli.spark.job_process JOB [OPTION]...``.
+
+``plog spark JOB`` becomes this process after it has checked the options, Java and the packages.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from plog.cli.main import FAILED, STOPPED, describe
+from plog.cli.parser import fail
+from plog.cli.spark.jobs.job_table import JOBS, job_options, job_parser
+from plog.error_base import PlogError
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a job and return the exit code."""
+    name, *arguments = words
+    options = job_options(job_parser(name), JOBS[name], arguments)
+    # Imported here because the parser must work without pyspark.
+    from pyspark.errors import PySparkException, StreamingQueryException
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate()
+    try:
+        JOBS[name].run(spark, options)
+    except (PlogError, OSError) as error:
+        for line in describe(error).splitlines():
+            fail(line)
+        return FAILED
+    except StreamingQueryException as error:
+        fail(f"the query failed: {_reason(error)}")
+        return FAILED
+    except PySparkException as error:
+        fail(f"the job failed: {_reason(error)}")
+        return FAILED
+    except KeyboardInterrupt:
+        fail("stopped")
+        return STOPPED
+    finally:
+        spark.stop()
+    return 0
+
+
+def _reason(error: Exception) -> str:
+    """Return the last Python error in Spark's message, or all of it.
+
+    >>> _reason(ValueError("Traceback\\n  File x\\nplog.settings.ConfigError: no\\n at java"))
+    'no'
+    """
+    text = str(error)
+    prefix = "plog.settings.ConfigError: "
+    own = [line for line in text.splitlines() if line.startswith(prefix)]
+    return own[-1].removeprefix(prefix) if own else text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""``plog spark realtime``: count records in windows of time."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from plog.cli.options import positive
+from plog.cli.parser import add_examples
+from plog.cli.spark.jobs.job_parser import (
+    JobCommand,
+    add_source_options,
+    add_start_option,
+    add_trigger_options,
+    add_value_options,
+    source_of,
+    trigger_of,
+    values_of,
+)
+from plog.spark.jobs.realtime.job import run_realtime
+from plog.spark.jobs.realtime.realtime_options import RealtimeOptions
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Count records in windows of time, and show the most frequent names in each window."""
+    add_source_options(parser)
+    add_start_option(parser)
+    add_trigger_options(parser, interval_s=10)
+    add_value_options(parser, infers=False)
+    for name, default, metavar, text in (
+        ("--by", "topic", "NAME", "field, or column of the records, whose values are counted"),
+        ("--time", "timestamp", "NAME", "field, or column of the records, with the time"),
+        ("--window", "1 minute", "DURATION", "length of a window"),
+        ("--watermark", "1 minute", "DURATION", "how late a record may be to be counted"),
+    ):
+        parser.add_argument(
+            name, default=default, metavar=metavar, help=f"{text} (default: %(default)s)"
+        )
+    parser.add_argument(
+        "--slide",
+        metavar="DURATION",
+        help="time between the starts of two windows (default: the length of a window)",
+    )
+    parser.add_argument(
+        "--top",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="number of names in the result of a window (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--output-topic", metavar="TOPIC", help="topic to which the results are written as JSON"
+    )
+    parser.add_argument(
+        "--dead-letter-topic", metavar="TOPIC", help="topic for values that cannot be decoded"
+    )
+    parser.add_argument("--quiet", action="store_true", help="do not print the results")
+    add_examples(
+        parser,
+        (
+            "count the pages of each minute",
+            "plog spark realtime --bootstrap-server localhost:9092 --topic clicks --format json"
+            " --schema 'page string' --by page --checkpoint checkpoints/realtime",
+        ),
+    )
+
+
+def options_of(arguments: argparse.Namespace) -> RealtimeOptions:
+    """Return the options of the job. Raises ConfigError, UsageError or OSError."""
+    return RealtimeOptions(
+        source=source_of(arguments),
+        checkpoint=arguments.checkpoint,
+        values=values_of(arguments),
+        by=arguments.by,
+        time=arguments.time,
+        window=arguments.window,
+        slide=arguments.slide,
+        watermark=arguments.watermark,
+        top=arguments.top,
+        output_topic=arguments.output_topic,
+        dead_letter_topic=arguments.dead_letter_topic,
+        console=not arguments.quiet,
+        trigger=trigger_of(arguments),
+    )
+
+
+COMMAND: Final = JobCommand(
+    name="realtime", configure=configure, options=options_of, run=run_realtime
+)

@@ -1,0 +1,74 @@
+"""`JobSource`: the topics that a job reads, and how it divides them into batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from plog.settings import ConfigError
+from plog.spark.options.option_names import KAFKA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSource:
+    """The topics that a job reads: either `topics`, or those that match `pattern`."""
+
+    bootstrap_servers: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    client: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the client, such as ``security.protocol``."""
+    starting_offsets: str = "earliest"
+    """Where a new query starts; see the option ``startingOffsets`` of the source."""
+    max_offsets_per_trigger: int | None = None
+    fail_on_data_loss: bool = True
+
+    def __post_init__(self) -> None:
+        if bool(self.topics) == (self.pattern is not None):
+            raise ConfigError(["cannot choose topics: set either topics or a pattern"])
+
+    def client_options(self) -> dict[str, str]:
+        """Return the options that connect a query, which reads or writes, to the cluster."""
+        options = {f"{KAFKA}{name}": value for name, value in self.client.items()}
+        return {**options, f"{KAFKA}bootstrap.servers": self.bootstrap_servers}
+
+    def options(self, *, include_headers: bool = False) -> dict[str, str]:
+        """Return the options of a streaming query that reads the topics."""
+        options = self.client_options()
+        if self.pattern is None:
+            options["subscribe"] = ",".join(self.topics)
+        else:
+            options["subscribePattern"] = self.pattern
+        options["startingOffsets"] = self.starting_offsets
+        options["failOnDataLoss"] = str(self.fail_on_data_loss).lower()
+        options["includeHeaders"] = str(include_headers).lower()
+        if self.max_offsets_per_trigger is not None:
+            options["maxOffsetsPerTrigger"] = str(self.max_offsets_per_trigger)
+        return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTrigger:
+    """When a job starts a batch: every `interval_s`, or until it has read what is available."""
+
+    available_now: bool = False
+    interval_s: float = 60
+
+    def apply(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Set the trigger of a query."""
+        if self.available_now:
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{self.interval_s} seconds")
+
+
+def read_stream(
+    spark: SparkSession, source: JobSource, *, include_headers: bool = False
+) -> DataFrame:
+    """Return the stream of the records of the source."""
+    options = source.options(include_headers=include_headers)
+    return spark.readStream.format("plog").options(**options).load()

@@ -1,0 +1,55 @@
+"""`RealtimeOptions`: what the job ``realtime`` counts, and where the results go. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from plog.settings import ConfigError
+from plog.spark.jobs.job_source import JobSource, JobTrigger
+from plog.spark.jobs.value_format import ValueFormat
+
+RECORD_COLUMNS: Final = ("topic", "partition", "key", "timestamp")
+_DURATION: Final = re.compile(r"[1-9]\d* (millisecond|second|minute|hour|day)s?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RealtimeOptions:
+    """Counts by the column `by` in windows; `by` and `time` are fields or columns of records.
+
+    Durations are Spark's, such as ``5 minutes``. Results go to `output_topic` and to the console,
+    and values that cannot be decoded to `dead_letter_topic`; each topic may be None.
+    """
+
+    source: JobSource
+    checkpoint: str
+    values: ValueFormat = field(default_factory=ValueFormat)
+    by: str = "topic"
+    time: str = "timestamp"
+    window: str = "1 minute"
+    slide: str | None = None
+    watermark: str = "1 minute"
+    top: int = 10
+    output_topic: str | None = None
+    dead_letter_topic: str | None = None
+    console: bool = True
+    trigger: JobTrigger = field(default_factory=JobTrigger)
+
+    def __post_init__(self) -> None:
+        problems = [
+            f"cannot use the {name} {text!r}: write a duration such as '5 minutes'"
+            for name in ("window", "slide", "watermark")
+            if (text := getattr(self, name)) is not None and not _DURATION.fullmatch(text)
+        ]
+        if self.values.name == "raw":
+            problems += [
+                f"cannot find {name}: the values are not decoded; set a format, or use one of"
+                f" {', '.join(RECORD_COLUMNS)}"
+                for name in (self.by, self.time)
+                if name not in RECORD_COLUMNS
+            ]
+        if not self.console and self.output_topic is None:
+            problems.append("cannot show the results: set a topic, or use the console")
+        if problems:
+            raise ConfigError(problems)

@@ -1,0 +1,50 @@
+"""`run_warehouse`: write topics to Parquet tables by date and hour, each record exactly once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from plog.spark.jobs.job_source import read_stream
+from plog.spark.jobs.progress import Report, print_progress
+from plog.spark.jobs.warehouse.batch_writer import BatchWriter
+from plog.spark.jobs.warehouse.table_files import TableFiles
+from plog.spark.jobs.warehouse.warehouse_options import WarehouseOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""Spark sets this property in the thread that runs a query; the id is that of the checkpoint."""
+
+
+def run_warehouse(
+    spark: SparkSession,
+    options: WarehouseOptions,
+    *,
+    report: Report = print_progress,
+    files: TableFiles | None = None,
+) -> None:
+    """Write the topics until the query is stopped, or has read what is available.
+
+    After an interruption, the same call continues. Raises StreamingQueryException if a batch fails,
+    for example because another query has written the folder.
+    """
+    writers: list[BatchWriter] = []
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        if not writers:
+            query = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
+            assert query is not None
+            client = options.source.client_options()
+            made = BatchWriter.opened(options.table, query, client, report, files or TableFiles())
+            writers.append(made)
+        writers[0].write(batch, batch_id)
+
+    rows = read_stream(spark, options.source, include_headers=True)
+    writer = rows.writeStream.queryName(f"plog-warehouse {options.table.output}").foreachBatch(
+        write
+    )
+    writer = options.trigger.apply(writer).option("checkpointLocation", str(options.checkpoint))
+    writer.start().awaitTermination()
+    for one in writers:
+        one.finish(options.checkpoint)
