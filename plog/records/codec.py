@@ -423,7 +423,14 @@ def encode_records(records: Iterable[RecordFields], base_offset: int, base_times
 def _encode(records: Iterable[RecordFields], base_offset: int, base_timestamp: int) -> list[bytes]:
     parts: list[bytes] = []
     varints, delta = _VARINTS, -1
+    last_headers: Sequence[Header] | None = None
+    encoded_headers = b""
     for offset, timestamp, key, value, headers in records:
+        # The records of a batch often share one tuple of headers, the empty one or that of the
+        # producer. Comparing the contents instead would cost almost as much as encoding them.
+        if headers is not last_headers:
+            last_headers = headers
+            encoded_headers = _encode_headers(headers) if headers else b"\0"
         delta = delta + 1 if offset == -1 else _offset_delta(offset, base_offset, delta)
         distance = timestamp - base_timestamp
         zigzag = distance << 1 if distance >= 0 else (-distance << 1) - 1
@@ -436,7 +443,7 @@ def _encode(records: Iterable[RecordFields], base_offset: int, base_timestamp: i
                 key or b"",
                 b"\x01" if value is None else _encode_varint(len(value) << 1),
                 value or b"",
-                _encode_headers(headers) if headers else b"\0",
+                encoded_headers,
             )
         )
         parts.append(_encode_varint(len(body) << 1))

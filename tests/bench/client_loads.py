@@ -27,6 +27,7 @@ _TIMEOUT_S = 600
 _QUICK_DIVISOR = 25
 PRODUCERS = ("plog", "plog-interpreted", "confluent", "aiokafka", "kafka-python")
 CONSUMERS = ("plog", "plog-interpreted", "plog-arrow", "confluent", "aiokafka", "kafka-python")
+AUDITED = ("plog", "plog-audit")
 LATE = ("plog", "aiokafka")
 _TESTS = 100
 _TEST_FILE = f"""
@@ -49,6 +50,11 @@ with BrokerThread(Path(sys.argv[1])) as broker:
 def produce(session: Session) -> Generator[Round]:
     """Produce a million records to a new topic with each library."""
     return _libraries(session, "produce", PRODUCERS, records=1_000_000)
+
+
+def produce_audit(session: Session) -> Generator[Round]:
+    """Produce a million records to a new topic with and without the audit."""
+    return _libraries(session, "produce", AUDITED, records=1_000_000)
 
 
 def consume(session: Session) -> Generator[Round]:

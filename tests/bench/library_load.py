@@ -73,6 +73,14 @@ def produce_plog(options: argparse.Namespace) -> Figures:
         return _produce_blocking(options, producer)
 
 
+def produce_plog_audit(options: argparse.Namespace) -> Figures:
+    """plog's blocking API with the audit of its records."""
+    from plog import Producer
+
+    with Producer(bootstrap_servers=options.bootstrap, plog_audit_enable=True) as producer:
+        return _produce_blocking(options, producer)
+
+
 def produce_kafka_python(options: argparse.Namespace) -> Figures:
     """kafka-python."""
     from kafka import KafkaProducer
@@ -312,6 +320,7 @@ MODES: dict[str, dict[str, Callable[[argparse.Namespace], Figures]]] = {
     "produce": {
         "plog": produce_plog,
         "plog-interpreted": produce_plog,
+        "plog-audit": produce_plog_audit,
         "kafka-python": produce_kafka_python,
         "aiokafka": _run(_produce_aiokafka),
         "confluent": produce_confluent,

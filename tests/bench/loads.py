@@ -348,6 +348,22 @@ CLIENT_LOADS = (
         ),
     ),
     Load(
+        name="client-produce-audit",
+        what="clients: produce 200 B records with and without plog.audit.enable",
+        section="clients",
+        run=client_loads.produce_audit,
+        peers=("plog",),
+        targets=(
+            Target(
+                what="client CPU per record with audit ÷ without",
+                of=ratio("client_cpu_s_per_mrecord", against="plog"),
+                at_most=1.3,
+                subject="plog-audit",
+            ),
+            *_client_figures("plog-audit"),
+        ),
+    ),
+    Load(
         name="client-consume",
         what="clients: consume 200 B records",
         section="clients",

@@ -38,7 +38,7 @@ BASE = (
     "plog.scram",
 )
 SETTINGS = ("plog.pem_settings", "plog.properties", "plog.settings", "plog.settings_text")
-LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records")
+LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records", "plog.audit")
 COMMON = (
     "plogd.ports",
     "plogd.files",
@@ -121,6 +121,7 @@ ROWS = (
         outside=("crc32c", "lz4", "snappy", "zstandard"),
         pure=True,
     ),
+    Row(names=("plog.audit",), may_import=BASE, pure=True),
     Row(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
     Row(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
     Row(

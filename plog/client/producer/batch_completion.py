@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plog.client.errors import DeliveryTimedOut
 from plog.client.producer.accumulator import Accumulator
@@ -23,6 +23,9 @@ from plog.client.values import NO_TIMESTAMP, UNKNOWN_OFFSET
 from plog.error_codes import RETRIABLE
 from plog.errors import ErrorCode, InvalidRecord, KafkaError, error_from_code
 from plog.wire.messages.produce import PartitionProduceResponse
+
+if TYPE_CHECKING:
+    from plog.client.producer.audit_reporter import AuditReporter
 
 log = logging.getLogger("plog.client")
 
@@ -88,6 +91,7 @@ class BatchCompletion:
         now_s: Callable[[], float],
         random: Callable[[], float],
         on_outcome: Callable[[ProducerBatch], None],
+        audit: AuditReporter | None = None,
     ) -> None:
         self._accumulator = accumulator
         self._settings = settings
@@ -95,6 +99,7 @@ class BatchCompletion:
         self._now_s = now_s
         self._random = random
         self._on_outcome = on_outcome
+        self._audit = audit
         self.on_failure: Callable[[ProducerBatch, Exception], None] = lambda *_: None
         """Called when a batch fails, before its records' callbacks."""
         self.may_retry: Callable[[], bool] = lambda: True
@@ -320,6 +325,9 @@ class BatchCompletion:
         # Must be called first: callbacks of a Deferred run immediately and may commit the
         # transaction, and that commit must already fail (decision 0014).
         self.on_failure(batch, error)
+        # The batch drops its records when it gets its outcome, so count them first.
+        if self._audit is not None:
+            self._audit.failed(batch)
         sequences = self._sequences_of(batch)
         if sequences is not None:
             sequences.give_up(batch)
@@ -331,6 +339,8 @@ class BatchCompletion:
         self._recover(batch)
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        if self._audit is not None:
+            self._audit.written(batch, append_time)
         self._accumulator.free(batch)
         batch.succeed(base_offset, append_time)
         self._accumulator.forget(batch)

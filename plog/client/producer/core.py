@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plog.client.errors import ClosedError, RecordTooLarge
 from plog.client.network.backoff import timed_out
@@ -51,6 +51,7 @@ from plog.client.producer.record_checks import (
     checked_timestamp,
     header_pairs,
     serialized,
+    with_own_headers,
 )
 from plog.client.producer.sender import Sender
 from plog.client.producer.topic_lookup import TopicLookup
@@ -61,6 +62,9 @@ from plog.client.transactions.transaction_state import TransactionState
 from plog.client.values import ProducerRecord
 from plog.errors import UnknownTopicOrPartition
 from plog.records.batch import HEADER_SIZE
+
+if TYPE_CHECKING:
+    from plog.client.producer.audit_reporter import AuditReporter
 
 log = logging.getLogger("plog.client")
 
@@ -101,6 +105,10 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         # `_send` estimates a record's size with the usual overhead. Subtracting the difference to
         # the maximum overhead ensures that the largest record still fits into a request.
         self._largest_bytes = largest_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
+        self._audit = _audit_reporter(cluster, network, settings)
+        # These attributes keep the check for the audit out of the hot path.
+        self._own_headers = () if self._audit is None else (self._audit.header,)
+        self._overhead_bytes = RECORD_OVERHEAD + size_of_headers(self._own_headers)
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
         self._accumulator = accumulator_for(
@@ -115,6 +123,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             now_s=network.now_s,
             random=network.random,
             on_outcome=self._on_outcome,
+            audit=self._audit,
         )
         self._sender = Sender(
             cluster,
@@ -177,7 +186,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         on_delivery: OnDelivery | None,
         claim: Claim,
     ) -> H | None:
-        size_bytes = RECORD_OVERHEAD
+        size_bytes = self._overhead_bytes
         if value is not None:
             # For bytes, the usual case, this check is cheaper than isinstance.
             if type(value) is not bytes:
@@ -190,8 +199,10 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if headers:
             headers = checked_headers(headers)
             size_bytes += size_of_headers(headers)
+            if self._own_headers:
+                headers = with_own_headers(headers, self._own_headers)
         else:
-            headers = ()
+            headers = self._own_headers
         # Check the size now: a record that cannot be sent must not wait for memory first.
         if size_bytes > self._largest_bytes:
             raise self._too_large(topic, size_bytes)
@@ -343,10 +354,17 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         ClosedError. Repeated calls have no effect; a concurrent call waits for the first call. The
         cluster's connections stay open.
         """
+        begun_s = self._network.now_s()
         self._refuse_records()
-        # Every record needs an outcome, even if the wait is cancelled.
-        with TaskCompletion(self._close_rest):
-            await self._until_finished(list(self._accumulator.incomplete), timeout_s)
+        with TaskCompletion(self._stop_audit):
+            # Every record needs an outcome, even if the wait is cancelled.
+            with TaskCompletion(self._close_rest):
+                await self._until_finished(list(self._accumulator.incomplete), timeout_s)
+            if self._audit is not None:
+                spent_s = self._network.now_s() - begun_s
+                await self._audit.close(
+                    None if timeout_s is None else max(0.0, timeout_s - spent_s)
+                )
 
     def _refuse_records(self) -> None:
         self._is_closed = True
@@ -375,6 +393,10 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if not self._is_ended:
             self._is_ended = True
             self._interceptors.close()
+
+    def _stop_audit(self) -> None:
+        if self._audit is not None:
+            self._audit.stop()
 
     # -- the engine's thread --------------------------------------------------------------------
 
@@ -435,6 +457,18 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     def _check_open(self) -> None:
         if self._is_closed:
             raise _closed()
+
+
+def _audit_reporter(
+    cluster: Cluster, network: Network, settings: ProducerSettings
+) -> AuditReporter | None:
+    """Return the audit reporter of a producer, or None if the audit is disabled."""
+    if not settings.plog_audit_enable:
+        return None
+    # Most producers are not audited, so import it only here.
+    from plog.client.producer.audit_reporter import AuditReporter
+
+    return AuditReporter(cluster, network, settings)
 
 
 def _closed() -> ClosedError:

@@ -6,7 +6,7 @@ The hot path (core.py) calls these functions only for unusual arguments.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from plog.client.errors import SerializationFailed
@@ -64,6 +64,16 @@ def checked_headers(headers: Headers) -> tuple[Header, ...]:
         if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
             raise ValueError(f"a header must be a name with bytes or None, not {header!r:.80}")
     return pairs
+
+
+def with_own_headers(headers: Sequence[Header], own: Sequence[Header]) -> tuple[Header, ...]:
+    """Return `headers` followed by `own`, without other headers of the same names.
+
+    >>> with_own_headers([("a", b"1"), ("me", b"old")], [("me", b"new")])
+    (('a', b'1'), ('me', b'new'))
+    """
+    names = {name for name, _ in own}
+    return (*(header for header in headers if header[0] not in names), *own)
 
 
 def checked_timestamp(timestamp: object) -> int:

@@ -1,7 +1,7 @@
 """`ProducerSettings`: the settings of producers, in addition to the common client settings.
 
-Names, types, bounds and defaults are Kafka's, except for the default for ``batch.size``. Source:
-Kafka 4.3 ProducerConfig, KafkaProducer.
+Names, types, bounds and defaults are Kafka's, except for the default for ``batch.size``. Settings
+that Kafka does not have start with ``plog.``. Source: Kafka 4.3 ProducerConfig, KafkaProducer.
 """
 
 from __future__ import annotations
@@ -230,6 +230,23 @@ class ProducerSettings(ClientSettings):
         importance="low",
     )
 
+    plog_audit_enable: bool = setting(
+        "plog.audit.enable",
+        False,
+        "Whether the producer counts its acknowledged records and reports the counts to the topic"
+        " `_plog_audit`. Audits compare the reports with the contents of topics.",
+        importance="low",
+        group="Audit",
+    )
+    plog_audit_producer: str | None = setting(
+        "plog.audit.producer",
+        None,
+        "Name of the producer in audit reports and in the record header `plog.audit`. Default:"
+        " `client.id` or, if it is not set, the host name.",
+        type=SettingType.STRING,
+        importance="low",
+    )
+
     @property
     def required_acks(self) -> int:
         """The value of `acks` in the protocol: -1 means all."""
@@ -243,6 +260,8 @@ class ProducerSettings(ClientSettings):
             yield "enable.idempotence", "is required by transactional.id; do not disable it"
         if self.transactional_id == "":
             yield "transactional.id", "is empty; set a name or omit it"
+        if self.plog_audit_producer == "":
+            yield "plog.audit.producer", "is empty; set a name or omit it"
         shortest_ms = self._shortest_delivery_ms()
         # As in Kafka, a default that is too short is raised instead (see `consequences`).
         if "delivery.timeout.ms" in self.explicit and self.delivery_timeout_ms < shortest_ms:
@@ -276,6 +295,11 @@ class ProducerSettings(ClientSettings):
     def _shortest_delivery_ms(self) -> int:
         # linger.ms is a 64-bit setting, but delivery.timeout.ms has only 32 bits.
         return min(min(self.linger_ms, INT_MAX) + self.request_timeout_ms, INT_MAX)
+
+    def doubts(self) -> Iterator[str]:
+        yield from super().doubts()
+        if self.plog_audit_producer is not None and not self.plog_audit_enable:
+            yield "plog.audit.producer has no effect; set plog.audit.enable=true as well"
 
     def consequences(self) -> Iterator[Consequence]:
         yield from super().consequences()

@@ -76,6 +76,8 @@ class TransactionState:
         """The coordinator no longer knows the producer ID or any of its transactions."""
         self.on_new_partition: Callable[[], None] = lambda: None
         """Called when a partition must be added at the coordinator."""
+        self.on_end: Callable[[bool], None] = lambda _: None
+        """Called when a transaction ends, with whether it was committed."""
         self._error: Exception | None = None
         self._send_error: Exception | None = None
         self._partitions: set[TopicPartition] = set()
@@ -194,6 +196,7 @@ class TransactionState:
 
     def ended(self, identity: ProducerIdentity) -> None:
         """End the transaction; `identity` is for the next transaction."""
+        self.on_end(self.phase is Phase.COMMITTING)
         self.phase = Phase.READY
         self.identity = identity
         self.begun = Begun.NO

@@ -48,6 +48,8 @@ class TransactionalCore(ProducerCore[H]):
         self._append = self._append_in_transaction
         self._deliveries.on_failure = self._on_failure
         self._deliveries.may_retry = lambda: self._state.may_retry
+        if self._audit is not None:
+            self._state.on_end = self._audit.transaction_ended
         self.transactions = TransactionManager(
             network,
             self._state,
@@ -154,6 +156,7 @@ class TransactionalCore(ProducerCore[H]):
             self._stop_transactions()
             self._refuse_records()
             self._close_rest()
+            self._stop_audit()
             raise
         self._stop_transactions()
         left_s = None if timeout_s is None else max(0.0, deadline_s - self._network.now_s())

@@ -164,7 +164,8 @@ class TransactionWorld:
                 return lambda version, code: self._commit_offsets(request, version, code)
             case EndTxnRequest():
                 return lambda version, code: self._end(request, version, code)
-            case ProduceRequest():
+            # Audit reports are not part of a transaction.
+            case ProduceRequest() if request.transactional_id is not None:
                 return lambda version, code: self._produce(request, version, code)
         return None
 
@@ -410,9 +411,16 @@ class _Network(SimNetwork):
         channel = await super().connect(host, port, security, timeout_s=timeout_s)
         ask = channel.ask
 
-        def asked(request: Any, response: Any, version: int, *, timeout_s: float) -> Any:
+        def asked(
+            request: Any,
+            response: Any,
+            version: int,
+            *,
+            timeout_s: float,
+            wait_s: float | None = None,
+        ) -> Any:
             def really() -> Awaitable[Any]:
-                return ask(request, response, version, timeout_s=timeout_s)
+                return ask(request, response, version, timeout_s=timeout_s, wait_s=wait_s)
 
             return self._world.answer(request, version, really, timeout_s)
 
