@@ -24,50 +24,44 @@ CHOICES = {"assign", "subscribe", "subscribePattern"}
 EARLIEST = {"startingOffsets": "earliest"}
 LENIENT = {"startingOffsetsByTimestampStrategy": "latest"}
 TIMES = by_partition(p0=3000, p1=0, p2=19_001, p3=0)
-NOT_EMPTY = {"assign": json.dumps({TOPIC: [0, 1, 2]})}
-FROM_DELETED = {"subscribe": TRIMMED, "startingOffsets": json.dumps({TRIMMED: {"0": 2}})}
-PAST_END = {
-    "startingOffsets": by_partition(p0=50, p1=30, p2=-2, p3=0),
+SHORT_WAITS = {
     "fetchOffset.numRetries": "1",
     "fetchOffset.retryIntervalMs": "5",
     "kafkaConsumer.pollTimeoutMs": "2000",
 }
-WITHOUT_EFFECT_ON_ROWS = {
-    "kafka.group.id": "mine",
-    "groupIdPrefix": "x",
-    "fetchOffset.numRetries": "2",
-    "fetchOffset.retryIntervalMs": "5",
-    "kafkaConsumer.pollTimeoutMs": "20000",
-}
+FROM_DELETED = {"subscribe": TRIMMED, "startingOffsets": json.dumps({TRIMMED: {"0": 2}})}
+PAST_END = {"startingOffsets": by_partition(p0=50, p1=30, p2=-2, p3=0), **SHORT_WAITS}
 
 ACCEPTED: dict[str, dict[str, str]] = {
     "defaults": {},
     "subscribe": {"subscribe": f"{TOPIC}, {TRIMMED}", **EARLIEST, "maxRecordsPerPartition": "7"},
     "pattern": {"subscribePattern": "f.ll|^tri", **EARLIEST},
-    "pattern without topics": {"subscribePattern": "no such topic", **EARLIEST},
-    "assign": {"assign": json.dumps({TOPIC: [2, 0]}), **EARLIEST, "minPartitions": "9"},
+    "assign": {
+        **EARLIEST,
+        "assign": json.dumps({TOPIC: [2, 0]}),
+        "fetchOffset.numRetries": "2",
+        "fetchOffset.retryIntervalMs": "5",
+        "groupIdPrefix": "x",
+        "includeHeaders": "true",
+        "kafka.group.id": "mine",
+        "kafkaConsumer.pollTimeoutMs": "20000",
+        "minPartitions": "9",
+    },
     "offsets": {"startingOffsets": by_partition(p0=5, p1=-2, p2=-1, p3=0)},
-    "deleted records, lenient": {**FROM_DELETED, "failOnDataLoss": "false"},
-    "offset past the end, lenient": {**PAST_END, "failOnDataLoss": "false"},
-    "time": {**NOT_EMPTY, "startingTimestamp": "15500"},
+    "lost records": {
+        "assign": json.dumps({TOPIC: [1, 2], TRIMMED: [0]}),
+        "startingOffsets": json.dumps({TOPIC: {"1": 50, "2": 3}, TRIMMED: {"0": 2}}),
+        **SHORT_WAITS,
+        "failOnDataLoss": "false",
+    },
     "time before times": {
-        "startingTimestamp": "35000",
-        "startingOffsetsByTimestamp": TIMES,
-        **LENIENT,
+        "assign": json.dumps({TOPIC: [0, 1, 2]}),
+        "startingTimestamp": "15500",
+        "startingOffsetsByTimestamp": by_partition(p0=0, p1=0, p2=0),
     },
     "times before offsets": {"startingOffsetsByTimestamp": TIMES, **EARLIEST, **LENIENT},
     "max offsets": {**EARLIEST, "maxOffsetsPerTrigger": "35", "minOffsetsPerTrigger": "0"},
-    "min and max offsets": {
-        **EARLIEST,
-        "minOffsetsPerTrigger": "30",
-        "maxOffsetsPerTrigger": "45",
-    },
-    "min offsets above the backlog": {
-        **EARLIEST,
-        "minOffsetsPerTrigger": "1000",
-        "maxTriggerDelay": "1h",
-    },
-    "headers": {**EARLIEST, "includeHeaders": "true", **WITHOUT_EFFECT_ON_ROWS},
+    "min offsets": {**EARLIEST, "minOffsetsPerTrigger": "1000", "maxTriggerDelay": "1h"},
 }
 """Options with which both sources read the same rows in batches of the same size."""
 
