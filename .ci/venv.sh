@@ -35,26 +35,28 @@ find_python() {
     return 1
 }
 
-# make_venv run|dev|dev,bench|dev,fuzz|dev,spark: create .venv with the requirements of plog. `dev` adds those
-# of the tests, `bench` those of the plots, `fuzz` those of the fuzzers, `spark` Spark. A copy of setup.cfg
-# marks a finished installation; .venv is kept as long as setup.cfg stays the same.
+# make_venv run|dev|dev,bench|dev,fuzz|dev,spark [FOLDER]: create a virtual environment with the requirements
+# of plog, in .venv by default. `dev` adds those of the tests, `bench` those of the plots, `fuzz` those of the
+# fuzzers, `spark` Spark. A copy of setup.cfg marks a finished installation; the environment is kept as long
+# as setup.cfg stays the same.
 make_venv() {
-    if .venv/bin/python -c '' 2>/dev/null && cmp -s setup.cfg ".venv/installed-$1.cfg"; then
+    venv=${2:-.venv}
+    if "$venv/bin/python" -c '' 2>/dev/null && cmp -s setup.cfg "$venv/installed-$1.cfg"; then
         return 0
     fi
-    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         find_python
         "$python" -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
-        rm -rf .venv
-        "$python" -m venv .venv
+        rm -rf "$venv"
+        "$python" -m venv "$venv"
     fi
-    echo "plog: installing the requirements into .venv (only once)" >&2
+    echo "plog: installing the requirements into $venv (only once)" >&2
     case $1 in run) extra= ;; *) extra="[$1]" ;; esac
     # A strict editable install: the only kind in which Twisted finds the plugin in twisted/plugins.
     # `return`, because the shell ignores set -e in a function whose failure the caller handles.
-    .venv/bin/python -m pip install -q --config-settings editable_mode=strict -e ".$extra" || return 1
-    cp setup.cfg .venv/installed-run.cfg
-    [ "$1" = run ] || cp setup.cfg ".venv/installed-$1.cfg"
+    "$venv/bin/python" -m pip install -q --config-settings editable_mode=strict -e ".$extra" || return 1
+    cp setup.cfg "$venv/installed-run.cfg"
+    [ "$1" = run ] || cp setup.cfg "$venv/installed-$1.cfg"
 }
 
 # compile_codec: compile the record codec again if its source has changed (setup.py). If it cannot be

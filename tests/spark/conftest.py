@@ -9,10 +9,14 @@ import pytest
 
 from tests.helpers.programs.apache_kafka import ApacheKafka
 from tests.integration.conftest import broker, new_topic, start_broker, topic
+from tests.spark.cluster import Cluster
+from tests.spark.filled_topic import fill
 from tests.spark.spark_session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from plogd.testing.broker_process import BrokerProcess
 
 __all__ = ["broker", "new_topic", "start_broker", "topic"]
 
@@ -22,6 +26,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A SparkSession; starting one takes several seconds, so that all tests share it."""
     with spark_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def cluster(spark: SparkSession, broker: BrokerProcess) -> Cluster:
+    """The shared broker, with queries to it."""
+    return Cluster(spark, broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def filled(cluster: Cluster) -> str:
+    """The topic of filled_topic.py."""
+    return fill(cluster)
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from plog.client.consumer.simple_consumer import SimpleConsumer
 from plog.types import TopicPartition
 from tests.helpers.eventually import eventually
+from tests.spark.connector import reference_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +67,7 @@ class Stream:
 
         # Otherwise, a task would send no row to the Python workers before it has taken all.
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
-        reader = spark.readStream.format("kafka").options(
+        reader = spark.readStream.format(reference_source()).options(
             subscribe=self.source, startingOffsets="earliest", includeHeaders="true"
         )
         rows = reader.option("kafka.bootstrap.servers", self.bootstrap_servers).load()

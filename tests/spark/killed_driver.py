@@ -18,8 +18,9 @@ def main(wanted: dict[str, Any]) -> None:
     from tests.spark.spark_session import spark_session
 
     stream = Stream(**wanted["stream"])
-    # A task has four attempts.
-    with spark_session(Path(wanted["folder"]), master="local[2,4]") as spark:
+    # Two executors, each in a JVM of its own below that of the driver.
+    more = {"spark.executor.memory": "512m"}
+    with spark_session(Path(wanted["folder"]), "local-cluster[2,1,512]", more) as spark:
         reader = spark.readStream.format("plog").options(
             subscribe=stream.source, startingOffsets="earliest", maxOffsetsPerTrigger="150"
         )

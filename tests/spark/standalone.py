@@ -12,35 +12,52 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from plog.cli.spark.installed_packages import spark_home
 from tests.helpers.eventually import eventually
+from tests.spark.process_tree import EXECUTOR, descendants
 
 _STOP_TIMEOUT_S = 30
 _HOST = "127.0.0.1"
 
 
+@dataclass(frozen=True, slots=True)
+class StandaloneCluster:
+    """A running cluster: the URL of its master, and the processes of its workers."""
+
+    url: str
+    workers: tuple[int, ...]
+
+    def executor_of(self, pid: int) -> int:
+        """Return the executor that has started the Python worker `pid`."""
+        executors = [one for worker in self.workers for one in descendants(worker, EXECUTOR)]
+        [found] = [executor for executor in executors if pid in descendants(executor)]
+        return found
+
+
 @contextmanager
-def standalone_cluster(folder: Path, *, workers: int) -> Iterator[str]:
-    """Yield the URL of the master, when all workers have joined it."""
+def standalone_cluster(folder: Path, *, workers: int) -> Iterator[StandaloneCluster]:
+    """Yield the cluster when all workers have joined the master."""
     with ExitStack() as stack:
         log = folder / "master.log"
         master = ["master.Master", "--host", _HOST, "--port", "0", "--webui-port", "0"]
         stack.enter_context(_daemon(log, *master))
         url = _wait_for(log, r"Starting Spark master at (spark://\S+)")[0]
+        pids = []
         for number in range(workers):
             work = folder / f"worker-{number}"
             resources = ["--cores", "1", "--memory", "512m", "--work-dir", str(work)]
             own = folder / f"worker-{number}.log"
             worker = ["worker.Worker", "--host", _HOST, "--webui-port", "0", *resources, url]
-            stack.enter_context(_daemon(own, *worker))
+            pids.append(stack.enter_context(_daemon(own, *worker)))
         _wait_for(log, r"Registering worker (\S+)", workers)
-        yield url
+        yield StandaloneCluster(url, tuple(pids))
 
 
 @contextmanager
-def _daemon(log: Path, name: str, *arguments: str) -> Iterator[None]:
+def _daemon(log: Path, name: str, *arguments: str) -> Iterator[int]:
     home = spark_home()
     command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
     with (
@@ -50,7 +67,8 @@ def _daemon(log: Path, name: str, *arguments: str) -> Iterator[None]:
         ) as process,
     ):
         try:
-            yield
+            # spark-class replaces itself by the JVM.
+            yield process.pid
         finally:
             process.terminate()
             try:

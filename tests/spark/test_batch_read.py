@@ -2,105 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from plog.client.faces.blocking import Admin, Producer
-from plog.client.simple import SimpleClient
-from plog.records.batch import Compression
 from plog.records.codec import Record
 from plog.types import TopicPartition
+from tests.spark.cluster import REJECTED, SOURCES, Cluster
+from tests.spark.filled_topic import RECORDS, by_partition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-    from plogd.testing.broker_process import BrokerProcess
     from tests.helpers.programs.apache_kafka import ApacheKafka
-
-SOURCES = ("plog", "kafka")
-REJECTED = "rejected"
-
-
-@dataclass(frozen=True, slots=True)
-class Queries:
-    """Queries to a cluster with either source."""
-
-    spark: SparkSession
-    bootstrap_servers: str
-
-    def query(self, source: str, **options: str) -> DataFrame:
-        reader = self.spark.read.format(source)
-        reader = reader.option("kafka.bootstrap.servers", self.bootstrap_servers)
-        return reader.options(**options).load()
-
-    def rows(self, source: str, **options: str) -> list[tuple[Any, ...]]:
-        """Return the rows as tuples, sorted by topic, partition and offset."""
-        found = self.query(source, **options).collect()
-        return sorted(map(tuple, found), key=lambda row: row[2:5])
-
-    def outcome(self, source: str, **options: str) -> list[tuple[Any, ...]] | str:
-        """Return the rows, or REJECTED if the query fails."""
-        from py4j.protocol import Py4JJavaError
-        from pyspark.errors import PySparkException
-
-        try:
-            return self.rows(source, **options)
-        except (PySparkException, Py4JJavaError):
-            return REJECTED
-
-
-@dataclass(frozen=True, slots=True)
-class Cluster(Queries):
-    """The shared broker, with queries to it."""
-
-    broker: BrokerProcess
-
-    def create(self, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
-        # The tests use old timestamps, and a slow run may outlast the first retention sweep.
-        self.broker.create_topic(topic, partitions, {"retention.ms": "-1"} | (config or {}))
-
-    def produce(self, topic: str, partition: int, records: Sequence[Record], **more: Any) -> None:
-        host, _, port = self.bootstrap_servers.rpartition(":")
-        with SimpleClient(host, int(port)) as client:
-            client.produce(topic, partition, records, **more)
-
-
-@pytest.fixture(scope="session")
-def cluster(spark: SparkSession, broker: BrokerProcess) -> Cluster:
-    return Cluster(spark, broker.bootstrap_servers, broker)
-
-
-RECORDS = [
-    Record(
-        timestamp=1_000 * (offset + 1),
-        key=None if offset % 3 == 0 else f"key-{offset}".encode(),
-        value=None if offset % 5 == 0 else b"" if offset % 7 == 0 else bytes([offset]) * 9,
-        headers=(("h", b"x"), ("h", None), ("é", b"")) if offset % 4 == 0 else (),
-    )
-    for offset in range(40)
-]
-"""The records of each partition of `filled`: one second apart, with nulls and headers."""
-
-
-@pytest.fixture(scope="session")
-def filled(cluster: Cluster) -> str:
-    """A topic with RECORDS in its partitions 0 and 1, half of them in partition 2, none in 3."""
-    cluster.create("filled", 4)
-    for partition, records in enumerate((RECORDS, RECORDS, RECORDS[:20])):
-        for start in range(0, len(records), 10):
-            compression = list(Compression)[(start // 10 + partition) % len(Compression)]
-            part = records[start : start + 10]
-            cluster.produce("filled", partition, part, compression=compression)
-    return "filled"
-
-
-def by_partition(**numbers: int) -> str:
-    """Return JSON for the topic `filled`: p0=5 is partition 0 with 5."""
-    return json.dumps({"filled": {name[1:]: number for name, number in numbers.items()}})
 
 
 ALL_EARLIEST = by_partition(p0=-2, p1=-2, p2=-2, p3=-2)
@@ -174,8 +90,8 @@ def test_options_have_the_effect_that_they_have_on_the_connector(
     cluster: Cluster, filled: str, name: str
 ) -> None:
     options = {"subscribe": filled, **OPTIONS[name]}
-    found = cluster.outcome("plog", **options)
-    assert found == cluster.outcome("kafka", **options)
+    found, expected = cluster.outcomes(**options)
+    assert found == expected
     assert (found == REJECTED) == (name in EXPECTED_REJECTED)
 
 
@@ -195,8 +111,8 @@ def test_options_have_the_effect_that_they_have_on_the_connector(
 def test_choice_of_topics_equals_that_of_the_connector(
     cluster: Cluster, filled: str, choice: dict[str, str]
 ) -> None:
-    found = cluster.outcome("plog", **choice)
-    assert found == cluster.outcome("kafka", **choice)
+    found, expected = cluster.outcomes(**choice)
+    assert found == expected
 
 
 def test_rows_are_the_records(cluster: Cluster, filled: str) -> None:
@@ -289,7 +205,7 @@ def test_transactions_of_kafka_are_read_as_by_the_connector(
             else:
                 producer.commit_transaction()
     options = {"subscribe": topic, "kafka.isolation.level": level, "minPartitions": "4"}
-    queries = Queries(spark, servers)
+    queries = Cluster(spark, servers)
     rows = queries.rows("plog", **options)
     assert len(rows) == (9 if level == "read_committed" else 15)
     assert rows == queries.rows("kafka", **options)

@@ -14,12 +14,11 @@ import pytest
 from plog.records.record import Record
 from plog.settings import ConfigError
 from plog.spark import dead_letters, decode
-from tests.spark.test_batch_read import SOURCES, Cluster, cluster
+from tests.spark.cluster import SOURCES, Cluster
+from tests.spark.connector import reference_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["cluster"]
 
 SCHEMA = "id long, name string, at timestamp"
 AVRO = {
@@ -191,7 +190,7 @@ def test_dead_letters_have_the_place_and_the_reason(
     assert [row.id for row in rows.collect()] == [1, None, None, None]
     writer = dead_letters(rows).write.format(source).mode("append").option("topic", dead)
     writer.option("kafka.bootstrap.servers", cluster.bootstrap_servers).save()
-    found = cluster.rows("kafka", subscribe=dead, includeHeaders="true")
+    found = cluster.rows(reference_source(), subscribe=dead, includeHeaders="true")
     letters = {row[1]: (row[0], [tuple(header) for header in row[7]]) for row in found}
 
     def facts(offset: int, error: str) -> list[tuple[str, bytes]]:
@@ -223,9 +222,8 @@ def test_stream_is_decoded(cluster: Cluster, new_topic: Callable[[], str], tmp_p
     cluster.create(topic)
     values = [b'{"id": 1}', b"{", None]
     cluster.produce(topic, 0, [Record(timestamp=0, key=None, value=one) for one in values])
-    stream = cluster.spark.readStream.format("kafka").option("startingOffsets", "earliest")
-    stream = stream.option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-    rows = decode(stream.option("subscribe", topic).load(), "json", "id long")
+    stream = cluster.stream(reference_source(), subscribe=topic, startingOffsets="earliest")
+    rows = decode(stream, "json", "id long")
     found: list[tuple[Any, ...]] = []
 
     def collect(batch: DataFrame, _: int) -> None:

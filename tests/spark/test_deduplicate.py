@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from plog.records.record import Record
+from tests.helpers.programs.apache_kafka import ApacheKafka
+from tests.spark.cluster import Cluster
 from tests.spark.faulty_stream import LATE, POISON, Fault, Stream, driver_process
-from tests.spark.test_batch_read import Cluster, cluster
 from tests.spark.test_write import write
-
-if TYPE_CHECKING:
-    from plogd.testing.broker_process import BrokerProcess
-
-__all__ = ["cluster"]
 
 _ROOT = Path(__file__).parents[2]
 _DRIVER_TIMEOUT_S = 240
@@ -43,8 +39,7 @@ class Site:
 
     def __init__(
         self,
-        broker: BrokerProcess,
-        produce: Callable[..., None],
+        cluster: Cluster,
         new_topic: Callable[[], str],
         checkpoint: Path,
         *,
@@ -52,7 +47,7 @@ class Site:
     ) -> None:
         self.checkpoint = checkpoint
         self.stream = Stream(
-            bootstrap_servers=broker.bootstrap_servers,
+            bootstrap_servers=cluster.bootstrap_servers,
             source=new_topic(),
             target=new_topic(),
             late=new_topic(),
@@ -64,8 +59,8 @@ class Site:
             (self.stream.target, 3),
             (self.stream.late, 2),
         ):
-            broker.create_topic(topic, partitions)
-        self._produce = produce
+            cluster.create(topic, partitions)
+        self._produce = cluster.produce
         self.expected: Counter[bytes] = Counter()
 
     def add(self, *partitions: list[str]) -> None:
@@ -104,7 +99,7 @@ class Site:
 
 @pytest.fixture
 def site(cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path) -> Site:
-    return Site(cluster.broker, cluster.produce, new_topic, tmp_path / "checkpoint")
+    return Site(cluster, new_topic, tmp_path / "checkpoint")
 
 
 def run(cluster: Cluster, site: Site, fault: Fault | None = None) -> None:
@@ -142,22 +137,36 @@ def test_rows_are_written_once_after_a_failed_task(cluster: Cluster, site: Site,
     site.check()
 
 
+def run_driver(site: Site, fault: Fault, folder: Path) -> int:
+    """Run a driver of its own, and return its exit code after the fault."""
+    command = driver_process(site.stream, fault, folder)
+    done = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, timeout=_DRIVER_TIMEOUT_S
+    )
+    print(done.stderr)
+    assert Path(fault.flag).exists()
+    return done.returncode
+
+
+def test_rows_are_written_once_after_the_driver_was_killed(
+    cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    site = Site(cluster, new_topic, tmp_path / "checkpoint", tasks=3)
+    site.add(values("a", with_poison=True), values("equal in both", with_late=True))
+    assert run_driver(site, site.fault("driver", 500), tmp_path) == -signal.SIGKILL
+    run(cluster, site)
+    site.check()
+
+
+@pytest.mark.long
 def test_rows_are_written_once_after_driver_and_worker_are_killed(
     cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path
 ) -> None:
-    site = Site(cluster.broker, cluster.produce, new_topic, tmp_path / "checkpoint", tasks=3)
+    """The second driver survives the loss of a worker, because its tasks have several attempts."""
+    site = Site(cluster, new_topic, tmp_path / "checkpoint", tasks=3)
     site.add(values("a", with_poison=True), values("equal in both", with_late=True))
     faults = [site.fault(kind, after) for kind, after in (("driver", 500), ("worker", 600))]
-    codes = []
-    for fault in faults:
-        command = driver_process(site.stream, fault, tmp_path)
-        done = subprocess.run(
-            command, cwd=_ROOT, capture_output=True, text=True, timeout=_DRIVER_TIMEOUT_S
-        )
-        print(done.stderr)
-        codes.append(done.returncode)
-        assert Path(fault.flag).exists()
-    assert codes == [-9, 0]
+    assert [run_driver(site, fault, tmp_path) for fault in faults] == [-signal.SIGKILL, 0]
     site.check()
 
 
@@ -165,7 +174,7 @@ def test_rows_are_written_once_after_a_repeated_stage(
     cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path
 ) -> None:
     """Spark counts the attempts of a task from 0 again."""
-    site = Site(cluster.broker, cluster.produce, new_topic, tmp_path / "checkpoint", tasks=1)
+    site = Site(cluster, new_topic, tmp_path / "checkpoint", tasks=1)
     # The task opens the second file of the shuffle long after the fault in the first one: the rows
     # between them do not fit into the buffers of sockets.
     rows = [f"{number}-{PADDING * 10}" for number in range(4 * ROWS)]
@@ -182,6 +191,26 @@ def test_rows_are_written_once_after_a_repeated_stage(
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(query.runId)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
     assert any(stage is not None and stage.currentAttemptId > 0 for stage in stages)
+    site.check()
+
+
+def test_rows_are_written_once_to_kafka_after_a_failed_task_and_a_lost_commit(
+    cluster: Cluster, kafka: ApacheKafka, new_topic: Callable[[], str], tmp_path: Path
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    on_kafka = Cluster(cluster.spark, kafka.bootstrap_servers)
+    site = Site(on_kafka, new_topic, tmp_path / "checkpoint")
+    site.add(values("a", with_poison=True, with_late=True), values("b"))
+    with pytest.raises(StreamingQueryException):
+        run(on_kafka, site, site.fault("error", after=ROWS + 100))
+    run(on_kafka, site)
+    site.check()
+    site.forget_commits()
+    run(on_kafka, site)
+    site.check()
+    site.add(values("a"), values("b"))
+    run(on_kafka, site)
     site.check()
 
 

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from plog.cli.spark.installed_packages import spark_home
 from plog.client.simple import SimpleClient
 from plog.records.record import Record
 from tests.helpers.eventually import eventually
-from tests.helpers.outside import missing
 from tests.spark.faulty_stream import Stream
-from tests.spark.spark_session import connector_jars
+from tests.spark.process_tree import EXECUTOR, WORKER, descendants
+from tests.spark.test_launcher import need_spark
 
 if TYPE_CHECKING:
     from plogd.testing.broker_process import BrokerProcess
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 KILLS = 50
 ROWS_PER_KILL = 200
 _ROOT = Path(__file__).parents[2]
-_PROC = Path("/proc")
 
 
 @dataclass
@@ -54,7 +54,11 @@ class Driver:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, "PYTHONPATH": f"{_ROOT}:{_ROOT / 'daemon'}"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": f"{_ROOT}:{_ROOT / 'daemon'}",
+                    "SPARK_HOME": str(linked_home(self.folder)),
+                },
             )
 
     def kill(self) -> None:
@@ -64,35 +68,24 @@ class Driver:
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
-    def kill_worker(self, chance: random.Random) -> None:
-        """Kill one of the Python workers, if there is one at this moment."""
+    def kill_one(self, kind: str, chance: random.Random) -> bool:
+        """Kill an executor or a Python worker; return whether there was one at this moment."""
         assert self.process is not None
-        workers = [pid for pid in descendants(self.process.pid) if "pyspark.daemon" in command(pid)]
-        if workers:
+        found = descendants(self.process.pid, kind)
+        if found:
             with suppress(ProcessLookupError):
-                os.kill(chance.choice(workers), signal.SIGKILL)
+                os.kill(chance.choice(found), signal.SIGKILL)
+        return bool(found)
 
 
-def command(pid: int) -> str:
-    try:
-        return (_PROC / str(pid) / "cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
-
-
-def descendants(root: int) -> list[int]:
-    parents: dict[int, int] = {}
-    for entry in _PROC.iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                parents[int(entry.name)] = int(stat[1])
-    found: list[int] = []
-    new = [root]
-    while new:
-        new = [pid for pid, parent in parents.items() if parent in new]
-        found += new
-    return found
+def linked_home(folder: Path) -> Path:
+    """Return a home of Spark in `folder`, because executors write below it."""
+    home = folder / "spark"
+    home.mkdir(exist_ok=True)
+    for path in spark_home().iterdir():
+        if not (home / path.name).exists():
+            (home / path.name).symlink_to(path)
+    return home
 
 
 @contextmanager
@@ -126,10 +119,8 @@ class Rows:
 def test_each_row_is_written_once_after_random_kills(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """Drivers, Python workers and the broker die; PLOG_TEST_KILLS sets how many."""
-    pytest.importorskip("pyspark")
-    if not connector_jars():
-        missing("the jars of Spark's connector are missing")
+    """Drivers, executors, Python workers and the broker die; PLOG_TEST_KILLS sets how many."""
+    need_spark()
     broker = start_broker()
     for topic, partitions in (("source", 2), ("target", 3), ("late", 1)):
         broker.create_topic(topic, partitions)
@@ -156,15 +147,14 @@ def test_each_row_is_written_once_after_random_kills(
                 "progress of the stream",
                 timeout_s=180,
             )
-            kind = chance.choice(("driver", "worker", "broker"))
-            killed[kind] += 1
+            kind = chance.choice(("driver", "broker", EXECUTOR, WORKER))
             if kind == "driver":
                 driver.kill()
-            elif kind == "worker" and driver.is_running:
-                driver.kill_worker(chance)
-            else:
+            elif kind == "broker" or not driver.kill_one(kind, chance):
+                kind = "broker"
                 broker.kill()
                 broker.start()
+            killed[kind] += 1
         driver.kill()
         driver.start(until_done=True)
         assert driver.process is not None

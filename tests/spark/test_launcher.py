@@ -89,7 +89,9 @@ def test_job_has_its_arguments_streams_and_exit_code(
         assert "asked for --master other" in running.errors
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
+)
 def test_signal_ends_a_running_task_and_all_processes(
     tmp_path: Path, number: signal.Signals
 ) -> None:

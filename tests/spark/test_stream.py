@@ -15,15 +15,13 @@ import pytest
 from plog.client.faces.blocking import Admin
 from plog.records.codec import Record
 from plog.types import TopicPartition
-from tests.spark.test_batch_read import SOURCES, Cluster, cluster
+from tests.spark.cluster import SOURCES, Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from plogd.testing.broker_process import BrokerProcess
-
-__all__ = ["cluster"]
 
 EACH_SOURCE = pytest.mark.parametrize("source", SOURCES)
 
@@ -39,10 +37,8 @@ class Stream:
     def start(
         self, source: str = "plog", *, trigger: dict[str, Any] | None = None, **options: str
     ) -> StreamingQuery:
-        reader = self.cluster.spark.readStream.format(source)
-        reader = reader.option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
         chosen = {"subscribe": self.topic, "startingOffsets": "earliest"} | options
-        rows = reader.options(**chosen).load()
+        rows = self.cluster.stream(source, **chosen)
         writer = rows.selectExpr("partition", "offset", "value").writeStream.format("parquet")
         writer = writer.option("path", str(self.folder / "rows"))
         writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
@@ -260,7 +256,7 @@ def test_stream_survives_a_restart_of_the_broker(
     spark: SparkSession, start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
     broker = start_broker()
-    stream = Stream(Cluster(spark, broker.bootstrap_servers, broker), "clicks", tmp_path)
+    stream = Stream(Cluster(spark, broker.bootstrap_servers), "clicks", tmp_path)
     stream.cluster.create("clicks", 2)
     stream.produce("a0")
     query = stream.start()
@@ -289,9 +285,7 @@ def test_query_continues_after_a_worker_was_killed(stream: Stream, tmp_path: Pat
         return value
 
     stream.produce(*(str(number) for number in range(100)))
-    reader = stream.cluster.spark.readStream.format("plog")
-    reader = reader.option("kafka.bootstrap.servers", stream.cluster.bootstrap_servers)
-    rows = reader.options(subscribe=stream.topic, startingOffsets="earliest").load()
+    rows = stream.cluster.stream("plog", subscribe=stream.topic, startingOffsets="earliest")
     rows = rows.select("partition", "offset", udf(kill_once, "binary")(col("value")).alias("value"))
     writer = rows.writeStream.format("parquet").option("path", str(tmp_path / "rows"))
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))

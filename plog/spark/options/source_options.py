@@ -115,7 +115,7 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
     problems = reader.problems
     client = _client_settings(options, reader)
     delay_ms = reader.parsed("maxTriggerDelay", parse_duration_ms)
-    retries = reader.integer("fetchOffset.numRetries", at_least=0)
+    retries = reader.integer("fetchOffset.numRetries")
     interval_ms = reader.integer("fetchOffset.retryIntervalMs", at_least=0)
     made = SourceOptions(
         client=client,
@@ -132,7 +132,7 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
         push_filters=reader.boolean("pushFilters", False),
         max_offsets_per_trigger=reader.integer("maxOffsetsPerTrigger"),
         max_bytes_per_trigger=reader.integer("maxBytesPerTrigger"),
-        min_offsets_per_trigger=reader.integer("minOffsetsPerTrigger"),
+        min_offsets_per_trigger=reader.integer("minOffsetsPerTrigger", at_least=0),
         max_trigger_delay_ms=_DEFAULT_DELAY_MS if delay_ms is None else delay_ms,
         offset_lookup_retries=3 if retries is None else retries,
         offset_lookup_retry_interval_ms=1000 if interval_ms is None else interval_ms,

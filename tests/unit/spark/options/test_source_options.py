@@ -44,7 +44,7 @@ def test_defaults_are_those_of_the_connector() -> None:
 def test_every_option_is_accepted_in_lower_case() -> None:
     values = {
         "failondataloss": "false",
-        "fetchoffset.numretries": "0",
+        "fetchoffset.numretries": "1",
         "fetchoffset.retryintervalms": "0",
         "groupidprefix": "mine",
         "includeheaders": "true",
@@ -193,6 +193,12 @@ def test_min_offsets_above_max_offsets_is_an_error() -> None:
     assert problems(options, is_stream=True) == (
         "minOffsetsPerTrigger=9: is above maxOffsetsPerTrigger (5); lower it",
     )
+
+
+def test_zero_lookups_are_refused() -> None:
+    # As by the connector, which counts the first lookup, too.
+    [found] = problems(BASE | {"fetchoffset.numretries": "0"}, is_stream=True)
+    assert found == f"fetchOffset.numRetries=0: must be 1 to {2**63 - 1}"
 
 
 @pytest.mark.parametrize("text", ["none", '{"t":{"0":-3}}', '{"t":[0]}'])
