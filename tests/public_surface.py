@@ -35,6 +35,7 @@ GOLDEN = Path(__file__).with_suffix(".txt")
 MODULES = (
     "plog",
     "plog.aio",
+    "plog.audit",
     "plog.twisted",
     "plog.testing",
     "plog.client.settings",

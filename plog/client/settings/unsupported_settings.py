@@ -79,6 +79,8 @@ partitioner.adaptive.partitioning.enable
 partitioner.availability.timeout.ms
 partitioner.class
 partitioner.ignore.keys
+plog.audit.enable
+plog.audit.producer
 transaction.timeout.ms
 transactional.id
 """
