@@ -46,6 +46,8 @@ def killed_in(step: str, wanted: int) -> Callable[[Iterator[Any]], Iterator[Any]
     flag, new = Path(folder, step), Path(folder, f"{step}.new")
 
     def passed(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow
+
         import plog
 
         for batch in batches:
@@ -56,7 +58,8 @@ def killed_in(step: str, wanted: int) -> Callable[[Iterator[Any]], Iterator[Any]
                 new.write_text(str(os.getpid()))
                 new.rename(flag)
                 pause.wait()
-            yield batch.append_column("file", [[plog.__file__] * batch.num_rows])
+            files = pyarrow.array([plog.__file__] * batch.num_rows, "string")
+            yield batch.append_column("file", files)
 
     return passed
 
