@@ -42,7 +42,7 @@ def reference_source() -> str:
 def connector_jars() -> tuple[Path, ...]:
     """Return the connector's jars, downloaded on first use; end the test if that fails.
 
-    There are none for another version of pyspark.
+    Call it only if `has_connector` is true: other versions of pyspark have no connector.
     """
     need_program("java")
     if not has_connector():

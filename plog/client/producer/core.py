@@ -62,6 +62,7 @@ from plog.client.transactions.transaction_state import TransactionState
 from plog.client.values import ProducerRecord
 from plog.errors import UnknownTopicOrPartition
 from plog.records.batch import HEADER_SIZE
+from plog.records.codec import Header
 
 if TYPE_CHECKING:
     from plog.client.producer.audit_reporter import AuditReporter
@@ -106,9 +107,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         # the maximum overhead ensures that the largest record still fits into a request.
         self._largest_bytes = largest_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
         self._audit = _audit_reporter(cluster, network, settings)
-        # These attributes keep the check for the audit out of the hot path.
-        self._own_headers = () if self._audit is None else (self._audit.header,)
-        self._overhead_bytes = RECORD_OVERHEAD + size_of_headers(self._own_headers)
+        self._add_headers(() if self._audit is None else (self._audit.header,))
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
         self._accumulator = accumulator_for(
@@ -397,6 +396,12 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     def _stop_audit(self) -> None:
         if self._audit is not None:
             self._audit.stop()
+
+    def _add_headers(self, headers: tuple[Header, ...]) -> None:
+        """Add `headers` to every record that is sent from now on."""
+        # Two attributes keep the check for the audit out of the hot path.
+        self._own_headers = headers
+        self._overhead_bytes = RECORD_OVERHEAD + size_of_headers(headers)
 
     # -- the engine's thread --------------------------------------------------------------------
 
