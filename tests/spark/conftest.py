@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["broker", "new_topic", "start_broker", "topic"]
 
+# A job: pytest would run it, because it imports all files to find examples.
+collect_ignore = ["standalone_job.py"]
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:

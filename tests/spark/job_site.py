@@ -14,7 +14,7 @@ from plog.spark.jobs.warehouse.job import run_warehouse
 from plog.spark.jobs.warehouse.merge_planning import MergeLimits
 from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.warehouse_options import TableOptions, WarehouseOptions
-from tests.spark.test_batch_read import Cluster
+from tests.spark.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -12,10 +12,8 @@ import pytest
 from plog.spark.jobs.realtime.job import run_realtime
 from plog.spark.jobs.realtime.realtime_options import RealtimeOptions
 from plog.spark.jobs.value_format import ValueFormat
+from tests.spark.cluster import Cluster
 from tests.spark.job_site import NOON_MS, JobSite
-from tests.spark.test_batch_read import Cluster, cluster
-
-__all__ = ["cluster"]
 
 
 @pytest.fixture

@@ -10,11 +10,9 @@ import pytest
 
 from plog.spark.jobs.job_source import JobSource
 from plog.spark.jobs.value_format import ValueFormat
+from tests.spark.cluster import Cluster
 from tests.spark.job_site import HOUR_MS, NOON_MS, JobSite
-from tests.spark.test_batch_read import Cluster, cluster
 from tests.unit.spark.jobs.warehouse.faulty_files import FaultyFiles
-
-__all__ = ["cluster"]
 
 
 @pytest.fixture

@@ -62,6 +62,7 @@ from plog.client.transactions.transaction_state import TransactionState
 from plog.client.values import ProducerRecord
 from plog.errors import UnknownTopicOrPartition
 from plog.records.batch import HEADER_SIZE
+from plog.records.codec import Header
 
 if TYPE_CHECKING:
     from plog.client.producer.audit_reporter import AuditReporter
@@ -101,14 +102,9 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         # `send` runs for each record, so check this only once, here.
         self._has_hooks = bool(key_serializer or value_serializer or interceptors)
         self._choose = chooser(partitioner, in_turn=settings.partitioner_class is not None)
-        largest_bytes = min(settings.max_request_size, settings.buffer_memory)
-        # `_send` estimates a record's size with the usual overhead. Subtracting the difference to
-        # the maximum overhead ensures that the largest record still fits into a request.
-        self._largest_bytes = largest_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
+        self._largest_bytes = _largest_record_bytes(settings)
         self._audit = _audit_reporter(cluster, network, settings)
-        # These attributes keep the check for the audit out of the hot path.
-        self._own_headers = () if self._audit is None else (self._audit.header,)
-        self._overhead_bytes = RECORD_OVERHEAD + size_of_headers(self._own_headers)
+        self._add_headers(() if self._audit is None else (self._audit.header,))
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
         self._accumulator = accumulator_for(
@@ -398,6 +394,12 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if self._audit is not None:
             self._audit.stop()
 
+    def _add_headers(self, headers: tuple[Header, ...]) -> None:
+        """Add `headers` to every record that is sent from now on."""
+        # Two attributes keep the check for the audit out of the hot path.
+        self._own_headers = headers
+        self._overhead_bytes = RECORD_OVERHEAD + size_of_headers(headers)
+
     # -- the engine's thread --------------------------------------------------------------------
 
     def woken(self) -> None:
@@ -457,6 +459,13 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     def _check_open(self) -> None:
         if self._is_closed:
             raise _closed()
+
+
+def _largest_record_bytes(settings: ProducerSettings) -> int:
+    """Return the largest size of a record, as `send` estimates it, that fits into a request."""
+    # `send` estimates with the usual overhead, so subtract its difference to the maximum overhead.
+    request_bytes = min(settings.max_request_size, settings.buffer_memory)
+    return request_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
 
 
 def _audit_reporter(
