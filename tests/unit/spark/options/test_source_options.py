@@ -29,7 +29,11 @@ def problems(options: dict[str, str], *, is_stream: bool = False) -> tuple[str, 
 
 def test_defaults_are_those_of_the_connector() -> None:
     made = batch()
-    assert made.client == {"bootstrap.servers": "b:9092"}
+    assert made.client == {
+        "bootstrap.servers": "b:9092",
+        # A difference, because a task reads one partition at a time.
+        "max.partition.fetch.bytes": "4194304",
+    }
     assert made.topics.topics == ("t",)
     assert made.starting.value == EARLIEST
     assert made.ending.value == LATEST
@@ -39,6 +43,11 @@ def test_defaults_are_those_of_the_connector() -> None:
     assert made.max_trigger_delay_ms == 900_000
     assert made.warnings == ()
     assert stream().starting.value == LATEST
+
+
+@pytest.mark.parametrize("name", ["max.partition.fetch.bytes", "fetch.message.max.bytes"])
+def test_size_of_a_fetch_can_be_set_by_either_name(name: str) -> None:
+    assert batch(**{f"kafka.{name}": "1000"}).client == {"bootstrap.servers": "b:9092", name: "1000"}
 
 
 def test_every_option_is_accepted_in_lower_case() -> None:
