@@ -47,7 +47,8 @@ def test_defaults_are_those_of_the_connector() -> None:
 
 @pytest.mark.parametrize("name", ["max.partition.fetch.bytes", "fetch.message.max.bytes"])
 def test_size_of_a_fetch_can_be_set_by_either_name(name: str) -> None:
-    assert batch(**{f"kafka.{name}": "1000"}).client == {"bootstrap.servers": "b:9092", name: "1000"}
+    client = batch(**{f"kafka.{name}": "1000"}).client
+    assert client == {"bootstrap.servers": "b:9092", name: "1000"}
 
 
 def test_every_option_is_accepted_in_lower_case() -> None:
