@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -31,7 +32,8 @@ _VALUE = "concat(lpad(string(id), 12, '0'), repeat('x', 188)) AS value"
 def main() -> None:
     """Run queries until the end of the input."""
     spark = _session(sys.argv[1])
-    folder = Path(sys.argv[2])
+    # Loads of the same bench must not continue each other's checkpoints.
+    folder = Path(tempfile.mkdtemp(prefix="spark-", dir=sys.argv[2]))
     spark.dataSource.register(MemorySource)
     print(json.dumps({"ready": True}), flush=True)
     for number, line in enumerate(sys.stdin):
@@ -47,6 +49,8 @@ def _session(jars: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.jars": jars,
         "spark.log.level": "ERROR",
+        # docs/spark.md recommends it; the connector has no Python workers.
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
