@@ -44,6 +44,11 @@ class Command(NamedTuple):
 
 COMMANDS: Final[tuple[Command, ...]] = (
     Command(
+        "audit",
+        "plog.cli.audit:configure",
+        "Find records that were lost or repeated, with the counts that producers have reported.",
+    ),
+    Command(
         "broker-api-versions",
         "plog.cli.broker_api_versions:configure",
         "Print the request versions that each broker supports.",

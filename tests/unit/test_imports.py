@@ -159,6 +159,7 @@ ROWS = (
     # The rest of the package is used and tested without pyspark.
     Row(
         names=(
+            "plog.spark.jobs.audit.job",
             "plog.spark.jobs.backfill.job",
             "plog.spark.jobs.job_source",
             "plog.spark.jobs.realtime.job",
