@@ -133,11 +133,11 @@ def audit(arguments: argparse.Namespace) -> AuditResult:
 
     from plog.audit.counts import AuditCounts
     from plog.client.audit.audit_run import Ranges, run_audit
-    from plog.client.audit.audited_cluster import AuditedCluster
     from plog.client.audit.record_counts import count_records
+    from plog.client.topic_reader import TopicReader
 
     options = audit_options_of(arguments)
-    with AuditedCluster(client_settings(arguments)) as cluster:
+    with TopicReader(client_settings(arguments)) as cluster:
 
         def count(ranges: Ranges) -> AuditCounts:
             total = sum(end - start for start, end in ranges.values())

@@ -142,6 +142,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "Run a Spark job that reads or writes topics, or pack what its executors need.",
     ),
     Command(
+        "sql",
+        "plog.cli.sql:configure",
+        "Run a SQL query whose tables are topics, with Spark, and print the result.",
+    ),
+    Command(
         "storage",
         "plogd.tools.storage.command:configure",
         "Format, inspect and import data directories, offline.",

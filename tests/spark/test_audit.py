@@ -9,9 +9,9 @@ import pytest
 from plog.audit import AUDIT_HEADER, AuditCounts, producer_of
 from plog.cli.spark.jobs.audit import AuditCommandOptions, run
 from plog.client.audit.audit_options import AuditOptions
-from plog.client.audit.audited_cluster import AuditedCluster
 from plog.client.audit.record_counts import count_records
 from plog.client.faces.blocking import Producer
+from plog.client.topic_reader import TopicReader
 from plog.records.codec import Record
 from plog.spark.jobs.audit.job import AuditJobOptions, records, run_audit_job, window_totals
 from plog.spark.jobs.audit.window_rows import WindowRow, counts_of
@@ -51,7 +51,7 @@ def test_spark_counts_what_producers_count(cluster: Cluster, new_topic: Callable
     rows = window_totals(records(cluster.spark, client, ranges)).collect()
     found = counts_of(WindowRow(*row) for row in rows)
     assert dict(found.items()) == dict(expected.items())
-    with AuditedCluster(client) as audited:
+    with TopicReader(client) as audited:
         found = count_records(audited, ranges, lambda _: None)
     assert dict(found.items()) == dict(expected.items())
 

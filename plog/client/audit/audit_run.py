@@ -37,7 +37,7 @@ class AuditError(PlogError):
 
 
 class Lookup(Protocol):
-    """What an audit asks a cluster; `AuditedCluster` describes the methods."""
+    """What an audit asks a cluster; `TopicReader` describes the methods."""
 
     def topics(self) -> Collection[str]: ...
     def partitions(self, topics: Collection[str]) -> Mapping[TopicPartition, Uuid | None]: ...

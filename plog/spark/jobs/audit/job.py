@@ -12,7 +12,7 @@ from plog.audit.counts import AuditCounts
 from plog.audit.result import AuditResult
 from plog.client.audit.audit_options import AuditOptions
 from plog.client.audit.audit_run import Ranges, run_audit
-from plog.client.audit.audited_cluster import AuditedCluster
+from plog.client.topic_reader import TopicReader
 from plog.spark.jobs.audit.window_rows import WindowRow, counts_of
 from plog.spark.options.offsets_json import format_offsets
 from plog.spark.options.option_names import KAFKA
@@ -42,7 +42,7 @@ def run_audit_job(spark: SparkSession, options: AuditJobOptions) -> AuditResult:
         rows = window_totals(records(spark, options.client, ranges)).collect()
         return counts_of(WindowRow(*row) for row in rows)
 
-    with AuditedCluster(options.client) as cluster:
+    with TopicReader(options.client) as cluster:
         return run_audit(cluster, options.audit, count, now_ms=int(time.time() * 1000))
 
 

@@ -1,4 +1,7 @@
-"""`AuditedCluster`: the lookups and reads of an audit, over blocking sockets."""
+"""`TopicReader`: lookups of topics and offsets, and reads of ranges, over blocking sockets.
+
+Audits use it, and the SQL job. For single partitions, see `SimpleConsumer`.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ from plog.types import TopicPartition, Uuid
 T = TypeVar("T")
 
 _READ_UNCOMMITTED = 0
-# Producers report the records of a transaction after they have committed it.
+# For audits: producers report the records of a transaction after they have committed it.
 _ISOLATION = {"isolation.level": "read_committed"}
 
 
-class AuditedCluster:
+class TopicReader:
     """A connection to a cluster; `settings` are a consumer's. Close it with `close` or ``with``.
 
     Aborted transactions are not read. Every call is retried until ``default.api.timeout.ms``, and
