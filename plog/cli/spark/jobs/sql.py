@@ -70,17 +70,15 @@ def add_sql_options(parser: argparse.ArgumentParser) -> None:
 
 def add_sql_examples(parser: argparse.ArgumentParser, command: str) -> None:
     """Add examples for the `command`, which may be that of the job."""
+    query = "'select page, count(*) from clicks group by page order by 2 desc'"
+    server = "--bootstrap-server localhost:9092"
     add_examples(
         parser,
         (
-            "count the records of each page today",
-            f"{command} --bootstrap-server localhost:9092 --from 2026-01-31"
-            " 'select page, count(*) from clicks group by page order by 2 desc'",
+            "count the records of each page since a date",
+            f"{command} {server} --from 2026-01-31 {query}",
         ),
-        (
-            "show the columns of a topic",
-            f"{command} --bootstrap-server localhost:9092 'describe clicks'",
-        ),
+        ("show the columns of a topic", f"{command} {server} 'describe clicks'"),
     )
 
 
