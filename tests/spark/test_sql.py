@@ -96,7 +96,7 @@ def test_result_is_printed(site: Site, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_wrong_query_is_an_error(site: Site) -> None:
     for query, message in (
-        ("select * from LINESs", f"did you mean {site.lines}"),
+        ("select * from LINESx", f"did you mean {site.lines}"),
         ("select nothing from LINES", "cannot be resolved"),
         ("select * form x", "Syntax error"),
         ("create table x as select * from LINES", "it is not a query"),
