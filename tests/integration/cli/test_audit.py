@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -89,6 +90,21 @@ def test_loss_and_repetition_are_found_in_their_window(
         "clicks: reported 17, found 17 records in 4 windows",
         "found 3 problems",
     ]
+
+
+def test_audit_continues_after_a_restart_of_the_broker(
+    broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    send(broker, *(b"%d" % number for number in range(10)))
+    with ThreadPoolExecutor(1) as pool:
+        # The broker is killed before it responds.
+        held = broker.hooks.delay("Fetch", 600, topic="clicks")
+        running = pool.submit(audit, broker)
+        held.wait()
+        broker.kill()
+        broker.restart()
+        assert running.result(120) == 0
+    assert "clicks: reported 10, found 10 records in 1 windows" in capsys.readouterr().out
 
 
 def test_deleted_records_are_not_compared(
