@@ -1,5 +1,5 @@
 # One line per target; CONTRIBUTING.md describes the commands.
-.PHONY: run check test test-long test-oldest fuzz bench deb deb-test
+.PHONY: run check test test-long test-oldest fuzz bench pipeline deb deb-test
 run: ; ./run
 check: ; ./test checks
 test: ; ./test
@@ -7,5 +7,6 @@ test-long: ; ./test long
 test-oldest: ; ./test oldest
 fuzz: ; ./test fuzz
 bench: ; ./test bench
+pipeline: ; ./test pipeline
 deb: ; packaging/build-deb bookworm && packaging/build-deb trixie
 deb-test: ; ./test deb

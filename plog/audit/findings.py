@@ -59,11 +59,12 @@ class AuditFinding:
 
     def __str__(self) -> str:
         topic, window_ms, producer = self.window
-        place = f"{topic} {_text_of(window_ms)} {producer or '(no producer)'}"
+        place = f"{topic} {time_text(window_ms)} {producer or '(no producer)'}"
         if self.kind is FindingKind.DIFFERENT:
             return (
                 f"{place}: {self.actual.records} records as reported, but their values differ"
-                " (records lost and repeated, or changed)"
+                f" (reported {_values(self.expected)}, found {_values(self.actual)}: as many"
+                " records are lost as are repeated, or values have changed)"
             )
         found = f"reported {self.expected.records}, found {self.actual.records}"
         if self.in_doubt:
@@ -71,7 +72,16 @@ class AuditFinding:
         return f"{place}: {self.records} records {self.kind.value} ({found})"
 
 
-def _text_of(timestamp_ms: int) -> str:
+def _values(totals: AuditTotals) -> str:
+    return f"{totals.value_bytes} bytes with the CRC-32 sum {totals.crc32_sum}"
+
+
+def time_text(timestamp_ms: int) -> str:
+    """Return a time in UTC as text.
+
+    >>> time_text(60_000), time_text(1 << 60)
+    ('1970-01-01T00:01:00Z', '1152921504606846976 ms')
+    """
     try:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # Records can have timestamps after the year 9999.

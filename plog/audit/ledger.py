@@ -133,8 +133,12 @@ class AuditLedger:
 
     # -- reports --------------------------------------------------------------------------------
 
-    def add(self, report: AuditReport) -> bool:
-        """Add a report; return False if the ledger already contains it and ignores it."""
+    def add(self, report: AuditReport, *, is_late: bool = False) -> bool:
+        """Add a report; return False if the ledger already contains it and ignores it.
+
+        A late report is one that was written after the topics were read. Its records may be in the
+        topics or not, so they are in doubt.
+        """
         instance = self._instances.get(report.instance)
         if instance is None:
             instance = self._instances[report.instance] = _Instance(report.producer)
@@ -147,7 +151,7 @@ class AuditLedger:
                 self.conflicts.append(report)
             return False
         instance.add(report)
-        self._expected.add_all(report.counts)
+        (self._in_doubt if is_late else self._expected).add_all(report.counts)
         self._in_doubt.add_all(report.in_doubt)
         return True
 
@@ -158,6 +162,10 @@ class AuditLedger:
         deleted the first reports of an instance, they are listed, too.
         """
         return [gap for name, instance in self._instances.items() for gap in instance.missing(name)]
+
+    def has_gaps(self, producer: str) -> bool:
+        """Return whether reports of a producer are missing."""
+        return not all(one.is_gapless for one in self._instances_by_producer.get(producer, ()))
 
     @property
     def producers(self) -> Collection[str]:

@@ -44,6 +44,11 @@ class Command(NamedTuple):
 
 COMMANDS: Final[tuple[Command, ...]] = (
     Command(
+        "audit",
+        "plog.cli.audit:configure",
+        "Find records that were lost or repeated, with the counts that producers have reported.",
+    ),
+    Command(
         "broker-api-versions",
         "plog.cli.broker_api_versions:configure",
         "Print the request versions that each broker supports.",
@@ -135,6 +140,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "spark",
         "plog.cli.spark.command:configure",
         "Run a Spark job that reads or writes topics, or pack what its executors need.",
+    ),
+    Command(
+        "sql",
+        "plog.cli.sql:configure",
+        "Run a SQL query whose tables are topics, with Spark, and print the result.",
     ),
     Command(
         "storage",

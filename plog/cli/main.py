@@ -6,6 +6,7 @@ a bug, and its traceback is printed.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -108,7 +109,9 @@ def _nearest(name: str, commands: tuple[Command, ...]) -> str:
 
 def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
     """Run a tool with the arguments after its name and return the exit code."""
-    parsed = tool_parser(name, configure).parse_args(arguments)
+    # A tool that starts another process passes the command line on.
+    given = argparse.Namespace(command_line=list(arguments))
+    parsed = tool_parser(name, configure).parse_args(arguments, given)
     # Imported here because parsing, help and version do not need it.
     from plog.error_base import PlogError
 

@@ -10,15 +10,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path.relative_to(ROOT)
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("tests/**/*.md"))
+    for folder in (".", "docs/**", "examples/**", "tests/**")
+    for path in ROOT.glob(f"{folder}/*.md")
 )
 SOURCES = [
     f"/{path.relative_to(ROOT)}"
-    for folder in ("daemon", "plog", "tests", "twisted")
+    for folder in ("daemon", "examples", "plog", "tests", "twisted")
     for path in (ROOT / folder).rglob("*.p*")
 ] + ["/setup.py"]
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-_FOLDERS = "daemon|docs|etc|packaging|plog|systemd|tests|twisted"
+_FOLDERS = "daemon|docs|etc|examples|packaging|plog|systemd|tests|twisted"
 _PATH = re.compile(rf"`((?:{_FOLDERS})/[\w./@-]+\.\w+)`")
 _END_OF_PATH = re.compile(r"`([\w/]+\.(?:py|pxd))`")
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")

@@ -142,7 +142,7 @@ ROWS = (
     ),
     # The command lines of Spark's jobs. Nothing here imports pyspark before a job runs.
     Row(
-        names=("plog.cli.spark",),
+        names=("plog.cli.spark", "plog.cli.sql"),
         may_import=(*LIBRARY, "plog.client", "plog.cli", "plog.spark"),
     ),
     Row(
@@ -159,9 +159,13 @@ ROWS = (
     # The rest of the package is used and tested without pyspark.
     Row(
         names=(
+            "plog.spark.jobs.audit.job",
             "plog.spark.jobs.backfill.job",
             "plog.spark.jobs.job_source",
             "plog.spark.jobs.realtime.job",
+            "plog.spark.jobs.sql.job",
+            "plog.spark.jobs.sql.result_columns",
+            "plog.spark.jobs.sql.topic_views",
             "plog.spark.jobs.warehouse.batch_writer",
             "plog.spark.jobs.warehouse.job",
             "plog.spark.jobs.warehouse.table_rows",

@@ -33,6 +33,7 @@ LONGER_FILES = {
 """Files whose single noun needs more lines, with their own limits; reviewed like code."""
 
 PRODUCT = ("plog", "daemon", "twisted")
+TESTED = ("plog", "daemon/plogd", "tests", "examples")
 # Files of tests/unit that test the whole tree instead of one module.
 ABOUT_THE_TREE = {"test_docs", "test_faults_doc", "test_imports", "test_prose", "test_tidy"}
 # A load generator has to wait by the clock.
@@ -47,7 +48,7 @@ def _name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-ALL_SOURCES = _sources(*PRODUCT, "tests")
+ALL_SOURCES = _sources(*PRODUCT, "examples", "tests")
 every_source = pytest.mark.parametrize("path", ALL_SOURCES, ids=_name)
 
 
@@ -110,16 +111,15 @@ def test_tests_wait_for_events_and_never_for_the_clock(path: Path) -> None:
 def test_unit_test_file_is_named_after_its_module(path: Path) -> None:
     """tests/unit/log/test_log_segment[_aspect].py tests daemon/plogd/log/segment/log_segment.py.
 
-    Likewise, tests/unit/bench tests the modules of tests/bench.
+    Likewise, tests/unit/bench tests the modules of tests/bench, and tests/unit/pipeline those of
+    examples/pipeline.
     """
     if not path.stem.startswith("test_") or path.stem in ABOUT_THE_TREE:
         return
     folder = path.parent.relative_to(ROOT / "tests/unit")
     words = path.stem.removeprefix("test_").split("_")
     stems = ["_".join(words[:n]) for n in range(len(words), 0, -1)]
-    places = [
-        ROOT / top / folder / stem for top in ("plog", "daemon/plogd", "tests") for stem in stems
-    ]
+    places = [ROOT / top / folder / stem for top in TESTED for stem in stems]
     assert any(place.with_suffix(".py").exists() or place.is_dir() for place in places)
 
 

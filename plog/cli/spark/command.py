@@ -32,7 +32,7 @@ from plog.cli.spark.job_environment import (
     name_of,
 )
 from plog.cli.spark.jobs.job_parser import JOB_USAGE_ERROR, JobParser
-from plog.cli.spark.jobs.job_table import JOBS, configure_job, job_options
+from plog.cli.spark.jobs.job_table import JOBS, configure_job, job_options, job_parser
 
 _SUBCOMMANDS: Final = {"pack": pack.configure}
 _JOB_PROCESS: Final = "plog.cli.spark.job_process"
@@ -114,6 +114,21 @@ def run(arguments: argparse.Namespace) -> int:
     environment = job_environment(job, python, spark_home(), os.environ)
     program = [arguments.file] if arguments.job is None else ["-m", _JOB_PROCESS, arguments.file]
     return become([python.path, *program, *arguments.arguments], environment)
+
+
+def run_job(name: str, words: Sequence[str]) -> int:
+    """Run one of plog's own jobs on this machine, with Spark's own settings."""
+    return run(
+        argparse.Namespace(
+            file=name,
+            arguments=words,
+            job=job_parser(name),
+            master=None,
+            name=None,
+            conf=[],
+            archives=[],
+        )
+    )
 
 
 def become(command: Sequence[str], environment: dict[str, str]) -> NoReturn:

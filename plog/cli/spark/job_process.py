@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from plog.cli.main import FAILED, STOPPED, describe
+from plog.cli.main import STOPPED, describe
 from plog.cli.parser import fail
 from plog.cli.spark.jobs.job_table import JOBS, job_options, job_parser
 from plog.error_base import PlogError
@@ -17,30 +17,30 @@ from plog.error_base import PlogError
 def main(words: Sequence[str]) -> int:
     """Run a job and return the exit code."""
     name, *arguments = words
-    options = job_options(job_parser(name), JOBS[name], arguments)
+    job = JOBS[name]
+    options = job_options(job_parser(name), job, arguments)
     # Imported here because the parser must work without pyspark.
     from pyspark.errors import PySparkException, StreamingQueryException
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.getOrCreate()
     try:
-        JOBS[name].run(spark, options)
+        return job.run(spark, options) or 0
     except (PlogError, OSError) as error:
         for line in describe(error).splitlines():
             fail(line)
-        return FAILED
+        return job.failed
     except StreamingQueryException as error:
         fail(f"the query failed: {_reason(error)}")
-        return FAILED
+        return job.failed
     except PySparkException as error:
         fail(f"the job failed: {_reason(error)}")
-        return FAILED
+        return job.failed
     except KeyboardInterrupt:
         fail("stopped")
         return STOPPED
     finally:
         spark.stop()
-    return 0
 
 
 def _reason(error: Exception) -> str:

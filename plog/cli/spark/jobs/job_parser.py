@@ -50,7 +50,10 @@ class JobCommand:
     configure: Callable[[argparse.ArgumentParser], None]
     options: Callable[[argparse.Namespace], Any]
     """Returns the options of the job. Raises ConfigError, UsageError or OSError."""
-    run: Callable[[Any, Any], None]
+    run: Callable[[Any, Any], int | None]
+    """Runs the job with a session and its options; returns the exit code, or None for 0."""
+    failed: int = 1
+    """The exit code if the job fails."""
 
 
 def add_source_options(parser: argparse.ArgumentParser) -> None:

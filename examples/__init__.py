@@ -1,0 +1,1 @@
+"""Examples that use several parts of plog together."""
