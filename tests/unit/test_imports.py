@@ -160,11 +160,14 @@ ROWS = (
     Row(
         names=(
             "plog.spark.jobs.backfill.job",
+            "plog.spark.jobs.event_columns",
             "plog.spark.jobs.job_source",
             "plog.spark.jobs.realtime.job",
+            "plog.spark.jobs.sessions.job",
             "plog.spark.jobs.warehouse.batch_writer",
             "plog.spark.jobs.warehouse.job",
             "plog.spark.jobs.warehouse.table_rows",
+            "plog.spark.jobs.window_query",
             "plog.spark.reader.batch_reader",
             "plog.spark.values.dead_letter_rows",
             "plog.spark.values.decoded_values",

@@ -72,3 +72,9 @@ def read_stream(
     """Return the stream of the records of the source."""
     options = source.options(include_headers=include_headers)
     return spark.readStream.format("plog").options(**options).load()
+
+
+def append_records(records: DataFrame, source: JobSource, topic: str) -> None:
+    """Append the rows of a batch to a topic of the source's cluster, at least once."""
+    writer = records.write.format("plog").mode("append").options(**source.client_options())
+    writer.option("topic", topic).save()

@@ -7,12 +7,18 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plog.cli.parser import first_line
-from plog.cli.spark.jobs import backfill, realtime, warehouse
+from plog.cli.spark.jobs import backfill, realtime, sessions, warehouse
 from plog.cli.spark.jobs.job_parser import JobCommand, JobParser
 from plog.error_base import PlogError
 
 JOBS: Final[dict[str, JobCommand]] = {
-    command.name: command for command in (warehouse.COMMAND, backfill.COMMAND, realtime.COMMAND)
+    command.name: command
+    for command in (
+        warehouse.COMMAND,
+        backfill.COMMAND,
+        realtime.COMMAND,
+        sessions.COMMAND,
+    )
 }
 
 
