@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 RECORD_COLUMNS: Final = ("topic", "partition", "key", "timestamp")
 """The columns of records that need no decoding; fields with these names cannot be used."""
-_FIELDS: Final = "__plog_fields"
+FIELDS: Final = "__plog_fields"
+"""The struct column with the fields of the decoded value."""
 
 
 def column_problems(values: ValueFormat, names: Iterable[str]) -> list[str]:
@@ -40,14 +41,14 @@ def decoded_events(rows: DataFrame, values: ValueFormat) -> DataFrame:
     """Return the rows of the source with their fields, and the columns of `decode`."""
     if values.name == RAW:
         return rows
-    return decode(rows, values.name, values.schema, into=_FIELDS, options=values.options)
+    return decode(rows, values.name, values.schema, into=FIELDS, options=values.options)
 
 
 def event_column(name: str) -> Column:
     """Return a column of the record or a field of the value."""
     from pyspark.sql import functions as F
 
-    return F.col(name) if name in RECORD_COLUMNS else F.col(_FIELDS).getField(name)
+    return F.col(name) if name in RECORD_COLUMNS else F.col(FIELDS).getField(name)
 
 
 def event_text(name: str) -> Column:

@@ -130,11 +130,11 @@ def trigger_of(arguments: argparse.Namespace) -> JobTrigger:
     return JobTrigger(available_now=arguments.available_now, interval_s=arguments.interval)
 
 
-def add_value_options(parser: argparse.ArgumentParser, *, infers: bool) -> None:
+def add_value_options(parser: argparse.ArgumentParser, *, infers: bool, default: str = RAW) -> None:
     """Add the options that describe values; a job `infers` columns if it can find them."""
     parser.add_argument(
         "--format",
-        default=RAW,
+        default=default,
         metavar="FORMAT",
         help=f"format of the values: {', '.join(FORMATS)} (default: %(default)s)",
     )
