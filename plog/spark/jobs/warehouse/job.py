@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from plog.spark.jobs.job_source import read_stream
 from plog.spark.jobs.progress import Report, print_progress
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.batch_writer import BatchWriter
-from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.warehouse_options import WarehouseOptions
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plog.settings import ConfigError
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.hour_merge import HourMerge
-from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.table_layout import TableLayout, batch_file_name, is_data
 from plog.spark.jobs.warehouse.warehouse_state import (
     NO_BATCH,

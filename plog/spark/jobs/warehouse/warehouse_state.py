@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from plog.settings import ConfigError
-from plog.spark.jobs.warehouse.table_files import TableFiles, damaged
+from plog.spark.jobs.table_files import TableFiles, damaged
 from plog.spark.jobs.warehouse.table_layout import TableLayout
 
 NO_BATCH: Final = -1
