@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from plog.records.record import Record
 from plog.spark.jobs.sessions.job import run_sessions
 from plog.spark.jobs.sessions.sessions_options import SessionsOptions
 from plog.spark.jobs.value_format import ValueFormat
@@ -37,9 +36,8 @@ def session(
 def test_session_is_written_once_when_its_gap_has_passed(
     site: JobSite, new_topic: Callable[[], str]
 ) -> None:
-    output, dead = new_topic(), new_topic()
-    for topic in (output, dead):
-        site.cluster.create(topic)
+    output = new_topic()
+    site.cluster.create(output)
     options = SessionsOptions(
         source=site.source,
         checkpoint=str(site.folder / "checkpoint"),
@@ -49,7 +47,6 @@ def test_session_is_written_once_when_its_gap_has_passed(
         gap="10 minutes",
         watermark="1 minute",
         output_topic=output,
-        dead_letter_topic=dead,
         trigger=site.options.trigger,
     )
 
@@ -64,7 +61,6 @@ def test_session_is_written_once_when_its_gap_has_passed(
     # The session with /again goes on; these records are late for the others.
     site.add(click("a", "/late"), click("b", "/late"), click("a", "/end"), at_ms=NOON_MS)
     site.add(click("a", "/end"), at_ms=NOON_MS + HOUR_MS + 1)
-    run()
     site.add(click("c", "/"), at_ms=NOON_MS + 3 * HOUR_MS)
     run()
     rows = site.cluster.rows("plog", subscribe=output)
@@ -76,22 +72,3 @@ def test_session_is_written_once_when_its_gap_has_passed(
     ]
     assert "ignored at least 3 late records" in site.lines
     assert "a: 2026-01-01 12:00:00 to 2026-01-01 12:08:20.001, 3 records, /in to /out" in site.lines
-    assert [row[1] for row in site.cluster.rows("plog", subscribe=dead)] == [b"{"]
-
-
-def test_keys_of_records_that_are_not_text_stay_different(site: JobSite) -> None:
-    keys = [b"\xff", b"\xfe", b"\xff", None]
-    records = [Record(timestamp=NOON_MS, key=key, value=None) for key in keys]
-    site.cluster.produce(site.topic, 0, records)
-    site.add(b"", at_ms=NOON_MS + HOUR_MS, partition=1)
-    options = SessionsOptions(
-        source=site.source,
-        checkpoint=str(site.folder / "checkpoint"),
-        trigger=site.options.trigger,
-    )
-    run_sessions(site.cluster.spark, options, report=site.lines.append)
-    noon = "2026-01-01 12:00:00"
-    assert site.lines[-2:] == [
-        f"fe: {noon} to {noon}, 1 record",
-        f"ff: {noon} to {noon}, 2 records",
-    ]

@@ -163,8 +163,13 @@ ROWS = (
         names=(
             "plog.spark.jobs.backfill.job",
             "plog.spark.jobs.event_columns",
+            "plog.spark.jobs.folder_owner",
             "plog.spark.jobs.job_source",
             "plog.spark.jobs.realtime.job",
+            "plog.spark.jobs.recommend.item_counts",
+            "plog.spark.jobs.recommend.job",
+            "plog.spark.jobs.recommend.similar_items",
+            "plog.spark.jobs.recommend.similar_writer",
             "plog.spark.jobs.search_index.job",
             "plog.spark.jobs.sessions.job",
             "plog.spark.jobs.warehouse.batch_writer",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plog.cli.parser import first_line
-from plog.cli.spark.jobs import backfill, realtime, search_index, sessions, warehouse
+from plog.cli.spark.jobs import backfill, realtime, recommend, search_index, sessions, warehouse
 from plog.cli.spark.jobs.job_parser import JobCommand, JobParser
 from plog.error_base import PlogError
 
@@ -18,6 +18,7 @@ JOBS: Final[dict[str, JobCommand]] = {
         backfill.COMMAND,
         realtime.COMMAND,
         sessions.COMMAND,
+        recommend.COMMAND,
         search_index.COMMAND,
     )
 }

@@ -12,11 +12,13 @@ from plog.cli.spark.jobs.job_parser import (
 )
 
 
-def add_event_options(parser: argparse.ArgumentParser) -> None:
+def add_event_options(
+    parser: argparse.ArgumentParser, *, interval_s: int = 10, needs_checkpoint: bool = True
+) -> None:
     """Add the options that describe the stream of events and the batches."""
     add_source_options(parser)
     add_start_option(parser)
-    add_trigger_options(parser, interval_s=10)
+    add_trigger_options(parser, interval_s, needs_checkpoint=needs_checkpoint)
     add_value_options(parser, infers=False)
 
 
