@@ -92,7 +92,7 @@ def _too_long(what: str, length: int) -> WireError:
 
 
 class _DecoderWriter:
-    """A writer of the source code of one decoder, field by field.
+    """Writes the source code of one decoder, field by field.
 
     Values of constant size accumulate in `_run` until a value of another kind follows, so that a
     single unpack reads all of them, including the next length.

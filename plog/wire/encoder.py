@@ -63,7 +63,7 @@ def _unsupported(what: str, version: int) -> UnsupportedVersion:
 
 
 class _EncoderWriter:
-    """A writer of the source code of one encoder, field by field.
+    """Writes the source code of one encoder, field by field.
 
     Values of constant size accumulate in `_run` until a value of another kind follows, so that a
     single pack writes all of them. `_add` is the name of the current list's append method: each

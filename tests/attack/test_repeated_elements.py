@@ -97,18 +97,18 @@ def test_produces_of_one_partition_49000_times(target: Target, attack: Attack) -
     request = produce_request("produced-to", *[b""] * _JUST_ALLOWED)
     frame = request_frame(request, PRODUCE_VERSION)
     with attack(), ExitStack() as stack:
-        peers = [stack.enter_context(target.connect()) for _ in range(6)]
+        peers = [stack.enter_context(target.connect()) for _ in range(3)]
         for peer in peers:
             peer.send(frame)
         for peer in peers:
             assert len(peer.response()) < 100 * _JUST_ALLOWED
 
 
-def test_metadata_of_49000_missing_topics_on_8_connections(target: Target, attack: Attack) -> None:
+def test_metadata_of_49000_missing_topics_on_4_connections(target: Target, attack: Attack) -> None:
     topics = [MetadataRequestTopic(name=f"missing-{number}") for number in range(_JUST_ALLOWED)]
     frame = request_frame(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 4)
     with attack(), ExitStack() as stack:
-        peers = [stack.enter_context(target.connect()) for _ in range(8)]
+        peers = [stack.enter_context(target.connect()) for _ in range(4)]
         for peer in peers:
             peer.send(frame)
         for peer in peers:

@@ -61,14 +61,14 @@ def test_300_unfinished_handshakes(target: Target, attack: Attack, part: str) ->
                 other.ping()
 
 
-def test_100_finished_handshakes_and_pipelines_that_are_never_read(
+def test_50_finished_handshakes_and_pipelines_that_are_never_read(
     target: Target, attack: Attack
 ) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     with attack(), ExitStack() as stack:
-        for _ in range(100):
+        for _ in range(50):
             peer = Peer(target.broker.addresses[1], context, receive_buffer=4096)
             stack.enter_context(peer).send_without_blocking(ping_frame() * 500)
         with target.connect() as other:

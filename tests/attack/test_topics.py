@@ -30,18 +30,18 @@ def test_metadata_that_creates_1200_topics(target: Target, attack: Attack) -> No
         response_size(peer, request_frame(_metadata(_NAMED), 9))
 
 
-def test_metadata_of_all_topics_on_100_connections(target: Target, attack: Attack) -> None:
+def test_metadata_of_all_topics_on_50_connections(target: Target, attack: Attack) -> None:
     """No connection reads its response, which lists thousands of partitions."""
     create_topic(target, "wide", 2_000)
     frame = request_frame(MetadataRequest(topics=None), 9)
     with attack(), ExitStack() as stack:
-        for _ in range(100):
+        for _ in range(50):
             stack.enter_context(target.connect(receive_buffer=4096)).send(frame)
         with target.connect() as other:
             response_size(other, frame)
 
 
-def test_describe_configs_of_500_topics_with_documentation(target: Target, attack: Attack) -> None:
+def test_describe_configs_of_250_topics_with_documentation(target: Target, attack: Attack) -> None:
     names = _create_many(target)
     resources = [
         DescribeConfigsResource(resource_type=_TOPIC, resource_name=name) for name in names
@@ -56,7 +56,7 @@ def test_describe_configs_of_500_topics_with_documentation(target: Target, attac
 
 
 def _create_many(target: Target) -> list[str]:
-    names = [f"many-{number}" for number in range(500)]
+    names = [f"many-{number}" for number in range(250)]
     with target.connect() as peer:
         _ask_to_create(peer, names, 1)
     return names
@@ -88,7 +88,11 @@ def test_create_topic_with_very_many_partitions(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("segment.index.bytes", "4"), ("segment.ms", "1"), ("index.interval.bytes", "0")],
+    [
+        ("segment.index.bytes", "4"),
+        pytest.param("segment.ms", "1", marks=pytest.mark.long),
+        pytest.param("index.interval.bytes", "0", marks=pytest.mark.long),
+    ],
 )
 def test_tiny_segments_under_a_limit_of_descriptors(
     request: pytest.FixtureRequest, tmp_path: Path, name: str, value: str

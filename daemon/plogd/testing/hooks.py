@@ -41,18 +41,18 @@ class Hook:
 
     @property
     def hits(self) -> int:
-        """Return the number of requests to which the hook has applied."""
+        """Return the number of requests that the hook has handled."""
         if self._hits is not None:
             return self._hits
         return int(self._ask("hook_hits", number=self._number))
 
     def wait(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Wait until the hook has applied to `count` requests. Raises TimeoutError."""
+        """Wait until the hook has handled `count` requests. Raises TimeoutError."""
         if self._hits is None:
             try:
                 self._ask("wait_for_hook", timeout_s=timeout_s, number=self._number, count=count)
             except TimeoutError:
-                text = f"the hook applied to {self.hits} of {count} requests within {timeout_s:g} s"
+                text = f"the hook handled {self.hits} of {count} requests within {timeout_s:g} s"
                 raise TimeoutError(text) from None
         elif self._hits < count:
             raise TimeoutError(f"the hook ended after {self._hits} of {count} requests")

@@ -1,4 +1,4 @@
-"""Records that were taken from the engine but not yet returned to the application.
+"""Records that have been taken from the engine but not yet returned to the application.
 
 An iterator takes hundreds of records in one call and yields them one by one. The engine's positions
 are then past all of these records, but commits and `position` must reflect the application's
@@ -14,7 +14,7 @@ from plog.types import TopicPartition
 
 
 class PendingRecords:
-    """Records that were taken but not yet returned. Use only in the consuming thread.
+    """Records that have been taken but not yet returned. Use only in the consuming thread.
 
     >>> first = ConsumerRecord("t", 0, 7, 0, 0, None, b"a", (), -1)
     >>> pending = PendingRecords()

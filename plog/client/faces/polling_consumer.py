@@ -168,7 +168,7 @@ class PollingConsumer(ConsumerCore):
     # -- records taken but not yet returned -------------------------------------------------------
 
     def give_back_unread(self) -> None:
-        """Drop the records that were not yet returned, and fetch them again later."""
+        """Drop the records that have not yet been returned, and fetch them again later."""
         for partition, offset in self.unread.offsets().items():
             # A revoked partition has no position to restore.
             if partition in self.positions.assigned:

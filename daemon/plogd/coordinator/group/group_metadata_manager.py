@@ -318,7 +318,7 @@ class GroupMetadataManager:
             )
 
     def on_loaded(self) -> None:
-        """Start the sessions of all members, because the log has been replayed."""
+        """Start the sessions of all members, now that the log has been replayed."""
         for group in self._groups.values():
             for member in group.members.values():
                 self._rebalances.restart_session(group, member)

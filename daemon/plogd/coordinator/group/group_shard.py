@@ -45,7 +45,7 @@ class ShardGroups(GroupsPort, Protocol):
         ...
 
     def on_loaded(self) -> None:
-        """Start timers, because the log has been replayed."""
+        """Start timers, now that the log has been replayed."""
         ...
 
     def on_unloaded(self, error: KafkaError) -> None:
@@ -83,7 +83,7 @@ class GroupShard(Generic[G]):
         self.offsets.replay_end_marker(producer_id, committed=committed)
 
     def on_loaded(self) -> None:
-        """Start timers, because the log has been replayed."""
+        """Start timers, now that the log has been replayed."""
         self.groups.on_loaded()
 
     def on_unloaded(self, error: KafkaError) -> None:

@@ -311,7 +311,7 @@ def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], no
 
 
 def info(files: Files, log_dirs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the lines to print for the directories, and the list of problems among these lines."""
+    """Return the lines to print for the directories, and those lines that report problems."""
     problems: list[str] = []
     found: list[str] = []
     first: MetaProperties | None = None

@@ -86,7 +86,7 @@ class Consumer(Client, ReactorConsumerFace):
 
     @property
     def _unread(self) -> PendingRecords:
-        """The records that were taken but not yet returned."""
+        """The records that have been taken but not yet returned."""
         return self._core.unread
 
     unsubscribe = deferred(PollingConsumer.unsubscribe)

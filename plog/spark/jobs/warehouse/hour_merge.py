@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HourMerge:
-    """Merges of the warehouse in `layout`. `merge_contents` writes the records of files."""
+    """Merges the files of the warehouse in `layout`. `merge_contents` writes their records."""
 
     layout: TableLayout
     files: TableFiles
