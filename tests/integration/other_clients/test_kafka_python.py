@@ -41,6 +41,9 @@ TopicPartition = kafka.TopicPartition
 OffsetSpec = kafka_admin.OffsetSpec
 
 
+_REBALANCE_TIMEOUT_S = 20.0
+
+
 class KafkaPythonMember(PollingMember):
     """A KafkaConsumer, which only one thread may use."""
 
@@ -79,7 +82,11 @@ class KafkaPythonMember(PollingMember):
         self.consumer.close()
 
     def commit(self, places: Mapping[int, Place]) -> None:
-        """Commit `places` and wait for the response."""
+        """Commit `places` and wait for the response.
+
+        If a poll times out during a join, kafka-python may wait forever for its end (see `open`),
+        so after some seconds this subscribes again, which starts another join.
+        """
         offsets = {
             TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(
                 place.offset, place.metadata, -1
@@ -95,7 +102,15 @@ class KafkaPythonMember(PollingMember):
                 return False
             return True
 
-        eventually(has_committed, "commit outside of a rebalance")
+        try:
+            eventually(has_committed, "commit", _REBALANCE_TIMEOUT_S)
+        except AssertionError:
+            self.call(self._subscribe_again)
+            eventually(has_committed, "commit outside of a rebalance")
+
+    def _subscribe_again(self) -> None:
+        self.consumer.unsubscribe()
+        self.consumer.subscribe([self._topic])
 
     def seek(self, partition: int, offset: int) -> None:
         """Continue reading at `offset`."""
