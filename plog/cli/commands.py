@@ -137,6 +137,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "Copy a range of records from one topic to another, at a chosen speed.",
     ),
     Command(
+        "search",
+        "plog.cli.search:configure",
+        "Find records by their words in an index that plog spark search-index has written.",
+    ),
+    Command(
         "spark",
         "plog.cli.spark.command:configure",
         "Run a Spark job that reads or writes topics, or pack what its executors need.",

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from plog.records.record import Record
 from plog.spark.jobs.job_source import JobSource, JobTrigger
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.value_format import ValueFormat
 from plog.spark.jobs.warehouse.job import run_warehouse
 from plog.spark.jobs.warehouse.merge_planning import MergeLimits
-from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.warehouse_options import TableOptions, WarehouseOptions
 from tests.spark.cluster import Cluster
 

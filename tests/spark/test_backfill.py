@@ -10,10 +10,10 @@ import pytest
 
 from plog.client.faces.blocking import Admin
 from plog.spark.jobs.backfill.job import BackfillOptions, run_backfill
-from plog.spark.jobs.warehouse.table_files import TableFiles
+from plog.spark.jobs.table_files import TableFiles
 from tests.spark.cluster import Cluster
 from tests.spark.job_site import NOON_MS, JobSite
-from tests.unit.spark.jobs.warehouse.faulty_files import FaultyFiles
+from tests.unit.spark.jobs.faulty_files import FaultyFiles
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from plog.records.record import Record
 from plog.spark.jobs.realtime.job import run_realtime
 from plog.spark.jobs.realtime.realtime_options import RealtimeOptions
 from plog.spark.jobs.value_format import ValueFormat
@@ -66,6 +67,10 @@ def test_records_are_counted_by_a_column_without_decoding(site: JobSite) -> None
         trigger=site.options.trigger,
     )
     site.add(b"a", b"b")
+    # Keys that are not text stay different.
+    keys = [b"\xff", b"\xfe", b"\xff", b"\xff", None]
+    records = [Record(timestamp=NOON_MS, key=key, value=None) for key in keys]
+    site.cluster.produce(site.topic, 1, records)
     site.add(b"c", at_ms=NOON_MS + 60_000)
     run_realtime(site.cluster.spark, replace(options, by="key"), report=site.lines.append)
-    assert [line for line in site.lines if line.endswith("k 2")] == ["   1. k 2"]
+    assert site.lines[-3:] == ["   1. ff 3", "   2. k 2", "   3. fe 1"]

@@ -12,7 +12,7 @@ from plog.spark.jobs.job_source import JobSource
 from plog.spark.jobs.value_format import ValueFormat
 from tests.spark.cluster import Cluster
 from tests.spark.job_site import HOUR_MS, NOON_MS, JobSite
-from tests.unit.spark.jobs.warehouse.faulty_files import FaultyFiles
+from tests.unit.spark.jobs.faulty_files import FaultyFiles
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ BASE = (
     "plog.scram",
 )
 SETTINGS = ("plog.pem_settings", "plog.properties", "plog.settings", "plog.settings_text")
-LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records", "plog.audit")
+LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records", "plog.audit", "plog.search")
 COMMON = (
     "plogd.ports",
     "plogd.files",
@@ -122,6 +122,8 @@ ROWS = (
         pure=True,
     ),
     Row(names=("plog.audit",), may_import=BASE, pure=True),
+    # Reads and writes the files of indexes.
+    Row(names=("plog.search",), may_import=BASE),
     Row(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
     Row(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
     Row(
@@ -161,14 +163,23 @@ ROWS = (
         names=(
             "plog.spark.jobs.audit.job",
             "plog.spark.jobs.backfill.job",
+            "plog.spark.jobs.event_columns",
+            "plog.spark.jobs.folder_owner",
             "plog.spark.jobs.job_source",
             "plog.spark.jobs.realtime.job",
+            "plog.spark.jobs.recommend.item_counts",
+            "plog.spark.jobs.recommend.job",
+            "plog.spark.jobs.recommend.similar_items",
+            "plog.spark.jobs.recommend.similar_writer",
+            "plog.spark.jobs.search_index.job",
+            "plog.spark.jobs.sessions.job",
             "plog.spark.jobs.sql.job",
             "plog.spark.jobs.sql.result_columns",
             "plog.spark.jobs.sql.topic_views",
             "plog.spark.jobs.warehouse.batch_writer",
             "plog.spark.jobs.warehouse.job",
             "plog.spark.jobs.warehouse.table_rows",
+            "plog.spark.jobs.window_query",
             "plog.spark.reader.batch_reader",
             "plog.spark.values.dead_letter_rows",
             "plog.spark.values.decoded_values",

@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from plog.cli.main import STOPPED, describe
 from plog.cli.parser import fail
 from plog.cli.spark.jobs.job_table import JOBS, job_options, job_parser
 from plog.error_base import PlogError
+
+_OWN_ERROR: Final = re.compile(r"^plog\.[\w.]+Error: (.*)", re.MULTILINE)
 
 
 def main(words: Sequence[str]) -> int:
@@ -44,15 +48,13 @@ def main(words: Sequence[str]) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """Return the last Python error in Spark's message, or all of it.
+    """Return the last of plog's own errors in Spark's message, or all of it.
 
     >>> _reason(ValueError("Traceback\\n  File x\\nplog.settings.ConfigError: no\\n at java"))
     'no'
     """
-    text = str(error)
-    prefix = "plog.settings.ConfigError: "
-    own = [line for line in text.splitlines() if line.startswith(prefix)]
-    return own[-1].removeprefix(prefix) if own else text
+    own = _OWN_ERROR.findall(str(error))
+    return str(own[-1]) if own else str(error)
 
 
 if __name__ == "__main__":

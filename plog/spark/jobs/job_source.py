@@ -72,3 +72,52 @@ def read_stream(
     """Return the stream of the records of the source."""
     options = source.options(include_headers=include_headers)
     return spark.readStream.format("plog").options(**options).load()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """The records from `from_ms` until before `to_ms`, in ms since 1970; None is no limit."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.from_ms is not None and self.to_ms is not None and self.from_ms >= self.to_ms:
+            raise ConfigError(["cannot read the range: its end is not after its start"])
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether the range has a start or an end."""
+        return self.from_ms is not None or self.to_ms is not None
+
+
+def range_options(source: JobSource, times: TimeRange, *, include_headers: bool) -> dict[str, str]:
+    """Return the options of a batch query that reads a range; some records are outside of it."""
+    options = source.options(include_headers=include_headers)
+    options.pop("maxOffsetsPerTrigger", None)
+    options["startingOffsets"] = "earliest"
+    if times.from_ms is not None:
+        options["startingTimestamp"] = str(times.from_ms)
+        # Otherwise, a partition whose records are all older would fail the query.
+        options["startingOffsetsByTimestampStrategy"] = "latest"
+    return options
+
+
+def read_range(
+    spark: SparkSession, source: JobSource, times: TimeRange, *, include_headers: bool = False
+) -> DataFrame:
+    """Return the records of the source with a timestamp in a range."""
+    from pyspark.sql import functions as F
+
+    options = range_options(source, times, include_headers=include_headers)
+    rows = spark.read.format("plog").options(**options).load()
+    for limit_ms, of in ((times.from_ms, ">="), (times.to_ms, "<")):
+        if limit_ms is not None:
+            rows = rows.where(F.expr(f"unix_millis(timestamp) {of} {limit_ms}"))
+    return rows
+
+
+def append_records(records: DataFrame, source: JobSource, topic: str) -> None:
+    """Append the rows of a batch to a topic of the source's cluster, at least once."""
+    writer = records.write.format("plog").mode("append").options(**source.client_options())
+    writer.option("topic", topic).save()

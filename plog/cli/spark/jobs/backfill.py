@@ -14,6 +14,7 @@ from plog.cli.spark.jobs.job_parser import (
     source_of,
     trigger_of,
 )
+from plog.cli.spark.jobs.time_range import add_time_range_options
 from plog.cli.spark.jobs.warehouse import add_table_options, table_of
 from plog.spark.jobs.backfill.job import BackfillOptions, run_backfill
 from plog.spark.jobs.local_folder import local_folder
@@ -24,18 +25,7 @@ _SLICE_SIZE: Final = 5_000_000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Write a time range of topics to Parquet tables, then the stream, without gap or overlap."""
     add_source_options(parser)
-    for name, which, default in (
-        ("--from", "start", "the first record"),
-        ("--to", "end", "the last record when the job first starts"),
-    ):
-        parser.add_argument(
-            name,
-            dest=f"{name.lstrip('-')}_ms",
-            type=_time_ms,
-            metavar="TIME",
-            help=f"{which} of the range, such as 2026-01-31T12:00, in UTC unless it has an offset"
-            f" (default: {default})",
-        )
+    add_time_range_options(parser, end="the last record when the job first starts")
     parser.add_argument(
         "--slice-size",
         type=positive,
@@ -58,13 +48,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " --from 2026-01-01 --output warehouse --checkpoint checkpoints/backfill",
         ),
     )
-
-
-def _time_ms(text: str) -> int:
-    # Imported here, because no other option needs the tools for groups.
-    from plog.cli.consumer_groups.offset_reset import datetime_ms
-
-    return datetime_ms(text)
 
 
 def options_of(arguments: argparse.Namespace) -> BackfillOptions:

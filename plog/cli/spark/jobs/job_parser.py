@@ -105,13 +105,19 @@ def source_of(arguments: argparse.Namespace) -> JobSource:
     )
 
 
-def add_trigger_options(parser: argparse.ArgumentParser, interval_s: int) -> None:
-    """Add the options that say when batches start, and the checkpoint."""
+def add_trigger_options(
+    parser: argparse.ArgumentParser, interval_s: int, *, needs_checkpoint: bool = True
+) -> None:
+    """Add the options that say when batches start, and the checkpoint.
+
+    A job that does not need a checkpoint can read a range of times instead of a stream.
+    """
+    otherwise = "" if needs_checkpoint else "; without it, the job reads a range of times"
     parser.add_argument(
         "--checkpoint",
-        required=True,
+        required=needs_checkpoint,
         metavar="DIR",
-        help="folder in which Spark stores the position of the query",
+        help=f"folder in which Spark stores the position of the query{otherwise}",
     )
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
@@ -133,11 +139,11 @@ def trigger_of(arguments: argparse.Namespace) -> JobTrigger:
     return JobTrigger(available_now=arguments.available_now, interval_s=arguments.interval)
 
 
-def add_value_options(parser: argparse.ArgumentParser, *, infers: bool) -> None:
+def add_value_options(parser: argparse.ArgumentParser, *, infers: bool, default: str = RAW) -> None:
     """Add the options that describe values; a job `infers` columns if it can find them."""
     parser.add_argument(
         "--format",
-        default=RAW,
+        default=default,
         metavar="FORMAT",
         help=f"format of the values: {', '.join(FORMATS)} (default: %(default)s)",
     )

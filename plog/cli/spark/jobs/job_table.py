@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from plog.cli.parser import first_line
-from plog.cli.spark.jobs import audit, backfill, realtime, sql, warehouse
+from plog.cli.spark.jobs import (
+    audit,
+    backfill,
+    realtime,
+    recommend,
+    search_index,
+    sessions,
+    sql,
+    warehouse,
+)
 from plog.cli.spark.jobs.job_parser import JobCommand, JobParser
 from plog.error_base import PlogError
 
@@ -17,6 +26,9 @@ JOBS: Final[dict[str, JobCommand]] = {
         warehouse.COMMAND,
         backfill.COMMAND,
         realtime.COMMAND,
+        sessions.COMMAND,
+        recommend.COMMAND,
+        search_index.COMMAND,
         audit.COMMAND,
         sql.COMMAND,
     )

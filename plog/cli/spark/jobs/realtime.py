@@ -7,15 +7,11 @@ from typing import Final
 
 from plog.cli.options import positive
 from plog.cli.parser import add_examples
-from plog.cli.spark.jobs.job_parser import (
-    JobCommand,
-    add_source_options,
-    add_start_option,
-    add_trigger_options,
-    add_value_options,
-    source_of,
-    trigger_of,
-    values_of,
+from plog.cli.spark.jobs.job_parser import JobCommand, source_of, trigger_of, values_of
+from plog.cli.spark.jobs.window_parser import (
+    add_event_options,
+    add_text_options,
+    add_topic_options,
 )
 from plog.spark.jobs.realtime.job import run_realtime
 from plog.spark.jobs.realtime.realtime_options import RealtimeOptions
@@ -23,19 +19,14 @@ from plog.spark.jobs.realtime.realtime_options import RealtimeOptions
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Count records in windows of time, and show the most frequent names in each window."""
-    add_source_options(parser)
-    add_start_option(parser)
-    add_trigger_options(parser, interval_s=10)
-    add_value_options(parser, infers=False)
-    for name, default, metavar, text in (
+    add_event_options(parser)
+    add_text_options(
+        parser,
         ("--by", "topic", "NAME", "field, or column of the records, whose values are counted"),
         ("--time", "timestamp", "NAME", "field, or column of the records, with the time"),
         ("--window", "1 minute", "DURATION", "length of a window"),
         ("--watermark", "1 minute", "DURATION", "how late a record may be to be counted"),
-    ):
-        parser.add_argument(
-            name, default=default, metavar=metavar, help=f"{text} (default: %(default)s)"
-        )
+    )
     parser.add_argument(
         "--slide",
         metavar="DURATION",
@@ -48,12 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of names in the result of a window (default: %(default)s)",
     )
-    parser.add_argument(
-        "--output-topic", metavar="TOPIC", help="topic to which the results are written as JSON"
-    )
-    parser.add_argument(
-        "--dead-letter-topic", metavar="TOPIC", help="topic for values that cannot be decoded"
-    )
+    add_topic_options(parser)
     parser.add_argument("--quiet", action="store_true", help="do not print the results")
     add_examples(
         parser,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from plog.spark.jobs.warehouse.table_files import TableFiles, damaged
+from plog.spark.jobs.table_files import TableFiles, damaged
 from plog.spark.options.offsets_json import nest_offsets, read_offsets
 from plog.spark.reader.log_lookup import LogLookup
 from plog.types import TopicPartition

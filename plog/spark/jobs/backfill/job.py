@@ -15,8 +15,8 @@ from plog.spark.jobs.backfill.backfill_plan import (
 )
 from plog.spark.jobs.job_source import JobSource, JobTrigger, read_stream
 from plog.spark.jobs.progress import Report, print_progress
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.batch_writer import BatchWriter
-from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.warehouse_options import TableOptions
 from plog.spark.options.offsets_json import format_offsets
 from plog.spark.options.option_names import KAFKA

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from plog.spark.jobs.job_source import read_stream
+from plog.spark.jobs.event_columns import event_text, event_time
+from plog.spark.jobs.job_source import append_records
 from plog.spark.jobs.progress import Report, counted, print_progress
-from plog.spark.jobs.realtime.realtime_options import RECORD_COLUMNS, RealtimeOptions
-from plog.spark.values.dead_letter_rows import dead_letters
-from plog.spark.values.decoded_values import decode
+from plog.spark.jobs.realtime.realtime_options import RealtimeOptions
+from plog.spark.jobs.window_query import WindowQuery
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql import DataFrame, SparkSession
 
-_FIELDS: Final = "__plog_fields"
 _TIME: Final = "__plog_time"
-_POLL_S: Final = 5
 
 
 def run_realtime(
@@ -32,74 +29,29 @@ def run_realtime(
         if options.console:
             _print_windows(top, batch_id, report)
         if options.output_topic is not None:
-            writer = result_records(top).write.format("plog").mode("append")
-            writer = writer.options(**options.source.client_options())
-            writer.option("topic", options.output_topic).save()
+            append_records(result_records(top), options.source, options.output_topic)
         top.unpersist()
 
-    rows = read_stream(spark, options.source, include_headers=options.dead_letter_topic is not None)
-    writer = window_counts(_decoded(rows, options), options).writeStream.outputMode("append")
-    writer = options.trigger.apply(
-        writer.queryName(f"plog-realtime {options.checkpoint}").foreachBatch(write)
+    query = WindowQuery(
+        job="realtime",
+        part="counts",
+        source=options.source,
+        values=options.values,
+        checkpoint=options.checkpoint,
+        dead_letter_topic=options.dead_letter_topic,
+        trigger=options.trigger,
     )
-    query = writer.option("checkpointLocation", f"{options.checkpoint}/counts").start()
-    letters = _start_dead_letters(rows, options)
-    _await(query, letters)
-
-
-def _await(query: StreamingQuery, letters: StreamingQuery | None) -> None:
-    """Wait until both queries have ended; if one fails, stop the other."""
-    if letters is None:
-        query.awaitTermination()
-        return
-    both = (query, letters)
-    try:
-        while any(one.isActive for one in both):
-            for one in both:
-                # Raises the exception of a query that has failed.
-                one.awaitTermination(_POLL_S)
-    finally:
-        for one in both:
-            one.stop()
-
-
-def _start_dead_letters(rows: DataFrame, options: RealtimeOptions) -> StreamingQuery | None:
-    """Start a second query for values that cannot be decoded; aggregation would lose them."""
-    if options.dead_letter_topic is None or options.values.name == "raw":
-        return None
-    writer = dead_letters(_decoded(rows, options)).writeStream.format("plog")
-    writer = writer.options(**options.source.client_options())
-    writer = writer.option("topic", options.dead_letter_topic)
-    writer = options.trigger.apply(
-        writer.queryName(f"plog-realtime-dead-letters {options.checkpoint}")
-    )
-    return writer.option("checkpointLocation", f"{options.checkpoint}/dead-letters").start()
-
-
-def _decoded(rows: DataFrame, options: RealtimeOptions) -> DataFrame:
-    values = options.values
-    if values.name == "raw":
-        return rows
-    return decode(rows, values.name, values.schema, into=_FIELDS, options=values.options)
+    query.run(spark, lambda events: window_counts(events, options), write, report)
 
 
 def window_counts(rows: DataFrame, options: RealtimeOptions) -> DataFrame:
     """Return the columns ``window``, ``name`` and ``count``; rows without a name do not count."""
     from pyspark.sql import functions as F
 
-    named = rows.select(
-        _column(options.time).cast("timestamp").alias(_TIME),
-        _column(options.by).cast("string").alias("name"),
-    )
+    named = rows.select(event_time(options.time).alias(_TIME), event_text(options.by).alias("name"))
     named = named.where("name IS NOT NULL").withWatermark(_TIME, options.watermark)
     window = F.window(_TIME, options.window, options.slide)
     return named.groupBy(window.alias("window"), "name").count()
-
-
-def _column(name: str) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.col(name) if name in RECORD_COLUMNS else F.col(_FIELDS).getField(name)
 
 
 def top_rows(counts: DataFrame, top: int) -> DataFrame:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
-from typing import Final
 
 from plog.settings import ConfigError
+from plog.spark.jobs.durations import duration_problems
+from plog.spark.jobs.event_columns import column_problems
 from plog.spark.jobs.job_source import JobSource, JobTrigger
 from plog.spark.jobs.value_format import ValueFormat
-
-RECORD_COLUMNS: Final = ("topic", "partition", "key", "timestamp")
-_DURATION: Final = re.compile(r"[1-9]\d* (millisecond|second|minute|hour|day)s?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +34,9 @@ class RealtimeOptions:
     trigger: JobTrigger = field(default_factory=JobTrigger)
 
     def __post_init__(self) -> None:
-        problems = [
-            f"cannot use the {name} {text!r}: write a duration such as '5 minutes'"
-            for name in ("window", "slide", "watermark")
-            if (text := getattr(self, name)) is not None and not _DURATION.fullmatch(text)
-        ]
-        if self.values.name == "raw":
-            problems += [
-                f"cannot find {name}: the values are not decoded; set a format, or use one of"
-                f" {', '.join(RECORD_COLUMNS)}"
-                for name in (self.by, self.time)
-                if name not in RECORD_COLUMNS
-            ]
+        durations = {"window": self.window, "slide": self.slide, "watermark": self.watermark}
+        problems = duration_problems(durations)
+        problems += column_problems(self.values, (self.by, self.time))
         if not self.console and self.output_topic is None:
             problems.append("cannot show the results: set a topic, or use the console")
         if problems:

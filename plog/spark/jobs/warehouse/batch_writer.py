@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from plog.spark.jobs.progress import Report, counted
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.parquet_merge import row_count
 from plog.spark.jobs.warehouse.table_columns import TableColumns, read_columns, write_columns
-from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.table_layout import DEAD_LETTERS
 from plog.spark.jobs.warehouse.table_rows import (
     PARTITION_COLUMNS,

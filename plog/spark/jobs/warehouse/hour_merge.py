@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from plog.spark.jobs.table_files import TableFiles, damaged
 from plog.spark.jobs.warehouse.parquet_merge import merge_files
-from plog.spark.jobs.warehouse.table_files import TableFiles, damaged
 from plog.spark.jobs.warehouse.table_layout import DATA_SUFFIX, TableLayout, is_data
 
 if TYPE_CHECKING:

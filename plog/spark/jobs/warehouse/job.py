@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from plog.spark.jobs.folder_owner import query_of
 from plog.spark.jobs.job_source import read_stream
 from plog.spark.jobs.progress import Report, print_progress
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.batch_writer import BatchWriter
-from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.warehouse_options import WarehouseOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_QUERY_ID: Final = "sql.streaming.queryId"
-"""Spark sets this property in the thread that runs a query; the id is that of the checkpoint."""
 
 
 def run_warehouse(
@@ -33,11 +31,8 @@ def run_warehouse(
 
     def write(batch: DataFrame, batch_id: int) -> None:
         if not writers:
-            query = batch.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-            assert query is not None
-            client = options.source.client_options()
-            made = BatchWriter.opened(options.table, query, client, report, files or TableFiles())
-            writers.append(made)
+            client, made = options.source.client_options(), files or TableFiles()
+            writers.append(BatchWriter.opened(options.table, query_of(batch), client, report, made))
         writers[0].write(batch, batch_id)
 
     rows = read_stream(spark, options.source, include_headers=True)

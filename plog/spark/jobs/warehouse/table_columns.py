@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from plog.settings import ConfigError
-from plog.spark.jobs.warehouse.table_files import TableFiles, damaged
+from plog.spark.jobs.table_files import TableFiles, damaged
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key")
 _RESERVED: Final = frozenset((*RECORD_COLUMNS, "value", "date", "hour"))

@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from plog.settings import ConfigError
+from plog.spark.jobs.folder_owner import check_checkpoint, check_owner
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.hour_merge import HourMerge
-from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.table_layout import TableLayout, batch_file_name, is_data
 from plog.spark.jobs.warehouse.warehouse_state import (
     NO_BATCH,
     BatchManifest,
     WarehouseState,
-    check_query,
     read_manifests,
     read_state,
     write_manifest,
@@ -49,7 +48,7 @@ class WarehouseFolder:
         if state is None:
             write_state(files, made.layout, WarehouseState(query=query))
         else:
-            check_query(root, state, query)
+            check_owner(root, state.query, query)
         made.merge().recover()
         return made
 
@@ -69,14 +68,7 @@ class WarehouseFolder:
         Raises ConfigError if the warehouse already contains later batches.
         """
         committed = self.committed
-        if batch_id <= committed:
-            raise ConfigError(
-                [
-                    f"cannot write batch {batch_id} to {self.layout.root}: it contains batch"
-                    f" {committed}, so the checkpoint is older than the table; restore the"
-                    " checkpoint and the table from the same backup, or write to another folder"
-                ]
-            )
+        check_checkpoint(self.layout.root, batch_id, oldest=committed + 1, newest=committed)
         self.commit(batch_id - 1)
         self.files.remove_tree(self.layout.staging)
         for manifest in read_manifests(self.files, self.layout):

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from plog.settings import ConfigError
-from plog.spark.jobs.warehouse.table_files import TableFiles, damaged
+from plog.spark.jobs.table_files import TableFiles, damaged
 from plog.spark.jobs.warehouse.table_layout import TableLayout
 
 NO_BATCH: Final = -1
@@ -77,14 +75,3 @@ def read_manifests(files: TableFiles, layout: TableLayout) -> list[BatchManifest
 def write_manifest(files: TableFiles, layout: TableLayout, manifest: BatchManifest) -> None:
     """Write the manifest of a batch."""
     files.write(layout.batch(manifest.batch_id), json.dumps({"files": list(manifest.files)}))
-
-
-def check_query(root: Path, state: WarehouseState, query: str) -> None:
-    """Check that a query owns the warehouse. Raises ConfigError."""
-    if state.query != query:
-        raise ConfigError(
-            [
-                f"cannot write to {root}: the query {state.query} has written it, and this is the"
-                f" query {query}; use the checkpoint of that query, or another folder"
-            ]
-        )

@@ -22,6 +22,15 @@ WAREHOUSE = [
 ]
 
 
+def clicks(job: str) -> list[str]:
+    """Return the start of a job's command line."""
+    return [job, "--bootstrap-server", "localhost:9092", "--topic", "clicks"]
+
+
+INDEX = [*clicks("search-index"), "--checkpoint", "c", "--output", "i"]
+RECOMMEND = [*clicks("recommend"), "--item", "topic", "--output", "o"]
+
+
 @dataclass
 class Machine:
     """A machine on which everything is installed; it records the commands that run jobs."""
@@ -102,6 +111,15 @@ def test_wrong_usage_is_one_line(
         ([*WAREHOUSE, "--format", "jsn"], "format 'jsn': did you mean json?"),
         ([*WAREHOUSE, "--format", "csv"], "format csv: set a schema"),
         ([*WAREHOUSE, "--schema-file", "missing"], "missing"),
+        (["recommendd"], "there is no such job or file; did you mean recommend"),
+        ([*clicks("sessions"), "--checkpoint", "c", "--gap", "1"], "cannot use the gap '1'"),
+        ([*clicks("search-index"), "--checkpoint", "c"], "are required: --output"),
+        ([*INDEX, "--format", "raw"], "cannot index values in the format raw"),
+        ([*INDEX, "--output", "hdfs://h/i"], "cannot use hdfs://h/i as --output"),
+        ([*INDEX, "--tokenizer", "word"], "argument --tokenizer: invalid choice: 'word'"),
+        ([*RECOMMEND], "set either a checkpoint, for the stream, or the start or end of a range"),
+        ([*RECOMMEND, "--from", "2026-01-02", "--to", "2026-01-01"], "its end is not after"),
+        ([*RECOMMEND, "--from", "yesterday"], "argument --from"),
     ],
 )
 def test_wrong_command_line_of_a_job_exits_with_another_code(

@@ -13,7 +13,7 @@ from plog.spark.jobs.backfill.backfill_plan import (
     resolve_plan,
     write_plan,
 )
-from plog.spark.jobs.warehouse.table_files import TableFiles
+from plog.spark.jobs.table_files import TableFiles
 from plog.types import TopicPartition
 from tests.unit.spark.scripted_lookup import ScriptedLookup
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from plog.settings import ConfigError
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.table_columns import (
     Column,
     TableColumns,
@@ -15,7 +16,6 @@ from plog.spark.jobs.warehouse.table_columns import (
     read_columns,
     write_columns,
 )
-from plog.spark.jobs.warehouse.table_files import TableFiles
 
 
 def kinds(**fields: str) -> dict[str, frozenset[str]]:

@@ -10,13 +10,13 @@ pytest.importorskip("pyarrow")
 
 import pyarrow as pa
 
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.merge_planning import MergeLimits
 from plog.spark.jobs.warehouse.parquet_merge import column_types
 from plog.spark.jobs.warehouse.table_columns import Column, TableColumns, read_columns
-from plog.spark.jobs.warehouse.table_files import TableFiles
 from plog.spark.jobs.warehouse.table_upkeep import TableUpkeep
 from plog.spark.jobs.warehouse.warehouse_folder import WarehouseFolder
-from tests.unit.spark.jobs.warehouse.faulty_files import FaultyFiles, Killed
+from tests.unit.spark.jobs.faulty_files import FaultyFiles, Killed
 from tests.unit.spark.jobs.warehouse.table_contents import HOUR, offsets_in, write_rows
 
 NOW_MS = 1_800_000_000_000

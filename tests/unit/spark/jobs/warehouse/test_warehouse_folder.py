@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from plog.settings import ConfigError
-from plog.spark.jobs.warehouse.table_files import TableFiles
+from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.warehouse_folder import WarehouseFolder
-from tests.unit.spark.jobs.warehouse.faulty_files import FaultyFiles, Killed
+from tests.unit.spark.jobs.faulty_files import FaultyFiles, Killed
 from tests.unit.spark.jobs.warehouse.table_contents import HOUR, offsets_in, write_rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plog.spark.jobs.warehouse.table_files import TableFiles
+from plog.spark.jobs.table_files import TableFiles
 
 
 class Killed(Exception):

@@ -1,0 +1,89 @@
+"""`WindowQuery`: the streaming query of a job that groups events by windows of time.
+
+Spark returns a window in a single batch, when the watermark has passed its end. A second query
+writes values that cannot be decoded to a topic, because the aggregation would lose them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from plog.spark.jobs.event_columns import decoded_events
+from plog.spark.jobs.job_source import JobSource, JobTrigger, read_stream
+from plog.spark.jobs.late_rows import LateRows
+from plog.spark.jobs.progress import Report, counted
+from plog.spark.jobs.value_format import RAW, ValueFormat
+from plog.spark.values.dead_letter_rows import dead_letters
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_POLL_S: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowQuery:
+    """The queries of the job `job`; the checkpoint of the first one is in the folder `part`."""
+
+    job: str
+    part: str
+    source: JobSource
+    values: ValueFormat
+    checkpoint: str
+    dead_letter_topic: str | None
+    trigger: JobTrigger
+
+    def run(
+        self,
+        spark: SparkSession,
+        grouped: Callable[[DataFrame], DataFrame],
+        write: Callable[[DataFrame, int], None],
+        report: Report,
+    ) -> None:
+        """Run until the query is stopped, or has read what is available.
+
+        `grouped` aggregates the stream of decoded events, and `write` receives the windows that
+        each batch completes. Raises StreamingQueryException if a batch fails.
+        """
+        rows = read_stream(spark, self.source, include_headers=self.dead_letter_topic is not None)
+        writer = grouped(decoded_events(rows, self.values)).writeStream.outputMode("append")
+        writer = writer.queryName(f"plog-{self.job} {self.checkpoint}").foreachBatch(write)
+        writer = writer.option("checkpointLocation", f"{self.checkpoint}/{self.part}")
+        query = self.trigger.apply(writer).start()
+        letters = self._start_dead_letters(rows)
+        late = LateRows()
+
+        def report_late() -> None:
+            if found := late.count(query.recentProgress):
+                report(f"ignored at least {counted(found, 'late record')}")
+
+        _await([query] if letters is None else [query, letters], report_late)
+
+    def _start_dead_letters(self, rows: DataFrame) -> StreamingQuery | None:
+        if self.dead_letter_topic is None or self.values.name == RAW:
+            return None
+        writer = dead_letters(decoded_events(rows, self.values)).writeStream.format("plog")
+        writer = writer.options(**self.source.client_options())
+        writer = writer.option("topic", self.dead_letter_topic)
+        writer = writer.queryName(f"plog-{self.job}-dead-letters {self.checkpoint}")
+        writer = writer.option("checkpointLocation", f"{self.checkpoint}/dead-letters")
+        return self.trigger.apply(writer).start()
+
+
+def _await(queries: list[StreamingQuery], poll: Callable[[], None]) -> None:
+    """Wait until all queries have ended; if one fails, stop the others."""
+    try:
+        while any(one.isActive for one in queries):
+            for one in queries:
+                # Raises the exception of a query that has failed.
+                one.awaitTermination(_POLL_S)
+            poll()
+        for one in queries:
+            one.awaitTermination()
+        poll()
+    finally:
+        for one in queries:
+            one.stop()
