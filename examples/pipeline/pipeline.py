@@ -23,9 +23,16 @@ from examples.pipeline.spark_jobs import (
     stored_clicks,
     top_pages,
 )
-from examples.pipeline.traffic import CLICKS, LINES, MINUTE_MS, Message, traffic
+from examples.pipeline.traffic import (
+    CLICKS,
+    IN_EVERY_LINE,
+    LINES,
+    MINUTE_MS,
+    Message,
+    traffic,
+)
 from plog import Admin
-from plog.cli.spark.jobs.job_table import JOBS
+from plog.search.index_search import search_index
 from plogd.testing.broker_process import BrokerProcess
 
 _HOUR_MS: Final = 60 * MINUTE_MS
@@ -122,7 +129,7 @@ def _send_and_process(
 ) -> None:
     """Send the messages, with a restart of the broker, while jobs read them."""
     half, quarter = len(messages) // 2, len(messages) // 4
-    jobs = [job for job in pipeline_jobs(options.folder) if job.name in JOBS]
+    jobs = pipeline_jobs(options.folder)
     with ExitStack() as cleanup:
         with Producers(broker.bootstrap_servers) as producers:
             report(f"sending the first {half:,} records")
@@ -150,6 +157,18 @@ def _send_and_process(
         if not job.is_stream:
             report(f"running {job.name}")
             JobProcess(job, broker.bootstrap_servers, options.folder).wait(options.timeout_s)
+    _check_index(options, outcome)
+
+
+def _check_index(options: PipelineOptions, outcome: Outcome) -> None:
+    """Check that a search finds each log line once."""
+    limit = 2 * options.lines
+    found = search_index(options.folder / "index", IN_EVERY_LINE, limit=limit)
+    distinct = {(match.partition, match.offset) for match in found}
+    outcome.checks += [
+        Check(name="log lines in the index", expected=options.lines, found=len(found)),
+        Check(name="distinct log lines in the index", expected=options.lines, found=len(distinct)),
+    ]
 
 
 def _await_streams(

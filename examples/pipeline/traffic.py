@@ -12,6 +12,8 @@ from typing import Final
 
 CLICKS: Final = "clicks"
 LINES: Final = "log-lines"
+IN_EVERY_LINE: Final = "request"
+"""A word that every log line contains."""
 SERVERS: Final = ("web-1", "web-2", "web-3")
 """The names of the producers."""
 MINUTE_MS: Final = 60_000
@@ -85,5 +87,5 @@ def _line(chance: Random, at_ms: int) -> Message:
         producer=producer,
         at_ms=at_ms,
         key=producer.encode(),
-        value=f"{text} request={chance.randrange(1 << 32):08x}".encode(),
+        value=f"{text} {IN_EVERY_LINE}={chance.randrange(1 << 32):08x}".encode(),
     )

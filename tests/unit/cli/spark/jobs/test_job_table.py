@@ -28,7 +28,7 @@ def test_examples_of_a_job_are_valid(name: str) -> None:
     for example in examples:
         words = shlex.split(example)
         assert words[:3] == ["plog", "spark", name]
-        assert job_options(parser, JOBS[name], words[3:]).source.topics
+        assert job_options(parser, JOBS[name], words[3:])
 
 
 def test_sessions_of_keys_end_after_half_an_hour_by_default() -> None:
