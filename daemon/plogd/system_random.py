@@ -1,4 +1,4 @@
-"""The operating system's random numbers, which implement `Random` from plogd/ports.py.
+"""`Random` of plogd/ports.py, with the random numbers of the operating system.
 
 machine.py creates a `SystemRandom` for each broker; system_clock.py implements `Clock` and
 `Timers`.

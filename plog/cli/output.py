@@ -157,3 +157,12 @@ def _is_number(cell: str) -> bool:
 
 def _cut(cell: str, size: int) -> str:
     return cell if len(cell) <= size else cell[: size - 1] + "…"
+
+
+def one_line(text: str) -> str:
+    """Return a text without line breaks and characters that control a terminal.
+
+    >>> one_line("a\\n b\\x1b[31m")
+    'a b?[31m'
+    """
+    return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plog.cli.options import add_json_option, positive
-from plog.cli.output import Table, show
+from plog.cli.output import Table, one_line, show
 from plog.cli.parser import add_examples
 
 if TYPE_CHECKING:
@@ -94,12 +94,3 @@ def time_text(timestamp_ms: int | None) -> str:
     # Records can have timestamps after the year 9999.
     except (OverflowError, ValueError, OSError):
         return f"{timestamp_ms} ms"
-
-
-def one_line(text: str) -> str:
-    """Return a text without line breaks and characters that control a terminal.
-
-    >>> one_line("a\\n b\\x1b[31m")
-    'a b?[31m'
-    """
-    return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))

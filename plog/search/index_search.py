@@ -46,6 +46,9 @@ def search_index(
     A score is computed from the frequencies of words in the shard of the record. Raises SearchError
     for a folder that is not an index, for a wrong query, and if a shard cannot be read.
     """
+    # FTS5 has internal commands that start with an asterisk.
+    if query.lstrip().startswith("*"):
+        raise SearchError(f"cannot search for {query!r}: start with a word, such as disk*")
     layout = read_layout(folder)
     found = (
         match

@@ -120,11 +120,15 @@ def test_batch_is_stored_once_when_the_driver_fails_at_some_steps(site: JobSite)
     site.add(b'{"id": 1}', b"{")
     site.add(b'{"id": 2}', partition=1)
     # Before anything is published, between two files, and in the merge after the query.
+    faults = 0
     for step in (0, 16, 20):
         site.add(b'{"id": 3}', b"{", b'{"id": 4}', at_ms=NOON_MS + HOUR_MS)
         assert fails(site, FaultyFiles(fail_at=step))
         # The repetition may also fail, while it removes what the first attempt has left.
-        fails(site, FaultyFiles(fail_at=5))
+        repeated = FaultyFiles(fail_at=5)
+        fails(site, repeated)
+        faults += repeated.has_failed
+    assert faults
     site.run()
     end = site.offsets[site.topic, 0]
     site.check(dead=[(0, 1), *((0, offset) for offset in range(3, end, 3))])

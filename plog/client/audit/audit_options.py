@@ -38,6 +38,12 @@ class AuditOptions:
     def __post_init__(self) -> None:
         if self.topics and self.pattern is not None:
             raise ConfigError(["cannot choose topics: set either topics or a pattern"])
+        if (
+            self.since_ms is not None
+            and self.before_ms is not None
+            and self.since_ms >= self.before_ms
+        ):
+            raise ConfigError(["cannot audit the range: its end is not after its start"])
         if AUDIT_TOPIC in self.topics:
             raise ConfigError([f"cannot audit {AUDIT_TOPIC}: it contains the reports"])
         if self.pattern is not None:

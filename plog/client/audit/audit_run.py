@@ -64,7 +64,7 @@ def run_audit(
     Raises UnknownTopicOrPartition and ConfigError for missing topics, AuditError if a topic is
     recreated meanwhile, and the errors of `cluster` and `count`.
     """
-    reports = _Reports(cluster, now_ms)
+    reports = _Reports(cluster, now_ms, AuditLedger(grace_ms=options.grace_ms))
     reports.read(is_late=False)
     existing = cluster.topics()
     reported = {window.topic for window in reports.ledger.windows()}
@@ -104,7 +104,7 @@ class _Reports:
 
     cluster: Lookup
     now_ms: int
-    ledger: AuditLedger = field(default_factory=AuditLedger)
+    ledger: AuditLedger
     invalid: list[str] = field(default_factory=list)
     _positions: dict[TopicPartition, int] = field(default_factory=dict)
     _cut_ms: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,6 +32,23 @@ class JobSource:
     def __post_init__(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
             raise ConfigError(["cannot choose topics: set either topics or a pattern"])
+
+    def target_problems(self, *topics: str | None) -> list[str]:
+        """Return a problem for each topic to which a job would write, and which it also reads.
+
+        The job would never end: it would read its own results.
+        """
+        return [
+            f"cannot write to {topic}: the job also reads this topic; write to another topic, or"
+            " choose the topics to read by a pattern that does not match it"
+            for topic in topics
+            if topic is not None and self._reads(topic)
+        ]
+
+    def _reads(self, topic: str) -> bool:
+        if self.pattern is None:
+            return topic in self.topics
+        return re.search(self.pattern, topic) is not None
 
     def client_options(self) -> dict[str, str]:
         """Return the options that connect a query, which reads or writes, to the cluster."""

@@ -10,8 +10,11 @@ Report: TypeAlias = Callable[[str], None]
 
 
 def print_progress(line: str) -> None:
-    """Print a line immediately, even into a pipe."""
-    print(line, flush=True)
+    """Print a line immediately, even into a pipe.
+
+    Names and keys come from records, so characters that control a terminal become question marks.
+    """
+    print("".join(each if each.isprintable() else "?" for each in line), flush=True)
 
 
 def counted(number: int, noun: str) -> str:

@@ -94,3 +94,10 @@ def test_damaged_shard_is_reported(tmp_path: Path) -> None:
     shard_path(tmp_path, 1).write_bytes(b"x" * 5000)
     with pytest.raises(SearchError, match=r"shard-001\.sqlite: it is not a SQLite database"):
         search_index(tmp_path, "word", limit=1)
+
+
+def test_query_that_starts_with_an_asterisk_is_refused(tmp_path: Path) -> None:
+    fill(tmp_path, "disk full")
+    for query in ("*id", " *reads", "*"):
+        with pytest.raises(SearchError, match=r"start with a word"):
+            offsets(tmp_path, query)

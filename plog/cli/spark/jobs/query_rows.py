@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import IO, Any, Final, TypeAlias
 
-from plog.cli.output import Table, print_table, table_lines
+from plog.cli.output import Table, one_line, print_table, table_lines
 
 PAGE: Final = 1000
 """Rows whose widths are determined together."""
@@ -24,8 +24,11 @@ def print_csv(columns: Sequence[str], rows: Iterable[Row], stream: IO[str]) -> N
 
 
 def print_pages(columns: Sequence[str], rows: Iterable[Row], stream: IO[str]) -> None:
-    """Print a table for every thousand rows; null is a dash."""
-    iterator = iter(rows)
+    """Print a table for every thousand rows; null is a dash.
+
+    Line breaks and characters that control a terminal are replaced.
+    """
+    iterator = (tuple(None if cell is None else one_line(cell) for cell in row) for row in rows)
     page, count = list(islice(iterator, PAGE)), 0
     while page or not count:
         if count:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from plog.settings import ConfigError
 from plog.spark.jobs.backfill.backfill_plan import (
     BackfillPlan,
     read_plan,
     resolve_plan,
     write_plan,
 )
-from plog.spark.jobs.job_source import JobSource, JobTrigger, read_stream
+from plog.spark.jobs.job_source import JobSource, JobTrigger, TimeRange, read_stream
 from plog.spark.jobs.progress import Report, print_progress
 from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.batch_writer import BatchWriter
@@ -44,6 +45,12 @@ class BackfillOptions:
     stream: bool = True
     """Whether the stream follows the range."""
     trigger: JobTrigger = field(default_factory=JobTrigger)
+
+    def __post_init__(self) -> None:
+        TimeRange(from_ms=self.from_ms, to_ms=self.to_ms)
+        problems = self.source.target_problems(self.table.dead_letter_topic)
+        if problems:
+            raise ConfigError(problems)
 
 
 def run_backfill(

@@ -39,5 +39,6 @@ class RealtimeOptions:
         problems += column_problems(self.values, (self.by, self.time))
         if not self.console and self.output_topic is None:
             problems.append("cannot show the results: set a topic, or use the console")
+        problems += self.source.target_problems(self.output_topic, self.dead_letter_topic)
         if problems:
             raise ConfigError(problems)

@@ -71,6 +71,7 @@ class RecommendOptions:
                 "cannot choose the records: set either a checkpoint, for the stream, or the start"
                 " or end of a range"
             )
+        problems += self.source.target_problems(self.output_topic, self.dead_letter_topic)
         if problems:
             raise ConfigError(problems)
 

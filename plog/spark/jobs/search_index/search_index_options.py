@@ -28,10 +28,13 @@ class SearchIndexOptions:
     trigger: JobTrigger = field(default_factory=JobTrigger)
 
     def __post_init__(self) -> None:
+        problems = self.source.target_problems(self.dead_letter_topic)
         if self.values.name == RAW:
-            raise ConfigError(
-                ["cannot index values in the format raw: they have no text; set the format text"]
+            problems.append(
+                "cannot index values in the format raw: they have no text; set the format text"
             )
+        if problems:
+            raise ConfigError(problems)
 
 
 def text_fields(fields: Sequence[tuple[str, str]], wanted: Sequence[str]) -> tuple[str, ...]:

@@ -39,5 +39,6 @@ class SessionsOptions:
         problems += column_problems(self.values, names)
         if not self.shown and self.output_topic is None:
             problems.append("cannot show the sessions: set a topic, or print them")
+        problems += self.source.target_problems(self.output_topic, self.dead_letter_topic)
         if problems:
             raise ConfigError(problems)

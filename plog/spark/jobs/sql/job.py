@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 _MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _DESCRIBE: Final = re.compile(r"\s*(describe|desc)\b", re.IGNORECASE)
 _TIME_ZONE: Final = "spark.sql.session.timeZone"
+_views: Final = threading.Lock()
+"""Views have the names of their topics, so only one query of a process can have views at a time."""
 
 
 def run_sql(spark: SparkSession, options: SqlOptions) -> DataFrame:
@@ -37,7 +40,8 @@ def run_sql(spark: SparkSession, options: SqlOptions) -> DataFrame:
     try:
         with _quiet_errors():
             check_query(spark, options.query)
-            return _with_topics(spark, options)
+            with _views:
+                return _with_topics(spark, options)
     except (AnalysisException, ParseException) as error:
         raise ConfigError([f"cannot run the query: {_message(error)}"]) from None
 

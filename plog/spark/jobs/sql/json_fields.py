@@ -25,6 +25,8 @@ _LONGS: Final = range(-(1 << 63), 1 << 63)
 _NAMES_MAX: Final = 100
 """Objects with more names are probably maps, whose keys are data."""
 _FIELDS_MAX: Final = 1000
+_DEPTH_MAX: Final = 50
+"""Values below this level are strings of JSON, because Spark limits the depth of types, too."""
 
 _NUMBERS: Final = (("bigint", "double"), ("double", "bigint"))
 
@@ -77,7 +79,9 @@ def _parsed(value: bytes) -> object:
         return None
 
 
-def _kind(value: object) -> Kind:
+def _kind(value: object, depth: int = 0) -> Kind:
+    if depth == _DEPTH_MAX:
+        return "string"
     if value is None:
         return "void"
     if isinstance(value, bool):  # Before int, of which it is a subclass.
@@ -87,11 +91,11 @@ def _kind(value: object) -> Kind:
     if isinstance(value, float):
         return "double"
     if isinstance(value, dict):
-        return _Struct({name: _kind(one) for name, one in value.items()})
+        return _Struct({name: _kind(one, depth + 1) for name, one in value.items()})
     if isinstance(value, list):
         element: Kind = "void"
         for one in value:
-            element = _common(element, _kind(one))
+            element = _common(element, _kind(one, depth + 1))
         return _Array(element)
     return "string"
 

@@ -10,6 +10,8 @@ from plog.settings import ConfigError, nearest_name
 
 _PART: Final = re.compile(r"`((?:[^`]|``)*)`(?:\.|$)")
 
+_LITERAL: Final = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+
 
 def name_parts(relation: str) -> list[str]:
     """Return the parts of a name in an error message of Spark.
@@ -21,7 +23,7 @@ def name_parts(relation: str) -> list[str]:
 
 
 def topic_of(relation: str, topics: Collection[str]) -> str:
-    """Return the topic that a table of a query means. Raises ConfigError if it is missing."""
+    """Return the topic that a table in a query refers to. Raises ConfigError if it is missing."""
     parts = name_parts(relation)
     name = ".".join(parts)
     if len(parts) == 1 and name in topics:
@@ -40,10 +42,19 @@ def check_case(topic: str, query: str, topics: Collection[str]) -> None:
     Spark would read the same topic for both. Raises ConfigError.
     """
     for other in topics:
-        if other != topic and other.lower() == topic.lower() and other in query:
+        if other != topic and other.lower() == topic.lower() and _names(query, other):
             raise ConfigError(
                 [
                     f"cannot read {topic} and {other} in one query: Spark's names ignore the case;"
                     " run two queries"
                 ]
             )
+
+
+def _names(query: str, table: str) -> bool:
+    """Return whether a query contains a name outside of its string literals.
+
+    >>> _names("from clicks where page = 'Clicks'", "Clicks"), _names("from Clicks", "Clicks")
+    (False, True)
+    """
+    return re.search(rf"\b{re.escape(table)}\b", _LITERAL.sub("", query)) is not None

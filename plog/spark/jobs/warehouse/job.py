@@ -9,6 +9,8 @@ from plog.spark.jobs.job_source import read_stream
 from plog.spark.jobs.progress import Report, print_progress
 from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.batch_writer import BatchWriter
+from plog.spark.jobs.warehouse.hour_merge import HourMerge
+from plog.spark.jobs.warehouse.table_layout import TableLayout
 from plog.spark.jobs.warehouse.warehouse_options import WarehouseOptions
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ def run_warehouse(
             writers.append(BatchWriter.opened(options.table, query_of(batch), client, report, made))
         writers[0].write(batch, batch_id)
 
+    # Also if no records arrive: where folders cannot be exchanged, an hour may be missing.
+    HourMerge(TableLayout(options.table.output), files or TableFiles()).recover()
     rows = read_stream(spark, options.source, include_headers=True)
     writer = rows.writeStream.queryName(f"plog-warehouse {options.table.output}").foreachBatch(
         write

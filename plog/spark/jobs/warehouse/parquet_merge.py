@@ -10,6 +10,7 @@ from plog.settings import ConfigError
 
 if TYPE_CHECKING:
     import pyarrow
+    import pyarrow.parquet
 
 ROW_GROUP_BYTES: Final = 64 << 20
 """Records are collected in memory up to this size."""
@@ -64,13 +65,20 @@ def _row_groups(inputs: Sequence[Path], schema: pyarrow.Schema) -> Iterator[pyar
     collected: list[pyarrow.Table] = []
     for path in inputs:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_ROWS_AT_ONCE):
+            for batch in file.iter_batches(_rows_at_once(file.metadata)):
                 collected.append(_conformed(pa.Table.from_batches([batch]), schema))
                 if sum(table.nbytes for table in collected) >= ROW_GROUP_BYTES:
                     yield pa.concat_tables(collected)
                     collected = []
     if collected:
         yield pa.concat_tables(collected)
+
+
+def _rows_at_once(metadata: pyarrow.parquet.FileMetaData) -> int:
+    """Return how many rows of a file to read at once; with large values, only a few."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    row_bytes = max((one.total_byte_size // max(1, one.num_rows) for one in groups), default=0)
+    return max(1, min(_ROWS_AT_ONCE, ROW_GROUP_BYTES // max(1, row_bytes)))
 
 
 def _conformed(table: pyarrow.Table, schema: pyarrow.Schema) -> pyarrow.Table:

@@ -29,6 +29,8 @@ from plog.spark.jobs.table_files import TableFiles, damaged
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key")
 _RESERVED: Final = frozenset((*RECORD_COLUMNS, "value", "date", "hour"))
 _PREFIX: Final = "value_"
+COLUMNS_MAX: Final = 1000
+"""The maximum number of columns of a table without a schema."""
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _FRACTIONS: Final = ("float", "double")
 _FRACTION_KINDS: Final = frozenset({"DECIMAL", "DOUBLE", "FLOAT"})
@@ -77,7 +79,8 @@ class TableColumns:
     def with_kinds(self, kinds: Mapping[str, frozenset[str]]) -> TableColumns:
         """Return the columns after a batch without a schema; `kinds` are by field (JSON only).
 
-        A field whose name differs from another one only in case gets no column.
+        A field whose name differs from another one only in case gets no column. Raises ConfigError
+        if there are too many fields, because they are probably not names but data.
         """
         made = self
         for name, found in sorted(kinds.items()):
@@ -89,6 +92,13 @@ class TableColumns:
             of = inferred_type(found)
             if of is not None and not made.clashes(name):
                 made = made._added(name, of)
+        if len(kinds) > COLUMNS_MAX or len(made.columns) > max(COLUMNS_MAX, len(self.columns)):
+            raise ConfigError(
+                [
+                    f"cannot add a column for each field, such as {max(kinds)}: the values have"
+                    f" more than {COLUMNS_MAX:,} different fields; set a schema"
+                ]
+            )
         return made
 
     def of_field(self, field: str) -> Column | None:

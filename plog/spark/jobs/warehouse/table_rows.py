@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from plog.spark.jobs.value_format import RAW, ValueFormat
-from plog.spark.jobs.warehouse.table_columns import RECORD_COLUMNS, TableColumns
+from plog.spark.jobs.warehouse.table_columns import (
+    COLUMNS_MAX,
+    RECORD_COLUMNS,
+    TableColumns,
+)
 from plog.spark.values.dead_letter_rows import dead_letters
 from plog.spark.values.decoded_values import decode
 from plog.spark.values.value_columns import CORRUPT, ERROR, ddl_of, quoted
@@ -123,29 +127,31 @@ def dead_letter_rows(decoded: DecodedRows) -> DataFrame | None:
 def json_kinds(batch: DataFrame) -> Mapping[str, Mapping[str, frozenset[str]]]:
     """Return the kinds of the values of each field, by topic, in a batch of JSON objects.
 
-    The kinds are Spark's names for the types of variants.
+    The kinds are Spark's names for the types of variants. A topic has at most one more field than a
+    table can have columns, because the driver collects them.
     """
     from pyspark.sql import functions as F
+    from pyspark.sql.window import Window
 
     text = F.col("value").cast("string")
     parsed = F.try_parse_json(F.when(F.is_valid_utf8(text), text)).alias("__plog_variant")
     rows = batch.select(F.col("topic").alias("__plog_topic"), parsed)
     variants = batch.sparkSession.tvf.variant_explode(F.col("__plog_variant").outer())
     kind = F.regexp_extract(F.schema_of_variant(F.col("value")), "^[A-Z]+", 0)
-    pairs = (
+    of_topic = Window.partitionBy("__plog_topic").orderBy("key")
+    fields = (
         rows.lateralJoin(variants)
         .where(F.col("key").isNotNull())
-        .select("__plog_topic", "key", kind)
-        .distinct()
+        .groupBy("__plog_topic", "key")
+        .agg(F.collect_set(kind))
+        .withColumn("__plog_number", F.row_number().over(of_topic))
+        .where(F.col("__plog_number") <= COLUMNS_MAX + 1)
         .collect()
     )
-    found: dict[str, dict[str, set[str]]] = {}
-    for topic, field, of in pairs:
-        found.setdefault(topic, {}).setdefault(field, set()).add(of)
-    return {
-        topic: {field: frozenset(kinds) for field, kinds in fields.items()}
-        for topic, fields in found.items()
-    }
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for topic, field, kinds, _ in fields:
+        found.setdefault(topic, {})[field] = frozenset(kinds)
+    return found
 
 
 def topic_counts(batch: DataFrame) -> dict[str, int]:

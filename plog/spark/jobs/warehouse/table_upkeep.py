@@ -50,7 +50,8 @@ class TableUpkeep:
         """Merge the small files of an hour."""
         # Files of a batch that may be repeated keep their names, by which they are removed then.
         files = self.folder.files
-        names = [name for name in self._names(hour) if hour / name not in self.folder.pending()]
+        pending = self.folder.pending()
+        names = [name for name in self._names(hour) if hour / name not in pending]
         sizes = {name: files.size_bytes(hour / name) for name in names}
         groups = merge_groups(sizes, self.limits.target_bytes)
         if groups:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from plog.settings import ConfigError
 from plog.spark.jobs.folder_owner import check_checkpoint, check_owner
 from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.hour_merge import HourMerge
@@ -65,9 +66,19 @@ class WarehouseFolder:
     def begin(self, batch_id: int) -> None:
         """Start a batch: remove what an earlier attempt has left.
 
-        Raises ConfigError if the warehouse already contains later batches.
+        Raises ConfigError if the warehouse already contains later batches, or lacks earlier ones.
         """
         committed = self.committed
+        # Each batch records that the one before it will not be repeated.
+        if committed < batch_id - 2:
+            raise ConfigError(
+                [
+                    f"cannot write batch {batch_id} to {self.layout.root}: it contains batches up"
+                    f" to {committed + 1}, so the table is older than the checkpoint; restore the"
+                    " checkpoint and the table from the same backup, or start with a new checkpoint"
+                    " and another folder"
+                ]
+            )
         check_checkpoint(self.layout.root, batch_id, oldest=committed + 1, newest=committed)
         self.commit(batch_id - 1)
         self.files.remove_tree(self.layout.staging)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from plog.settings import ConfigError
 from plog.spark.jobs.job_source import JobSource, JobTrigger
 from plog.spark.jobs.value_format import ValueFormat
 from plog.spark.jobs.warehouse.merge_planning import MergeLimits
@@ -29,3 +30,8 @@ class WarehouseOptions:
     table: TableOptions
     checkpoint: Path
     trigger: JobTrigger = field(default_factory=JobTrigger)
+
+    def __post_init__(self) -> None:
+        problems = self.source.target_problems(self.table.dead_letter_topic)
+        if problems:
+            raise ConfigError(problems)

@@ -27,3 +27,8 @@ def test_reported_topics_are_the_default() -> None:
 def test_range_starts_with_a_window() -> None:
     assert AuditOptions(since_ms=119_999).first_ms == 60_000
     assert AuditOptions().first_ms is None
+
+
+def test_range_must_end_after_its_start() -> None:
+    with pytest.raises(ConfigError, match=r"its end is not after its start"):
+        AuditOptions(since_ms=2, before_ms=1)

@@ -296,3 +296,15 @@ def test_topic_of_reports_is_not_audited(cluster: ScriptedCluster) -> None:
     assert list(audit(cluster, AuditOptions(pattern=".")).topics) == ["clicks"]
     with pytest.raises(ConfigError, match="it contains the reports"):
         AuditOptions(topics=(AUDIT_TOPIC,))
+
+
+def test_record_may_be_reported_until_the_grace_period_has_passed(
+    cluster: ScriptedCluster,
+) -> None:
+    cluster.append(CLICKS, b"a")
+    cluster.append(CLICKS, b"a")
+    cluster.report(report(1, b"a"))
+    cluster.report(report(2))  # Much later.
+    assert kinds(audit(cluster)) == [FindingKind.REPEATED]
+    result = audit(cluster, AuditOptions(grace_ms=2 * NOW_MS))
+    assert (result.findings, result.problems) == ((), 0)

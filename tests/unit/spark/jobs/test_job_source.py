@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from plog.settings import ConfigError
@@ -50,3 +52,19 @@ def test_range_needs_its_start_before_its_end() -> None:
     assert not TimeRange().is_limited
     with pytest.raises(ConfigError, match="its end is not after its start"):
         TimeRange(from_ms=5, to_ms=5)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "problems"),
+    [
+        ({"topics": ("a", "b")}, 1),
+        ({"topics": ("b",)}, 0),
+        ({"pattern": "^a"}, 1),
+        ({"pattern": "b|c"}, 0),
+    ],
+)
+def test_job_must_not_read_the_topics_that_it_writes(chosen: Any, problems: int) -> None:
+    source = JobSource(bootstrap_servers="b:1", **chosen)
+    found = source.target_problems("a", None, "other")
+    assert len(found) == problems
+    assert all("cannot write to a: the job also reads" in problem for problem in found)

@@ -65,3 +65,14 @@ def test_columns_have_distinct_names() -> None:
         ("value_KEY", "_KEY"),
         ("value_value_KEY", "value_KEY"),
     ]
+
+
+@pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]")])
+def test_deeply_nested_values_are_strings_below_a_level(opening: str, closing: str) -> None:
+    depth = 400
+    value = f'{{"id": 1, "deep": {opening * depth}1{closing * depth}}}'.encode()
+    fields = sampled_fields([value, value])
+    assert fields is not None
+    (name, of), deep = fields
+    assert (name, of) == ("id", "bigint")
+    assert deep[1].count("struct<") + deep[1].count("array<") < 50

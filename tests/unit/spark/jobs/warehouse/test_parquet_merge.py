@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from plog.settings import ConfigError
 from plog.spark.jobs.warehouse import parquet_merge
-from plog.spark.jobs.warehouse.parquet_merge import merge_files
+from plog.spark.jobs.warehouse.parquet_merge import _rows_at_once, merge_files
 from tests.unit.spark.jobs.warehouse.table_contents import write_rows
 
 
@@ -51,3 +51,13 @@ def test_unexpected_type_is_an_error(tmp_path: Path) -> None:
     paths = [tmp_path / "1.parquet", tmp_path / "2.parquet"]
     with pytest.raises(ConfigError, match="the column a is string in one of them and int64"):
         merge_files(paths, tmp_path / "out.parquet", {})
+
+
+def test_files_with_large_values_are_read_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "large.parquet"
+    pq.write_table(pa.table({"value": [b"x" * (1 << 20)] * 100}), path, use_dictionary=False)
+    assert 50 < _rows_at_once(pq.read_metadata(path)) < 70
+    pq.write_table(pa.table({"value": [1, 2]}), path)
+    assert _rows_at_once(pq.read_metadata(path)) == 16_384
+    pq.write_table(pa.table({"value": pa.array([], pa.int64())}), path)
+    assert _rows_at_once(pq.read_metadata(path)) == 16_384

@@ -9,6 +9,7 @@ import pytest
 from plog.settings import ConfigError
 from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.table_columns import (
+    COLUMNS_MAX,
     Column,
     TableColumns,
     common_type,
@@ -107,3 +108,13 @@ def test_columns_are_stored(tmp_path: Path) -> None:
     path.write_text("[]")
     with pytest.raises(ConfigError, match="cannot read"):
         read_columns(TableFiles(), path)
+
+
+def test_values_with_too_many_fields_need_a_schema() -> None:
+    most = {f"field_{number}": frozenset({"BIGINT"}) for number in range(COLUMNS_MAX)}
+    full = TableColumns().with_kinds(most)
+    assert len(full.columns) == COLUMNS_MAX
+    assert full.with_kinds(most) == full
+    for more in ({"new": frozenset({"BIGINT"})}, {**most, "null": frozenset({"VOID"})}):
+        with pytest.raises(ConfigError, match=r"more than 1,000 different fields; set a schema"):
+            full.with_kinds(more)

@@ -117,3 +117,12 @@ def test_damaged_file_of_the_job_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=r"cannot read .*: '\w+'; restore the folder"):
         opened(tmp_path).begin(0)
     assert folder.layout.root == tmp_path
+
+
+def test_table_without_the_last_batches_of_the_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = opened(tmp_path)
+    write_batch(folder, 0)
+    write_batch(folder, 1)
+    with pytest.raises(ConfigError, match=r"contains batches up to 1, so the table is older"):
+        folder.begin(3)
+    folder.begin(2)
