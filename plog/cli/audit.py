@@ -1,7 +1,7 @@
 """``plog audit``: compare the records of topics with the reports of producers, without Spark.
 
-The options and the output are also those of ``plog spark audit``. As with diff, the exit code is 0
-if nothing was found, 1 if something was found, and 2 if the audit failed.
+The options and the output are the same as those of ``plog spark audit``. As with diff, the exit
+code is 0 if nothing was found, 1 if something was found, and 2 if the audit failed.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def compile_bounded_decoder(
 def compile_sliced_decoder(struct: type[Struct], version: int, *, flexible: bool) -> SlicedDecoder:
     """Return a bounded decoder that is a generator and yields after each slice.
 
-    It must not be used for messages with records, because they would stay views of the first input.
+    It must not be used for messages with records, because these would remain views of the first
+    input.
     """
     writer = _DecoderWriter(version, flexible, bounded=True, sliced=True)
     return _compile(writer, struct, "sliced decoder")

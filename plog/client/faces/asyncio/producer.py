@@ -144,7 +144,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send a record and return its metadata. Raises errors from `send` and the delivery."""
+        """Send a record and return its metadata. Raises errors from `send` and from delivery."""
         sent = await self.send(
             topic, value, key, partition=partition, timestamp=timestamp, headers=headers
         )

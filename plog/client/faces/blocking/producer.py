@@ -117,7 +117,7 @@ class Producer(Client, BlockingTransactions):
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> RecordMetadata:
-        """Send a record and return its metadata. Raises errors from `send` and the delivery."""
+        """Send a record and return its metadata. Raises errors from `send` and from delivery."""
         sent = self.send(
             topic, value, key, partition=partition, timestamp=timestamp, headers=headers
         )
