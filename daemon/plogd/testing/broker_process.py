@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plogd.testing.control_channel import ChannelClosed, ControlClient
+from plogd.testing.hooks import RESET_TIMEOUT_S
 from plogd.testing.ready_socket import NotReadyError, ReadySocket
 from plogd.testing.running_broker import (
     ASK_TIMEOUT_S,
@@ -27,6 +28,8 @@ from plogd.testing.running_broker import (
     RunningBroker,
 )
 from plogd.testing.running_broker import BrokerFailed as BrokerFailed  # A public re-export.
+
+_KILL_HOOKS_TIMEOUT_S = 2.0
 
 
 class BrokerProcess(RunningBroker):
@@ -111,7 +114,8 @@ class BrokerProcess(RunningBroker):
     def kill(self) -> None:
         """End the broker with SIGKILL, without a flush or a clean shutdown marker."""
         process = self._running()
-        self._end_hooks()
+        # Not longer: another thread may be waiting for a hook, which ends with the broker.
+        self._end_hooks(_KILL_HOOKS_TIMEOUT_S)
         process.kill()
         process.wait()
         self._ended()
@@ -125,10 +129,10 @@ class BrokerProcess(RunningBroker):
         process.send_signal(signal.SIGHUP)
         self._ready_socket.wait(process, START_TIMEOUT_S)
 
-    def _end_hooks(self) -> None:
+    def _end_hooks(self, timeout_s: float = RESET_TIMEOUT_S) -> None:
         """Record the hits of the hooks if the broker can still report them."""
         try:
-            self.hooks.reset()
+            self.hooks.reset(timeout_s)
         except (BrokerFailed, TimeoutError):
             # The broker may have exited already, or it may hang.
             self.hooks.forget()
