@@ -1,4 +1,4 @@
-"""A deduplicating stream from plog to plog, whose processes are killed at random moments."""
+"""Streams whose processes are killed at random moments: a deduplicating one, and `warehouse`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,9 +35,9 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Driver:
-    """The driver of the stream, in a process of its own."""
+    """The driver of a stream, in a process of its own; `wanted` is for killed_driver.py."""
 
-    stream: Stream
+    wanted: Mapping[str, Any]
     folder: Path
     process: subprocess.Popen[bytes] | None = None
 
@@ -46,7 +46,7 @@ class Driver:
         return self.process is not None and self.process.poll() is None
 
     def start(self, *, until_done: bool = False) -> None:
-        wanted = {"stream": asdict(self.stream), "folder": str(self.folder), "ends": until_done}
+        wanted = {**self.wanted, "folder": str(self.folder), "ends": until_done}
         with (self.folder / "driver.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.killed_driver", json.dumps(wanted)],
@@ -114,12 +114,48 @@ class Rows:
         self.expected.update(values)
 
 
+def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int]) -> None:
+    """Kill processes while the stream reads new rows, and then let it end.
+
+    Drivers, executors, Python workers and the broker die; PLOG_TEST_KILLS sets how many. `count`
+    returns the number of rows that the stream has written.
+    """
+    seed = int(os.environ.get("PLOG_TEST_SEED", random.randrange(1 << 32)))
+    print(f"PLOG_TEST_SEED={seed}")
+    chance = random.Random(seed)
+    killed: Counter[str] = Counter()
+    with running(driver):
+        for _ in range(int(os.environ.get("PLOG_TEST_KILLS", KILLS))):
+            rows.add(ROWS_PER_KILL)
+            if not driver.is_running:
+                driver.start()
+            written = count() + chance.randrange(1, ROWS_PER_KILL)
+            eventually(
+                lambda written=written: not driver.is_running or count() >= written,
+                "progress of the stream",
+                timeout_s=180,
+            )
+            kind = chance.choice(("driver", "broker", EXECUTOR, WORKER))
+            if kind == "driver":
+                driver.kill()
+            elif kind == "broker" or not driver.kill_one(kind, chance):
+                kind = "broker"
+                rows.broker.kill()
+                rows.broker.start()
+            killed[kind] += 1
+        driver.kill()
+        driver.start(until_done=True)
+        assert driver.process is not None
+        log = driver.folder / "driver.log"
+        assert driver.process.wait(timeout=300) == 0, log.read_text()[-5000:]
+    print(dict(killed))
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_each_row_is_written_once_after_random_kills(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path
 ) -> None:
-    """Drivers, executors, Python workers and the broker die; PLOG_TEST_KILLS sets how many."""
     need_spark()
     broker = start_broker()
     for topic, partitions in (("source", 2), ("target", 3), ("late", 1)):
@@ -131,35 +167,41 @@ def test_each_row_is_written_once_after_random_kills(
         late="late",
         checkpoint=str(tmp_path / "checkpoint"),
     )
-    seed = int(os.environ.get("PLOG_TEST_SEED", random.randrange(1 << 32)))
-    print(f"PLOG_TEST_SEED={seed}")
-    chance = random.Random(seed)
-    rows, driver = Rows(broker, "source"), Driver(stream, tmp_path)
-    killed: Counter[str] = Counter()
-    with running(driver):
-        for _ in range(int(os.environ.get("PLOG_TEST_KILLS", KILLS))):
-            rows.add(ROWS_PER_KILL)
-            if not driver.is_running:
-                driver.start()
-            written = stream.count() + chance.randrange(1, ROWS_PER_KILL)
-            eventually(
-                lambda written=written: not driver.is_running or stream.count() >= written,
-                "progress of the stream",
-                timeout_s=180,
-            )
-            kind = chance.choice(("driver", "broker", EXECUTOR, WORKER))
-            if kind == "driver":
-                driver.kill()
-            elif kind == "broker" or not driver.kill_one(kind, chance):
-                kind = "broker"
-                broker.kill()
-                broker.start()
-            killed[kind] += 1
-        driver.kill()
-        driver.start(until_done=True)
-        assert driver.process is not None
-        assert driver.process.wait(timeout=300) == 0, (tmp_path / "driver.log").read_text()[-5000:]
-    print(dict(killed))
+    rows = Rows(broker, "source")
+    driver = Driver({"job": "deduplicate", "stream": asdict(stream)}, tmp_path)
+    kill_at_random(driver, rows, stream.count)
     found = stream.values("target")
     assert found.total() == rows.expected.total()
     assert found == rows.expected
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_warehouse_contains_each_record_once_after_random_kills(
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+) -> None:
+    need_spark()
+    broker = start_broker()
+    broker.create_topic("source", 2)
+    folders = {name: str(tmp_path / name) for name in ("output", "checkpoint")}
+    driver = Driver(
+        {"job": "warehouse", "servers": broker.bootstrap_servers, "topic": "source", **folders},
+        tmp_path,
+    )
+    rows, table = Rows(broker, "source"), tmp_path / "output" / "source"
+    kill_at_random(driver, rows, lambda: len(stored_offsets(table)))
+    found = Counter(stored_offsets(table))
+    total = rows.expected.total()
+    assert found == Counter((number % 2, number // 2) for number in range(total))
+
+
+def stored_offsets(table: Path) -> list[tuple[int, int]]:
+    """Return partition and offset of the rows of a table; files may be replaced meanwhile."""
+    import pyarrow.parquet as pq
+
+    found: list[tuple[int, int]] = []
+    for path in table.glob("date=*/hour=*/*.parquet"):
+        with suppress(FileNotFoundError):
+            columns = pq.ParquetFile(path).read(["partition", "offset"]).to_pydict()
+            found += zip(columns["partition"], columns["offset"], strict=True)
+    return found
