@@ -21,7 +21,7 @@ from plog.cli.options import (
 )
 from plog.cli.output import print_json, progress
 from plog.cli.parser import Parser, add_examples, fail
-from plog.cli.replay.plan import time_ms
+from plog.cli.time_range import add_time_range_options
 from plog.error_base import PlogError
 
 if TYPE_CHECKING:
@@ -68,17 +68,11 @@ def add_audit_options(parser: argparse.ArgumentParser) -> None:
     topics.add_argument(
         "--include", metavar="REGEX", help="audit all topics whose names contain a match"
     )
-    for name, text in (
-        ("--from", "only time windows that contain this time or start after it"),
-        ("--to", "only time windows that start before this time"),
-    ):
-        parser.add_argument(
-            name,
-            dest=f"{name.lstrip('-')}_ms",
-            type=time_ms,
-            metavar="TIME",
-            help=f"{text}, such as 2026-01-31T12:00, in UTC unless it has an offset",
-        )
+    add_time_range_options(
+        parser,
+        "only time windows that contain this time or start after it",
+        "only time windows that start before this time",
+    )
     parser.add_argument(
         "--grace",
         type=not_negative,

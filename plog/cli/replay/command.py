@@ -26,10 +26,11 @@ from plog.cli.options import (
 )
 from plog.cli.output import Table, kafka_columns, progress, show
 from plog.cli.parser import add_examples, fail
-from plog.cli.replay.plan import PartitionRange, State, make_plan, time_ms
+from plog.cli.replay.plan import PartitionRange, State, make_plan
 from plog.cli.send_results import SendResults
 from plog.cli.shutdown import Shutdown
 from plog.cli.throttle import Throttle
+from plog.cli.time_range import time_ms
 from plog.error_base import PlogError
 
 if TYPE_CHECKING:

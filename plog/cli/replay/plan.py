@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,25 +32,6 @@ class PartitionRange:
     def remaining(self) -> int:
         """Return the number of remaining offsets, including gaps and control records."""
         return max(0, self.end_offset - self.next_offset)
-
-
-def time_ms(text: str) -> int:
-    """Parse milliseconds since 1970, or an ISO 8601 time, which is in UTC if it has no zone.
-
-    >>> time_ms("1970-01-01T00:00:01.5"), time_ms("1970-01-01T02:00:00+02:00"), time_ms("7")
-    (1500, 0, 7)
-    """
-    if text.isdecimal():
-        return int(text)
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is neither a time such as 2026-03-01T12:00:00 nor a number of ms since 1970"
-        ) from None
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=UTC)
-    return round(time.timestamp() * 1000)
 
 
 def make_plan(

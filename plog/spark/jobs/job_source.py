@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plog.settings import ConfigError
+from plog.spark.options.offsets_json import format_offsets
 from plog.spark.options.option_names import KAFKA
+from plog.types import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
+
+
+EARLIEST_OFFSETS: Final = "earliest"
+
+
+def connecting(client: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a query for settings of the client.
+
+    >>> connecting({"bootstrap.servers": "b:9092"})
+    {'kafka.bootstrap.servers': 'b:9092'}
+    """
+    return {f"{KAFKA}{name}": value for name, value in client.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +39,7 @@ class JobSource:
     pattern: str | None = None
     client: Mapping[str, str] = field(default_factory=dict)
     """Settings of the client, such as ``security.protocol``."""
-    starting_offsets: str = "earliest"
+    starting_offsets: str = EARLIEST_OFFSETS
     """Where a new query starts; see the option ``startingOffsets`` of the source."""
     max_offsets_per_trigger: int | None = None
     fail_on_data_loss: bool = True
@@ -52,8 +67,7 @@ class JobSource:
 
     def client_options(self) -> dict[str, str]:
         """Return the options that connect a query, which reads or writes, to the cluster."""
-        options = {f"{KAFKA}{name}": value for name, value in self.client.items()}
-        return {**options, f"{KAFKA}bootstrap.servers": self.bootstrap_servers}
+        return connecting({**self.client, "bootstrap.servers": self.bootstrap_servers})
 
     def options(self, *, include_headers: bool = False) -> dict[str, str]:
         """Return the options of a streaming query that reads the topics."""
@@ -133,6 +147,29 @@ def read_range(
         if limit_ms is not None:
             rows = rows.where(F.expr(f"unix_millis(timestamp) {of} {limit_ms}"))
     return rows
+
+
+def read_offsets(
+    spark: SparkSession,
+    client: Mapping[str, str],
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    more: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """Return the records of ranges of offsets, without the ends.
+
+    `client` are the options that connect a query to the cluster; `more` are other options.
+    """
+    partitions: dict[str, list[int]] = {}
+    for topic, number in starts:
+        partitions.setdefault(topic, []).append(number)
+    chosen = {
+        "assign": json.dumps(partitions),
+        "startingOffsets": format_offsets(starts),
+        "endingOffsets": format_offsets(ends),
+    }
+    options = {**client, **chosen, **(more or {})}
+    return spark.read.format("plog").options(**options).load()
 
 
 def append_records(records: DataFrame, source: JobSource, topic: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from plog.spark.jobs.event_columns import decoded_events
 from plog.spark.jobs.job_source import JobSource, JobTrigger, read_stream
@@ -24,17 +24,28 @@ if TYPE_CHECKING:
 _POLL_S: Final = 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowOptions(Protocol):
+    """The options that the queries of all such jobs need."""
+
+    @property
+    def source(self) -> JobSource: ...
+    @property
+    def values(self) -> ValueFormat: ...
+    @property
+    def checkpoint(self) -> str | None: ...
+    @property
+    def dead_letter_topic(self) -> str | None: ...
+    @property
+    def trigger(self) -> JobTrigger: ...
+
+
+@dataclass(frozen=True, slots=True)
 class WindowQuery:
     """The queries of the job `job`; the checkpoint of the first one is in the folder `part`."""
 
     job: str
     part: str
-    source: JobSource
-    values: ValueFormat
-    checkpoint: str
-    dead_letter_topic: str | None
-    trigger: JobTrigger
+    options: WindowOptions
 
     def run(
         self,
@@ -48,11 +59,13 @@ class WindowQuery:
         `grouped` aggregates the stream of decoded events, and `write` receives the windows that
         each batch completes. Raises StreamingQueryException if a batch fails.
         """
-        rows = read_stream(spark, self.source, include_headers=self.dead_letter_topic is not None)
-        writer = grouped(decoded_events(rows, self.values)).writeStream.outputMode("append")
-        writer = writer.queryName(f"plog-{self.job} {self.checkpoint}").foreachBatch(write)
-        writer = writer.option("checkpointLocation", f"{self.checkpoint}/{self.part}")
-        query = self.trigger.apply(writer).start()
+        options = self.options
+        has_letters = options.dead_letter_topic is not None
+        rows = read_stream(spark, options.source, include_headers=has_letters)
+        writer = grouped(decoded_events(rows, options.values)).writeStream.outputMode("append")
+        writer = writer.queryName(f"plog-{self.job} {options.checkpoint}").foreachBatch(write)
+        writer = writer.option("checkpointLocation", f"{options.checkpoint}/{self.part}")
+        query = options.trigger.apply(writer).start()
         letters = self._start_dead_letters(rows)
         late = LateRows()
 
@@ -63,14 +76,15 @@ class WindowQuery:
         _await([query] if letters is None else [query, letters], report_late)
 
     def _start_dead_letters(self, rows: DataFrame) -> StreamingQuery | None:
-        if self.dead_letter_topic is None or self.values.name == RAW:
+        options = self.options
+        if options.dead_letter_topic is None or options.values.name == RAW:
             return None
-        writer = dead_letters(decoded_events(rows, self.values)).writeStream.format("plog")
-        writer = writer.options(**self.source.client_options())
-        writer = writer.option("topic", self.dead_letter_topic)
-        writer = writer.queryName(f"plog-{self.job}-dead-letters {self.checkpoint}")
-        writer = writer.option("checkpointLocation", f"{self.checkpoint}/dead-letters")
-        return self.trigger.apply(writer).start()
+        writer = dead_letters(decoded_events(rows, options.values)).writeStream.format("plog")
+        writer = writer.options(**options.source.client_options())
+        writer = writer.option("topic", options.dead_letter_topic)
+        writer = writer.queryName(f"plog-{self.job}-dead-letters {options.checkpoint}")
+        writer = writer.option("checkpointLocation", f"{options.checkpoint}/dead-letters")
+        return options.trigger.apply(writer).start()
 
 
 def _await(queries: list[StreamingQuery], poll: Callable[[], None]) -> None:

@@ -14,8 +14,8 @@ from plog.cli.spark.jobs.job_parser import (
     source_of,
     trigger_of,
 )
-from plog.cli.spark.jobs.time_range import add_time_range_options
 from plog.cli.spark.jobs.warehouse import add_table_options, table_of
+from plog.cli.time_range import add_time_range_options
 from plog.spark.jobs.backfill.job import BackfillOptions, run_backfill
 from plog.spark.jobs.local_folder import local_folder
 
@@ -25,7 +25,12 @@ _SLICE_SIZE: Final = 5_000_000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Write a time range of topics to Parquet tables, then the stream, without gap or overlap."""
     add_source_options(parser)
-    add_time_range_options(parser, end="the last record when the job first starts")
+    add_time_range_options(
+        parser,
+        "start of the range",
+        "end of the range",
+        ("the first record", "the last record when the job first starts"),
+    )
     parser.add_argument(
         "--slice-size",
         type=positive,

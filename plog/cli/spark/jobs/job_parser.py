@@ -20,7 +20,7 @@ from plog.cli.options import (
 )
 from plog.cli.parser import Parser
 from plog.settings import ConfigError
-from plog.spark.jobs.job_source import JobSource, JobTrigger
+from plog.spark.jobs.job_source import EARLIEST_OFFSETS, JobSource, JobTrigger
 from plog.spark.jobs.value_format import FORMATS, RAW, ValueFormat
 
 JOB_USAGE_ERROR: Final = 2
@@ -84,7 +84,7 @@ def add_start_option(parser: argparse.ArgumentParser) -> None:
     """Add the option that sets where a new query starts."""
     parser.add_argument(
         "--starting-offsets",
-        default="earliest",
+        default=EARLIEST_OFFSETS,
         metavar="OFFSETS",
         help="where a new query starts: earliest, latest, or offsets as JSON (default:"
         " %(default)s); a query that has a checkpoint continues there",
@@ -99,7 +99,7 @@ def source_of(arguments: argparse.Namespace) -> JobSource:
         topics=tuple(arguments.topic),
         pattern=arguments.include,
         client={} if config is None else read_properties(config),
-        starting_offsets=getattr(arguments, "starting_offsets", "earliest"),
+        starting_offsets=getattr(arguments, "starting_offsets", EARLIEST_OFFSETS),
         max_offsets_per_trigger=arguments.max_offsets_per_trigger,
         fail_on_data_loss=not arguments.ignore_data_loss,
     )

@@ -8,12 +8,12 @@ from typing import Final
 from plog.cli.options import positive
 from plog.cli.parser import add_examples
 from plog.cli.spark.jobs.job_parser import JobCommand, source_of, trigger_of, values_of
-from plog.cli.spark.jobs.time_range import add_time_range_options
 from plog.cli.spark.jobs.window_parser import (
     add_event_options,
     add_text_options,
     add_topic_options,
 )
+from plog.cli.time_range import add_time_range_options
 from plog.spark.jobs.job_source import TimeRange
 from plog.spark.jobs.local_folder import local_folder
 from plog.spark.jobs.recommend.job import run_recommend
@@ -28,7 +28,12 @@ from plog.spark.jobs.recommend.recommend_options import (
 def configure(parser: argparse.ArgumentParser) -> None:
     """Find the items that users see together, and publish the most similar ones of each item."""
     add_event_options(parser, interval_s=600, needs_checkpoint=False)
-    add_time_range_options(parser, end="the last record")
+    add_time_range_options(
+        parser,
+        "start of the range",
+        "end of the range",
+        ("the first record", "the last record"),
+    )
     parser.add_argument(
         "--item",
         required=True,

@@ -9,9 +9,9 @@ from typing import Any, Final
 from plog.cli.audit import client_settings
 from plog.cli.options import add_bootstrap_option, add_command_config_option, not_negative
 from plog.cli.parser import add_examples
-from plog.cli.replay.plan import time_ms
 from plog.cli.spark.jobs.job_parser import JobCommand
 from plog.cli.spark.jobs.query_rows import PRINTERS, print_result
+from plog.cli.time_range import add_time_range_options
 from plog.settings import ConfigError, nearest_name
 from plog.spark.jobs.sql.sql_options import SAMPLE_SIZE, SqlOptions
 
@@ -47,17 +47,11 @@ def add_sql_options(parser: argparse.ArgumentParser) -> None:
         metavar="FORMAT",
         help=f"format of the output: {', '.join(PRINTERS)} (default: %(default)s)",
     )
-    for name, text in (
-        ("--from", "only records with this timestamp or a later one"),
-        ("--to", "only records with an earlier timestamp"),
-    ):
-        parser.add_argument(
-            name,
-            dest=f"{name.lstrip('-')}_ms",
-            type=time_ms,
-            metavar="TIME",
-            help=f"{text}, such as 2026-01-31T12:00, in UTC unless it has an offset",
-        )
+    add_time_range_options(
+        parser,
+        "only records with this timestamp or a later one",
+        "only records with an earlier timestamp",
+    )
     parser.add_argument(
         "--sample",
         type=not_negative,

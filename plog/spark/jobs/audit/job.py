@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from plog.client.audit.audit_options import AuditOptions
 from plog.client.audit.audit_run import Ranges, run_audit
 from plog.client.topic_reader import TopicReader
 from plog.spark.jobs.audit.window_rows import WindowRow, counts_of
-from plog.spark.options.offsets_json import format_offsets
+from plog.spark.jobs.job_source import connecting, read_offsets
 from plog.spark.options.option_names import KAFKA
 
 if TYPE_CHECKING:
@@ -48,20 +47,18 @@ def run_audit_job(spark: SparkSession, options: AuditJobOptions) -> AuditResult:
 
 def records(spark: SparkSession, client: Mapping[str, str], ranges: Ranges) -> DataFrame:
     """Return the records of `ranges` with their headers, without those of aborted transactions."""
-    reader = spark.read.format("plog")
-    reader = reader.options(**{f"{KAFKA}{name}": value for name, value in client.items()})
-    partitions: dict[str, list[int]] = {}
-    for topic, number in ranges:
-        partitions.setdefault(topic, []).append(number)
-    reader = reader.options(
-        assign=json.dumps(partitions),
-        startingOffsets=format_offsets({one: start for one, (start, _) in ranges.items()}),
-        endingOffsets=format_offsets({one: end for one, (_, end) in ranges.items()}),
-        includeHeaders="true",
-        # Records that retention deletes meanwhile are in windows that are not compared.
-        failOnDataLoss="false",
+    return read_offsets(
+        spark,
+        connecting(client),
+        {one: start for one, (start, _) in ranges.items()},
+        {one: end for one, (_, end) in ranges.items()},
+        {
+            "includeHeaders": "true",
+            # Records that retention deletes meanwhile are in windows that are not compared.
+            "failOnDataLoss": "false",
+            f"{KAFKA}isolation.level": "read_committed",
+        },
     )
-    return reader.option(f"{KAFKA}isolation.level", "read_committed").load()
 
 
 def window_totals(rows: DataFrame) -> DataFrame:

@@ -14,7 +14,13 @@ from plog.spark.jobs.backfill.backfill_plan import (
     resolve_plan,
     write_plan,
 )
-from plog.spark.jobs.job_source import JobSource, JobTrigger, TimeRange, read_stream
+from plog.spark.jobs.job_source import (
+    JobSource,
+    JobTrigger,
+    TimeRange,
+    read_offsets,
+    read_stream,
+)
 from plog.spark.jobs.progress import Report, print_progress
 from plog.spark.jobs.table_files import TableFiles
 from plog.spark.jobs.warehouse.batch_writer import BatchWriter
@@ -110,19 +116,12 @@ def _read_slice(
     spark: SparkSession, source: JobSource, plan: BackfillPlan, number: int
 ) -> DataFrame:
     starts, ends = plan.slice(number)
-    options = {
-        **source.options(include_headers=True),
-        "startingOffsets": format_offsets(starts),
-        "endingOffsets": format_offsets(ends),
-    }
-    for name in ("subscribe", "subscribePattern", "maxOffsetsPerTrigger"):
-        options.pop(name, None)
     # New partitions belong to the stream.
-    topics: dict[str, list[int]] = {}
-    for partition in starts:
-        topics.setdefault(partition.topic, []).append(partition.partition)
-    options["assign"] = str(topics).replace("'", '"')
-    return spark.read.format("plog").options(**options).load()
+    more = {
+        "includeHeaders": "true",
+        "failOnDataLoss": str(source.fail_on_data_loss).lower(),
+    }
+    return read_offsets(spark, source.client_options(), starts, ends, more)
 
 
 def _run_stream(

@@ -32,15 +32,7 @@ def run_realtime(
             append_records(result_records(top), options.source, options.output_topic)
         top.unpersist()
 
-    query = WindowQuery(
-        job="realtime",
-        part="counts",
-        source=options.source,
-        values=options.values,
-        checkpoint=options.checkpoint,
-        dead_letter_topic=options.dead_letter_topic,
-        trigger=options.trigger,
-    )
+    query = WindowQuery("realtime", "counts", options)
     query.run(spark, lambda events: window_counts(events, options), write, report)
 
 

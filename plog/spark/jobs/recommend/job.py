@@ -70,13 +70,5 @@ def _run_stream(
             writers.append(SimilarWriter(options, folder, report))
         writers[0].write(batch, batch_id)
 
-    query = WindowQuery(
-        job="recommend",
-        part="baskets",
-        source=options.source,
-        values=options.values,
-        checkpoint=checkpoint,
-        dead_letter_topic=options.dead_letter_topic,
-        trigger=options.trigger,
-    )
+    query = WindowQuery("recommend", "baskets", options)
     query.run(spark, lambda events: window_items(events, options), write, report)

@@ -9,7 +9,7 @@ from typing import Final
 from plog.settings import ConfigError, nearest_name
 from plog.spark.jobs.durations import duration_problems
 from plog.spark.jobs.event_columns import column_problems
-from plog.spark.jobs.job_source import JobSource, JobTrigger, TimeRange
+from plog.spark.jobs.job_source import EARLIEST_OFFSETS, JobSource, JobTrigger, TimeRange
 from plog.spark.jobs.value_format import ValueFormat
 
 SCORES: Final = {
@@ -70,6 +70,14 @@ class RecommendOptions:
             problems.append(
                 "cannot choose the records: set either a checkpoint, for the stream, or the start"
                 " or end of a range"
+            )
+        if self.checkpoint is None and (
+            self.source.starting_offsets != EARLIEST_OFFSETS
+            or self.source.max_offsets_per_trigger is not None
+        ):
+            problems.append(
+                "cannot limit the offsets of a range: starting offsets and a maximum number of"
+                " offsets apply only to a stream, with a checkpoint"
             )
         problems += self.source.target_problems(self.output_topic, self.dead_letter_topic)
         if problems:

@@ -32,15 +32,7 @@ def run_sessions(
             append_records(result_records(sessions), options.source, options.output_topic)
         sessions.unpersist()
 
-    query = WindowQuery(
-        job="sessions",
-        part="sessions",
-        source=options.source,
-        values=options.values,
-        checkpoint=options.checkpoint,
-        dead_letter_topic=options.dead_letter_topic,
-        trigger=options.trigger,
-    )
+    query = WindowQuery("sessions", "sessions", options)
     query.run(spark, lambda events: session_rows(events, options), write, report)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from plog.spark.jobs.job_source import connecting, read_offsets
 from plog.spark.jobs.sql.json_fields import field_columns, sampled_fields, schema_of
 from plog.spark.jobs.sql.sql_options import SqlOptions
 from plog.spark.jobs.sql.topic_sample import TopicReading
-from plog.spark.options.offsets_json import format_offsets
 from plog.spark.options.option_names import KAFKA
 from plog.spark.values.decoded_values import decode
 from plog.spark.values.value_columns import CORRUPT, quoted
@@ -32,22 +31,15 @@ def records(spark: SparkSession, reading: TopicReading, options: SqlOptions) -> 
     """Return the records in the time range of the query."""
     from pyspark.sql import functions as F
 
-    reader = spark.read.format("plog")
-    reader = reader.options(**{f"{KAFKA}{name}": value for name, value in options.client.items()})
-    partitions: dict[str, list[int]] = {}
-    for name, number in reading.ends:
-        partitions.setdefault(name, []).append(number)
-    reader = reader.options(
-        assign=json.dumps(partitions),
-        startingOffsets=format_offsets(dict.fromkeys(reading.ends, _EARLIEST)),
-        # The same for all parts of a query that reads the topic several times.
-        endingOffsets=format_offsets(reading.ends),
+    more = {
         # The ends are those of completed transactions.
-        **{f"{KAFKA}isolation.level": "read_committed"},
-        includeHeaders=str(options.uses_headers).lower(),
+        f"{KAFKA}isolation.level": "read_committed",
+        "includeHeaders": str(options.uses_headers).lower(),
         **_time_options(spark, options),
-    )
-    rows = reader.load()
+    }
+    # The ends are the same for all parts of a query that reads the topic several times.
+    starts = dict.fromkeys(reading.ends, _EARLIEST)
+    rows = read_offsets(spark, connecting(options.client), starts, reading.ends, more)
     if options.since_ms is not None:
         rows = rows.where(F.col("timestamp") >= F.timestamp_millis(F.lit(options.since_ms)))
     if options.before_ms is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from plog.cli.options import UsageError
 from plog.cli.parser import tool_parser
 from plog.cli.replay.command import check, configure
-from plog.cli.replay.plan import PartitionRange, State, time_ms
+from plog.cli.replay.plan import PartitionRange, State
 
 RANGES = [PartitionRange(0, 3, 10), PartitionRange(7, 5, 5)]
 
@@ -39,11 +38,6 @@ def test_file_that_is_not_a_state_is_an_error_and_stays_unchanged(
     with pytest.raises(UsageError, match="not contain the state of a replay"):
         State(path, "a@1", "b@1").load()
     assert path.read_text() == text
-
-
-def test_invalid_time_is_an_error() -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="neither a time"):
-        time_ms("noon")
 
 
 @pytest.mark.parametrize("bounds", [("offset", "5", "5"), ("time", "2026-03-02", "2026-03-01")])

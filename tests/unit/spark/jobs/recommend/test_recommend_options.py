@@ -36,6 +36,15 @@ def test_wrong_option_is_refused(options: dict[str, Any], message: str) -> None:
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize("limit", [{"starting_offsets": "latest"}, {"max_offsets_per_trigger": 5}])
+def test_offsets_of_a_range_cannot_be_limited(limit: dict[str, Any]) -> None:
+    source = JobSource(bootstrap_servers="b:1", topics=("t",), **limit)
+    options: dict[str, Any] = {"source": source, "output": Path("o"), "item": "topic"}
+    assert RecommendOptions(**options, checkpoint="c").source == source
+    with pytest.raises(ConfigError, match="cannot limit the offsets of a range"):
+        RecommendOptions(**options, times=TimeRange(from_ms=0))
+
+
 def test_unknown_score_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot use the score 'cosinus': did you mean cosine"):
         SimilarityOptions(score="cosinus")
