@@ -135,6 +135,15 @@ def main(wanted: dict[str, Any]) -> None:
         jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
         query = Stream(**wanted["stream"]).start(spark, fault, (os.getpid(), jvm))
         query.awaitTermination()
+        print(json.dumps({"stage_attempt": last_attempt(spark, query)}))
+
+
+def last_attempt(spark: SparkSession, query: StreamingQuery) -> int:
+    """Return the highest number of an attempt of the query's stages; the first attempt is 0."""
+    tracker = spark.sparkContext.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(query.runId)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return max((stage.currentAttemptId for stage in stages if stage), default=0)
 
 
 if __name__ == "__main__":

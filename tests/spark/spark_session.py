@@ -39,8 +39,6 @@ def spark_session(
         "spark.jars": ",".join(map(str, jars)),
         "spark.local.dir": str(folder),
         "spark.log.level": "ERROR",
-        # By default, a JVM that could not run for two minutes loses its own executor, and ends.
-        "spark.network.timeout": "3600s",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
