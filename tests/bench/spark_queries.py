@@ -9,6 +9,7 @@ JSON object with the number of rows for each; spark_loads.py measures its proces
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -24,6 +25,8 @@ from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from plog.cli.spark.installed_packages import spark_home
+from plog.cli.spark.linked_home import cache_folder, linked_home
 from tests.bench.spark_loads import BATCH_ROWS
 
 _VALUE = "concat(lpad(string(id), 12, '0'), repeat('x', 188)) AS value"
@@ -44,6 +47,8 @@ def main() -> None:
 
 
 def _session(jars: str) -> SparkSession:
+    # As `plog spark` does; docs/spark.md recommends it. The connector has no Python processes.
+    os.environ["SPARK_HOME"] = str(linked_home(spark_home(), cache_folder(os.environ)))
     builder = SparkSession.builder.master("local[2]").appName("plog-bench")
     settings = {
         "spark.driver.host": "127.0.0.1",

@@ -11,7 +11,7 @@ from tests.helpers.programs.apache_kafka import ApacheKafka
 from tests.integration.conftest import broker, new_topic, start_broker, topic
 from tests.spark.cluster import Cluster
 from tests.spark.filled_topic import fill
-from tests.spark.spark_session import spark_session
+from tests.spark.spark_session import JVM_OPTIONS, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +22,14 @@ __all__ = ["broker", "new_topic", "start_broker", "topic"]
 
 # A job: pytest would run it, because it imports all files to find examples.
 collect_ignore = ["standalone_job.py"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _short_lived_jvms() -> Iterator[None]:
+    """Let all drivers start with options for JVMs that live for seconds."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SPARK_SUBMIT_OPTS", JVM_OPTIONS)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,7 @@ from pathlib import Path
 from plog.cli.spark.installed_packages import spark_home
 from tests.helpers.eventually import eventually
 from tests.spark.process_tree import EXECUTOR, descendants
+from tests.spark.spark_session import JVM_OPTIONS
 
 _STOP_TIMEOUT_S = 30
 _HOST = "127.0.0.1"
@@ -88,6 +89,7 @@ def host_environment(environment: Mapping[str, str], home: Path) -> dict[str, st
         **kept,
         "PATH": os.pathsep.join([str(python), *others]),
         "SPARK_HOME": str(home),
+        "SPARK_DAEMON_JAVA_OPTS": JVM_OPTIONS,
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_NO_DAEMONIZE": "1",
     }

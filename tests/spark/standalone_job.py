@@ -1,8 +1,9 @@
 """A job on a cluster, which test_standalone.py runs with ``plog spark``.
 
-It reads a topic, writes its rows to another topic, and writes the stream of the topic to a third
-one without duplicates. In the batch and in the stream, one task waits in the middle of its rows
-until its executor is killed. The executors have no `tests`: they receive the functions by value.
+It reads a topic, writes its rows to another topic, writes the stream of the topic to a third one
+without duplicates, and stores it with the job `warehouse`. In the batch and in the stream, one task
+waits in the middle of its rows until its executor is killed. The executors have no `tests`: they
+receive the functions by value.
 
     standalone_job.py SERVERS SOURCE COPY ONCE FOLDER ROWS
 """
@@ -18,6 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+
+from plog.spark.jobs.job_source import JobSource, JobTrigger
+from plog.spark.jobs.warehouse.job import run_warehouse
+from plog.spark.jobs.warehouse.warehouse_options import TableOptions, WarehouseOptions
 
 _, servers, source, copy, once, folder, least = sys.argv
 SCHEMA = "partition int, offset long, value binary, file string"
@@ -87,3 +92,12 @@ stream = selected(spark.readStream).mapInArrow(killed_in("stream", int(least)), 
 writer = written(stream.select("value").writeStream, once).trigger(availableNow=True)
 writer = writer.option("deduplicate", once).option("kafka.linger.ms", "0")
 writer.option("checkpointLocation", f"{folder}/checkpoint").start().awaitTermination()
+run_warehouse(
+    spark,
+    WarehouseOptions(
+        source=JobSource(bootstrap_servers=servers, topics=(source,)),
+        table=TableOptions(output=Path(folder, "warehouse")),
+        checkpoint=Path(folder, "warehouse-checkpoint"),
+        trigger=JobTrigger(available_now=True),
+    ),
+)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from plog.cli.spark.installed_packages import spark_home
 from plog.client.simple import SimpleClient
 from plog.records.record import Record
 from tests.helpers.eventually import eventually
@@ -28,7 +27,7 @@ from tests.spark.test_launcher import need_spark
 if TYPE_CHECKING:
     from plogd.testing.broker_process import BrokerProcess
 
-KILLS = 50
+KILLS = [2, pytest.param(50, marks=pytest.mark.long)]
 ROWS_PER_KILL = 200
 _ROOT = Path(__file__).parents[2]
 
@@ -57,7 +56,6 @@ class Driver:
                 env={
                     **os.environ,
                     "PYTHONPATH": f"{_ROOT}:{_ROOT / 'daemon'}",
-                    "SPARK_HOME": str(linked_home(self.folder)),
                 },
             )
 
@@ -76,16 +74,6 @@ class Driver:
             with suppress(ProcessLookupError):
                 os.kill(chance.choice(found), signal.SIGKILL)
         return bool(found)
-
-
-def linked_home(folder: Path) -> Path:
-    """Return a home of Spark in `folder`, because executors write below it."""
-    home = folder / "spark"
-    home.mkdir(exist_ok=True)
-    for path in spark_home().iterdir():
-        if not (home / path.name).exists():
-            (home / path.name).symlink_to(path)
-    return home
 
 
 @contextmanager
@@ -114,18 +102,18 @@ class Rows:
         self.expected.update(values)
 
 
-def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int]) -> None:
-    """Kill processes while the stream reads new rows, and then let it end.
+def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int], kills: int) -> None:
+    """Kill `kills` processes while the stream reads new rows, and then let it end.
 
-    Drivers, executors, Python workers and the broker die; PLOG_TEST_KILLS sets how many. `count`
-    returns the number of rows that the stream has written.
+    Drivers, executors, Python workers and the broker die. `count` returns the number of rows that
+    the stream has written.
     """
     seed = int(os.environ.get("PLOG_TEST_SEED", random.randrange(1 << 32)))
     print(f"PLOG_TEST_SEED={seed}")
     chance = random.Random(seed)
     killed: Counter[str] = Counter()
     with running(driver):
-        for _ in range(int(os.environ.get("PLOG_TEST_KILLS", KILLS))):
+        for _ in range(kills):
             rows.add(ROWS_PER_KILL)
             if not driver.is_running:
                 driver.start()
@@ -151,10 +139,10 @@ def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int]) -> None
     print(dict(killed))
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("kills", KILLS)
 @pytest.mark.timeout(3600)
 def test_each_row_is_written_once_after_random_kills(
-    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path, kills: int
 ) -> None:
     need_spark()
     broker = start_broker()
@@ -169,16 +157,16 @@ def test_each_row_is_written_once_after_random_kills(
     )
     rows = Rows(broker, "source")
     driver = Driver({"job": "deduplicate", "stream": asdict(stream)}, tmp_path)
-    kill_at_random(driver, rows, stream.count)
+    kill_at_random(driver, rows, stream.count, kills)
     found = stream.values("target")
     assert found.total() == rows.expected.total()
     assert found == rows.expected
 
 
-@pytest.mark.long
+@pytest.mark.parametrize("kills", KILLS)
 @pytest.mark.timeout(3600)
 def test_warehouse_contains_each_record_once_after_random_kills(
-    start_broker: Callable[..., BrokerProcess], tmp_path: Path
+    start_broker: Callable[..., BrokerProcess], tmp_path: Path, kills: int
 ) -> None:
     need_spark()
     broker = start_broker()
@@ -189,7 +177,7 @@ def test_warehouse_contains_each_record_once_after_random_kills(
         tmp_path,
     )
     rows, table = Rows(broker, "source"), tmp_path / "output" / "source"
-    kill_at_random(driver, rows, lambda: len(stored_offsets(table)))
+    kill_at_random(driver, rows, lambda: len(stored_offsets(table)), kills)
     found = Counter(stored_offsets(table))
     total = rows.expected.total()
     assert found == Counter((number % 2, number // 2) for number in range(total))

@@ -25,6 +25,7 @@ from plog.records.record import Record
 from plog.types import TopicPartition
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.eventually import eventually
+from tests.spark.spark_session import JVM_OPTIONS
 from tests.spark.standalone import StandaloneCluster, standalone_cluster
 from tests.spark.test_launcher import QUIET, need_spark
 
@@ -111,6 +112,7 @@ def running_job(
         (folder / name).symlink_to(path)
     options = ["--master", cluster.url, *QUIET, "--conf", f"spark.local.dir={folder}"]
     options += ["--conf", "spark.executor.memory=512m", "--archives", f"{archive}#environment"]
+    options += ["--conf", f"spark.executor.extraJavaOptions={JVM_OPTIONS}"]
     output = folder / "output"
     with (
         output.open("wb") as file,
@@ -146,3 +148,18 @@ def test_batch_is_complete_after_its_executor_was_killed(finished: Finished) -> 
 
 def test_stream_writes_each_row_once_after_its_executor_was_killed(finished: Finished) -> None:
     assert finished.values(ONCE) == Counter(text for texts in VALUES for text in texts)
+
+
+def test_warehouse_stores_each_record_once(finished: Finished) -> None:
+    import pyarrow.parquet as pq
+
+    rows = [
+        (row["partition"], row["offset"], row["value"].decode())
+        for path in (finished.folder / "warehouse" / SOURCE).rglob("*.parquet")
+        for row in pq.ParquetFile(path).read(["partition", "offset", "value"]).to_pylist()
+    ]
+    assert sorted(rows) == [
+        (partition, offset, text)
+        for partition, texts in enumerate(VALUES)
+        for offset, text in enumerate(texts)
+    ]

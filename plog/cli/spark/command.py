@@ -30,9 +30,11 @@ from plog.cli.spark.job_environment import (
     job_environment,
     local_file,
     name_of,
+    needs_archive,
 )
 from plog.cli.spark.jobs.job_parser import JOB_USAGE_ERROR, JobParser
 from plog.cli.spark.jobs.job_table import JOBS, configure_job, job_options, job_parser
+from plog.cli.spark.linked_home import cache_folder, linked_home
 
 _SUBCOMMANDS: Final = {"pack": pack.configure}
 _JOB_PROCESS: Final = "plog.cli.spark.job_process"
@@ -111,7 +113,10 @@ def run(arguments: argparse.Namespace) -> int:
     warning = check_version(java_version(java), java)
     if warning is not None:
         fail(warning)
-    environment = job_environment(job, python, spark_home(), os.environ)
+    home = spark_home()
+    if not needs_archive(job, os.environ):
+        home = linked_home(home, cache_folder(os.environ))
+    environment = job_environment(job, python, home, os.environ)
     program = [arguments.file] if arguments.job is None else ["-m", _JOB_PROCESS, arguments.file]
     return become([python.path, *program, *arguments.arguments], environment)
 

@@ -21,6 +21,7 @@ PACKED: Final = "environment"
 """The name, after ``#``, of an archive of ``plog spark pack``."""
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _PYTHON: Final = "spark.pyspark.python"
+_CONF_FOLDERS: Final = {"HADOOP_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "YARN_CONF_DIR"}
 _EXECUTOR_PATH: Final = "spark.executorEnv.PYTHONPATH"
 
 
@@ -51,6 +52,20 @@ class Python:
     def versioned_name(self) -> str:
         """Return the name under which every installation of this version is found."""
         return f"python{self.version}"
+
+
+def needs_archive(job: Job, environment: Mapping[str, str]) -> bool:
+    """Return whether a job may need ``python/lib/pyspark.zip`` in the home of Spark.
+
+    YARN sends the archive to its hosts, and another Python may have no pyspark.
+    """
+    if _PYTHON in job.conf:
+        return True
+    master = job.master or job.conf.get("spark.master")
+    if master is None:
+        # Spark's settings or the job itself may choose YARN, which needs one of these.
+        return not _CONF_FOLDERS.isdisjoint(environment)
+    return not master.startswith(("local", "spark:"))
 
 
 def job_environment(

@@ -15,6 +15,7 @@ from plog.cli.spark.job_environment import (
     check_conf,
     job_environment,
     local_file,
+    needs_archive,
     submit_arguments,
 )
 
@@ -108,3 +109,22 @@ def test_setting_that_spark_would_ignore_is_refused() -> None:
 )
 def test_archive_on_another_host_has_no_local_file(archive: str, path: str | None) -> None:
     assert local_file(archive) == (None if path is None else Path(path))
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "expected"),
+    [
+        ({}, {}, False),
+        ({"master": "local[2]"}, {"SPARK_HOME": "/opt/spark"}, False),
+        ({"master": "spark://host:7077"}, {}, False),
+        ({"master": "yarn"}, {}, True),
+        ({"conf": {"spark.master": "k8s://host"}}, {}, True),
+        ({"conf": {"spark.pyspark.python": "/opt/python3"}}, {}, True),
+        ({}, {"HADOOP_CONF_DIR": "/etc/hadoop"}, True),
+        ({}, {"SPARK_CONF_DIR": "/etc/spark"}, True),
+    ],
+)
+def test_archive_of_pyspark_is_needed_on_yarn_and_by_another_python(
+    options: dict[str, Any], environment: dict[str, str], expected: bool
+) -> None:
+    assert needs_archive(job(**options), environment) is expected
