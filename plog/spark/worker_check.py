@@ -1,8 +1,9 @@
-"""What happens first in a task: a check of the Python worker's version of plog and packages.
+"""A check of each Python worker before its first task: plog's version, and compiled packages.
 
 Readers and writers travel from the driver to the workers in pickled form. `CheckedPickle` makes the
 check the first thing that happens there, because another version of plog might not even be able to
-restore them. This module imports little for the same reason.
+restore them. This module imports little for the same reason. Before the second task, it also
+excludes all modules from garbage collections.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from plog.error_base import PlogError
 from plog.version import VERSION
 
 _CODECS: Final = ("crc32c", "lz4.frame", "snappy", "zstandard")
-_tasks = count(1)
+_restorations = count(1)
 _REMEDY: Final = (
     "install the driver's version of plog on all executors with pip, or pack it with plog spark"
     " pack and pass it with --archives"
@@ -46,7 +47,7 @@ def _restored(driver_version: str, module: str, name: str, state: bytes) -> obje
     kind = getattr(import_module(module), name)
     made: object = kind.__new__(kind)
     vars(made).update(pickle.loads(state))  # noqa: S301 - Spark has already unpickled this object
-    if "SPARK_REUSE_WORKER" in os.environ and next(_tasks) == 2:
+    if "SPARK_REUSE_WORKER" in os.environ and next(_restorations) == 2:
         # Spark collects garbage after each task. With the modules of pyspark, pyarrow and plog,
         # which the first task has loaded, that takes 60 ms, as much as reading 150,000 records.
         gc.freeze()

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from plog.cli.spark.installed_packages import spark_home
-from plog.cli.spark.linked_home import cache_folder, linked_home
+from plog.cli.spark.linked_home import linked_home
 from tests.bench.spark_loads import BATCH_ROWS
 
 _VALUE = "concat(lpad(string(id), 12, '0'), repeat('x', 188)) AS value"
@@ -48,7 +48,7 @@ def main() -> None:
 
 def _session(jars: str) -> SparkSession:
     # As `plog spark` does; docs/spark.md recommends it. The connector has no Python processes.
-    os.environ["SPARK_HOME"] = str(linked_home(spark_home(), cache_folder(os.environ)))
+    os.environ["SPARK_HOME"] = str(linked_home(spark_home(), os.environ))
     builder = SparkSession.builder.master("local[2]").appName("plog-bench")
     settings = {
         "spark.driver.host": "127.0.0.1",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from plog.cli.spark.installed_packages import spark_home
-from plog.cli.spark.linked_home import linked_home
+from plog.cli.spark.linked_home import home_in
 from tests.helpers.outside import missing
 from tests.spark.connector import connector_jars
 
@@ -47,8 +47,6 @@ def spark_session(
         "spark.jars": ",".join(map(str, jars)),
         "spark.local.dir": str(folder),
         "spark.log.level": "ERROR",
-        # Compiling code for each query takes longer than interpreting it for a few rows.
-        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -61,7 +59,7 @@ def spark_session(
     with pytest.MonkeyPatch.context() as environment:
         # The JVM inherits these, and its workers from it. Without them, workers would run the first
         # python3 in PATH, which may not find plog.
-        environment.setenv("SPARK_HOME", str(linked_home(spark_home(), folder)))
+        environment.setenv("SPARK_HOME", str(home_in(folder, spark_home())))
         environment.setenv("PYSPARK_PYTHON", sys.executable)
         environment.setenv("PYTHONPATH", f"{_ROOT}:{_ROOT / 'daemon'}")
         session = builder.getOrCreate()

@@ -27,7 +27,7 @@ from tests.spark.test_launcher import need_spark
 if TYPE_CHECKING:
     from plogd.testing.broker_process import BrokerProcess
 
-KILLS = [2, pytest.param(50, marks=pytest.mark.long)]
+KILLS = [2, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
 ROWS_PER_KILL = 200
 _ROOT = Path(__file__).parents[2]
 
@@ -140,7 +140,6 @@ def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int], kills: 
 
 
 @pytest.mark.parametrize("kills", KILLS)
-@pytest.mark.timeout(3600)
 def test_each_row_is_written_once_after_random_kills(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path, kills: int
 ) -> None:
@@ -164,7 +163,6 @@ def test_each_row_is_written_once_after_random_kills(
 
 
 @pytest.mark.parametrize("kills", KILLS)
-@pytest.mark.timeout(3600)
 def test_warehouse_contains_each_record_once_after_random_kills(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path, kills: int
 ) -> None:

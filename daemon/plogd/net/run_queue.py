@@ -19,9 +19,8 @@ from typing import Protocol
 from plogd.ports import Clock, Timers
 
 PASS_MAX_MS = 2.0
-"""Maximum time for queued turns before the reactor polls the sockets again. A small request waits
-for the current pass, and its response for the pass in which its sync round ends. With 8 ms, such
-requests took 120 ms beside 200 connections with pipelined produces; now they take 70 ms."""
+"""Maximum time for queued turns before the reactor polls the sockets again. Short, because a small
+request waits for the current pass, and its response for the pass in which its sync round ends."""
 DIRECT_MAX_MS = 4.0
 """Maximum total time of turns in one pass of the reactor before further turns are short."""
 UNTIMED_MS = 2.0

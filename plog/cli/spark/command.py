@@ -34,7 +34,7 @@ from plog.cli.spark.job_environment import (
 )
 from plog.cli.spark.jobs.job_parser import JOB_USAGE_ERROR, JobParser
 from plog.cli.spark.jobs.job_table import JOBS, configure_job, job_options, job_parser
-from plog.cli.spark.linked_home import cache_folder, linked_home
+from plog.cli.spark.linked_home import linked_home
 
 _SUBCOMMANDS: Final = {"pack": pack.configure}
 _JOB_PROCESS: Final = "plog.cli.spark.job_process"
@@ -115,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         fail(warning)
     home = spark_home()
     if not needs_archive(job, os.environ):
-        home = linked_home(home, cache_folder(os.environ))
+        home = linked_home(home, os.environ)
     environment = job_environment(job, python, home, os.environ)
     program = [arguments.file] if arguments.job is None else ["-m", _JOB_PROCESS, arguments.file]
     return become([python.path, *program, *arguments.arguments], environment)

@@ -1,9 +1,10 @@
-"""`linked_home`: a home of Spark whose Python workers start in half the time.
+"""`linked_home`: a home of Spark whose Python processes start in half the time.
 
 Spark puts ``python/lib/pyspark.zip`` of its home before all other folders of its Python processes.
 The archive contains no compiled code, so each process compiles pyspark again when it starts, which
 takes 0.7 s: once for each streaming query, and for each kind of worker. In a home without the
-archive, the processes import the installed pyspark, which is compiled already.
+archive, the processes import the installed pyspark, which is compiled already. This concerns the
+processes on the driver's host: executors of a cluster have a home of their own.
 
 Source: Spark 4.2 PythonUtils.sparkPythonPath; Python's zipimport.
 """
@@ -18,11 +19,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-_LEFT_OUT: Final = "python"
+_ARCHIVE: Final = Path("python/lib/pyspark.zip")
+
+
+def linked_home(home: Path, environment: Mapping[str, str]) -> Path:
+    """Return a folder in the user's cache with links to the contents of `home`.
+
+    Only the archive is missing. Returns `home` if such a folder cannot be created.
+    """
+    try:
+        return home_in(cache_folder(environment), home)
+    except (OSError, RuntimeError):  # Path.home() raises RuntimeError for a user without a home.
+        return home
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """Return the user's folder for files that can be created again.
+    """Return the user's folder for files that can be created again. Raises RuntimeError.
 
     >>> cache_folder({"XDG_CACHE_HOME": "/var/cache/me"})
     PosixPath('/var/cache/me/plog')
@@ -33,22 +45,33 @@ def cache_folder(environment: Mapping[str, str]) -> Path:
     return parent / "plog"
 
 
-def linked_home(home: Path, cache: Path) -> Path:
-    """Return a folder in `cache` with links to the contents of `home`, except the archive.
-
-    Returns `home` if the folder cannot be written.
-    """
-    try:
-        names = sorted(path.name for path in home.iterdir() if path.name != _LEFT_OUT)
-        # Other versions of pyspark may have other contents.
-        key = hashlib.sha256("\0".join([str(home), *names]).encode()).hexdigest()[:16]
-        linked = cache / f"spark-home-{key}"
-        if not linked.is_dir():
-            cache.mkdir(parents=True, exist_ok=True)
-            _create(linked, home, names)
-    except OSError:
-        return home
+def home_in(cache: Path, home: Path) -> Path:
+    """Return the folder in `cache`, and create it unless it is complete. Raises OSError."""
+    names = sorted(_linked(home))
+    # Other versions of pyspark may have other contents, and other users cannot read the folder.
+    key = "\0".join([str(os.getuid()), str(home), *names])
+    linked = cache / f"spark-home-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+    if not _is_complete(linked, names):
+        cache.mkdir(parents=True, exist_ok=True)
+        _create(linked, home, names)
     return linked
+
+
+def _linked(home: Path) -> list[str]:
+    """Return the paths in `home` that get a link: together, all except the archive."""
+    around = [home, *(home / parent for parent in _ARCHIVE.parents[:-1])]
+    kept = {home / _ARCHIVE, *around}
+    return [
+        str(path.relative_to(home))
+        for folder in around
+        if folder.is_dir()
+        for path in folder.iterdir()
+        if path not in kept
+    ]
+
+
+def _is_complete(linked: Path, names: list[str]) -> bool:
+    return all((linked / name).exists() for name in names)
 
 
 def _create(linked: Path, home: Path, names: list[str]) -> None:
@@ -56,11 +79,15 @@ def _create(linked: Path, home: Path, names: list[str]) -> None:
     new = Path(tempfile.mkdtemp(prefix=".new-", dir=linked.parent))
     try:
         for name in names:
-            (new / name).symlink_to(home / name)
+            link = new / name
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(home / name)
+        # A folder that is not complete is of no use to any job.
+        shutil.rmtree(linked, ignore_errors=True)
         try:
             new.rename(linked)
         except OSError:
-            if not linked.is_dir():
+            if not _is_complete(linked, names):
                 raise
     finally:
         shutil.rmtree(new, ignore_errors=True)

@@ -140,6 +140,20 @@ def test_job_of_plog_runs_in_its_own_process(machine: Machine) -> None:
     assert "--name warehouse --master" in machine.environments[0]["PYSPARK_SUBMIT_ARGS"]
 
 
+def test_job_gets_a_home_without_the_archive_of_pyspark_unless_it_may_need_it(
+    machine: Machine, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "pyspark"
+    (home / "bin").mkdir(parents=True)
+    monkeypatch.setattr(command, "spark_home", lambda: home)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for master in ("local[1]", "yarn"):
+        assert machine.spark("--master", master, job) == (0, "")
+    linked, own = (Path(made["SPARK_HOME"]) for made in machine.environments)
+    assert linked.parent == tmp_path / "cache" / "plog"
+    assert own == home
+
+
 def test_help_of_a_job_needs_no_spark(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["--help"], ["warehouse", "--help"]):
         with pytest.raises(SystemExit) as exit_:

@@ -6,53 +6,87 @@ from pathlib import Path
 
 import pytest
 
-from plog.cli.spark.linked_home import cache_folder, linked_home
+from plog.cli.spark.linked_home import cache_folder, home_in, linked_home
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     made = tmp_path / "pyspark"
-    for name in ("bin", "jars", "python"):
+    for name in ("bin", "jars", "python/lib", "python/pyspark"):
         (made / name).mkdir(parents=True)
-    (made / "jars" / "spark.jar").touch()
+    for name in ("bin/spark-submit", "jars/spark.jar", "python/lib/py4j.zip"):
+        (made / name).touch()
+    (made / "python/lib/pyspark.zip").touch()
     return made
 
 
-def test_home_has_everything_except_the_archive(home: Path, tmp_path: Path) -> None:
-    linked = linked_home(home, tmp_path / "cache")
-    assert sorted(path.name for path in linked.iterdir()) == ["bin", "jars"]
-    assert (linked / "jars" / "spark.jar").exists()
-    assert linked_home(home, tmp_path / "cache") == linked
-    assert list((tmp_path / "cache").iterdir()) == [linked]
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
 
 
-def test_changed_contents_have_a_home_of_their_own(home: Path, tmp_path: Path) -> None:
-    before = linked_home(home, tmp_path / "cache")
+def files(folder: Path) -> list[str]:
+    found = [folder / name for name in ("bin", "jars", "python", "python/lib", "python/pyspark")]
+    return [str(path.relative_to(folder)) for one in found for path in sorted(one.iterdir())]
+
+
+def test_home_has_everything_except_the_archive(home: Path, cache: Path) -> None:
+    linked = home_in(cache, home)
+    assert files(linked) == [name for name in files(home) if "pyspark.zip" not in name]
+    assert home_in(cache, home) == linked
+    assert list(cache.iterdir()) == [linked]
+
+
+def test_changed_contents_have_a_home_of_their_own(home: Path, cache: Path) -> None:
+    before = home_in(cache, home)
     (home / "sbin").mkdir()
-    after = linked_home(home, tmp_path / "cache")
+    after = home_in(cache, home)
     assert after != before
     assert (after / "sbin").exists()
 
 
-def test_home_itself_is_used_if_the_cache_cannot_be_written(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "cache").touch()
-    assert linked_home(home, tmp_path / "cache") == home
+def test_incomplete_home_is_created_again(home: Path, cache: Path) -> None:
+    linked = home_in(cache, home)
+    (linked / "jars").unlink()
+    assert home_in(cache, home) == linked
+    assert (linked / "jars/spark.jar").exists()
+
+
+def test_users_do_not_share_a_home(
+    home: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = home_in(cache, home)
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    assert home_in(cache, home) != first
+
+
+def test_home_itself_is_used_without_a_cache(
+    home: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.touch()
+    assert linked_home(home, {"XDG_CACHE_HOME": str(cache)}) == home
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    assert linked_home(home, {}) == home
 
 
 def test_another_job_may_create_the_home_at_the_same_time(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rename = Path.rename
 
     def late(path: Path, target: Path) -> Path:
-        target.mkdir()
-        (target / "jars").symlink_to(home / "jars")
+        monkeypatch.setattr(Path, "rename", rename)
+        assert home_in(cache, home) == target
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", late)
-    linked = linked_home(home, tmp_path / "cache")
-    assert (linked / "jars" / "spark.jar").exists()
-    assert list((tmp_path / "cache").iterdir()) == [linked]
+    linked = home_in(cache, home)
+    assert (linked / "jars/spark.jar").exists()
+    assert list(cache.iterdir()) == [linked]
 
 
 def test_cache_is_that_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
