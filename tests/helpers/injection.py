@@ -8,8 +8,9 @@
 
 It wraps all calls with an effect: every method of `Files` and `File` that touches the disk, each
 job, and `Random`. A job fails before it runs, after it has run (its outcome is lost), or on
-submission. Not wrapped are calls that only count or remember something in memory and cannot fail
-partway: `File.retain`, `close` and `fileno`, both clocks, and `Timers.call_later`.
+submission. `Faults.timers` wraps `Timers.call_later`, too; the simulator uses both. Not wrapped are
+calls that only count or remember something in memory and cannot fail partway: `File.retain`,
+`close` and `fileno`, and both clocks.
 """
 
 from __future__ import annotations
