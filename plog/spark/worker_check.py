@@ -2,8 +2,8 @@
 
 Readers and writers travel from the driver to the workers in pickled form. `CheckedPickle` makes the
 check the first thing that happens there, because another version of plog might not even be able to
-restore them. This module imports little for the same reason. Before the second task, it also
-excludes all modules from garbage collections.
+restore them. This module imports little for the same reason. When the second object arrives, all
+modules have been imported, and `CheckedPickle` excludes them from garbage collections.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def _restored(driver_version: str, module: str, name: str, state: bytes) -> obje
     made: object = kind.__new__(kind)
     vars(made).update(pickle.loads(state))  # noqa: S301 - Spark has already unpickled this object
     if "SPARK_REUSE_WORKER" in os.environ and next(_restorations) == 2:
-        # Spark collects garbage after each task. With the modules of pyspark, pyarrow and plog,
-        # which the first task has loaded, that takes 60 ms, as much as reading 150,000 records.
+        # Spark collects garbage after each task. With the modules of pyspark, pyarrow and plog, a
+        # collection takes 60 ms, as much as reading 150,000 records.
         gc.freeze()
     return made
 

@@ -82,12 +82,12 @@ def _create(linked: Path, home: Path, names: list[str]) -> None:
             link = new / name
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(home / name)
-        # A folder that is not complete is of no use to any job.
-        shutil.rmtree(linked, ignore_errors=True)
         try:
             new.rename(linked)
         except OSError:
+            # Another job may have created the folder meanwhile, and be using it.
             if not _is_complete(linked, names):
-                raise
+                shutil.rmtree(linked)
+                new.rename(linked)
     finally:
         shutil.rmtree(new, ignore_errors=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,19 +75,21 @@ def test_home_itself_is_used_without_a_cache(
     assert linked_home(home, {}) == home
 
 
-def test_another_job_may_create_the_home_at_the_same_time(
+def test_home_that_another_job_creates_at_the_same_time_is_kept(
     home: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename = Path.rename
+    made: list[int] = []
+    create_folder = tempfile.mkdtemp
 
-    def late(path: Path, target: Path) -> Path:
-        monkeypatch.setattr(Path, "rename", rename)
-        assert home_in(cache, home) == target
-        return rename(path, target)
+    def mkdtemp(**options: Any) -> str:
+        # After this job has found no home, another one creates it.
+        monkeypatch.setattr(tempfile, "mkdtemp", create_folder)
+        made.append(home_in(cache, home).stat().st_ino)
+        return create_folder(**options)
 
-    monkeypatch.setattr(Path, "rename", late)
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
     linked = home_in(cache, home)
-    assert (linked / "jars/spark.jar").exists()
+    assert [linked.stat().st_ino] == made
     assert list(cache.iterdir()) == [linked]
 
 
