@@ -25,3 +25,17 @@ def use_version(guest: Guest, version: int, suite: str) -> None:
         f"deb [signed-by={repository}/plog-archive-keyring.gpg] file:{repository} {suite} main\n"
     )
     guest.run("apt-get", "-qq", "update")
+
+
+def restore(guest: Guest) -> None:
+    """Return to the settings of the packages and to an empty broker, and remove all instances."""
+    guest.shell(
+        """
+        systemctl stop 'plog-broker*.service'
+        rm -rf /etc/systemd/system/*/plog-broker@* /etc/systemd/system/plog-broker*.d
+        rm -rf /etc/plog/broker* /etc/plog/conf.d/* /var/lib/plog/* /srv/data
+        systemctl daemon-reload
+        systemctl reset-failed
+        systemctl start plog-broker
+        """
+    )

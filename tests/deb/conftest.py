@@ -1,7 +1,8 @@
 """Guests for the tests of the Debian packages, which packaging/test-deb has built and runs.
 
-A test asks for `boot` and a layer: `clean` is Debian with systemd, `dependencies` has the packages
-on which plog depends, and `installed` is a host on which version 1 was installed with apt.
+A test asks for `boot`, and for a layer unless Debian with systemd is enough: `dependencies` has the
+packages on which plog depends, and `installed` is a host on which version 1 was installed with apt.
+Tests that change only settings and data ask for `host`, which they share.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deb.administration import use_version
+from tests.deb.administration import restore, use_version
 from tests.deb.figures import Figure
 from tests.deb.guest import Guest
 
@@ -85,14 +86,15 @@ def start_guest(
             "/srv/debian": (built / f"debian-{suite}").resolve(),
             "/srv/packages": built,
         }
-        layers = [*layers, (built / f"host-{suite}").resolve()]
+        trees = [*layers, (built / f"host-{suite}").resolve()]
         folder = tmp_path_factory.mktemp(f"{name}-{suite}-")
         # Two guests with the same name would share their cgroups.
         name = folder.name + os.environ.get("PYTEST_XDIST_WORKER", "")
-        guest = Guest(name, layers, folder, mounts, disk=disk)
+        guest = Guest(name, trees, folder, mounts, disk=disk)
         try:
             guest.boot()
-            _use_packages(guest, suite)
+            if not layers:  # Otherwise, the lists of apt are in one of the layers.
+                _use_packages(guest, suite)
         except BaseException:
             guest.destroy()
             raise
@@ -146,9 +148,46 @@ def boot(start_guest: Callable[..., Guest], request: pytest.FixtureRequest) -> I
     yield start
     for guest in guests:
         if request.node.stash.get(_FAILED, False):
-            print(f"--- {guest.name}")
-            print(guest.shell("journalctl --no-pager -n 80; systemctl --failed", check=False))
+            _print_journal(guest)
         guest.destroy()
+
+
+def _print_journal(guest: Guest) -> None:
+    print(f"--- {guest.name}")
+    print(guest.shell("journalctl --no-pager -n 80; systemctl --failed", check=False))
+
+
+@pytest.fixture(scope="session")
+def _shared(start_guest: Callable[..., Guest], installed: list[Path]) -> Iterator[list[Guest]]:
+    """The guest of `host`, if it has been booted."""
+    guests: list[Guest] = []
+    yield guests
+    for guest in guests:
+        guest.destroy()
+
+
+@pytest.fixture
+def host(
+    start_guest: Callable[..., Guest],
+    installed: list[Path],
+    _shared: list[Guest],
+    request: pytest.FixtureRequest,
+) -> Iterator[Guest]:
+    """A host with plog that has just been installed, or looks as if.
+
+    Booting one for each test would take longer than most tests. After a failure, the next test gets
+    a new one.
+    """
+    if not _shared:
+        _shared.append(start_guest("host", installed))
+    [guest] = _shared
+    yield guest
+    if request.node.stash.get(_FAILED, False):
+        _print_journal(guest)
+        _shared.clear()
+        guest.destroy()
+    else:
+        restore(guest)
 
 
 @pytest.fixture

@@ -26,30 +26,27 @@ def add_instance(guest: Guest, number: int) -> str:
     return server
 
 
-def test_instances_have_their_own_settings_data_and_slice(
-    boot: Boot, installed: list[Path]
-) -> None:
-    guest = boot(installed)
-    first, second = add_instance(guest, 1), add_instance(guest, 2)
-    guest.path("/etc/plog/broker-2/conf.d").mkdir()
-    guest.path("/etc/plog/broker-2/conf.d/local.properties").write_text("num.partitions=3\n")
-    guest.run("systemctl", "restart", "plog-broker@2")
-    produce(guest, "of-first", "one\n", server=first)
-    produce(guest, "of-second", "two\n", server=second)
-    produce(guest, "of-broker", "three\n")
-    assert consume(guest, "of-first", server=first) == "one\n"
-    data = guest.path("/var/lib/plog")
+def test_instances_have_their_own_settings_data_and_slice(host: Guest) -> None:
+    first, second = add_instance(host, 1), add_instance(host, 2)
+    host.path("/etc/plog/broker-2/conf.d").mkdir()
+    host.path("/etc/plog/broker-2/conf.d/local.properties").write_text("num.partitions=3\n")
+    host.run("systemctl", "restart", "plog-broker@2")
+    produce(host, "of-first", "one\n", server=first)
+    produce(host, "of-second", "two\n", server=second)
+    produce(host, "of-broker", "three\n")
+    assert consume(host, "of-first", server=first) == "one\n"
+    data = host.path("/var/lib/plog")
     assert (data / "broker-1/of-first-0").is_dir()
     assert {path.name for path in (data / "broker-2").glob("of-*")} == {
         f"of-second-{partition}" for partition in range(3)
     }
     assert (data / "broker/of-broker-0").is_dir()
     for number in (1, 2):
-        assert guest.show(f"plog-broker@{number}", "Slice") == "plog.slice"
-    guest.run("systemctl", "stop", "plog.slice")
-    assert not answers(guest, server=first)
-    assert not answers(guest, server=second)
-    assert consume(guest, "of-broker") == "three\n"
+        assert host.show(f"plog-broker@{number}", "Slice") == "plog.slice"
+    host.run("systemctl", "stop", "plog.slice")
+    assert not answers(host, server=first)
+    assert not answers(host, server=second)
+    assert consume(host, "of-broker") == "three\n"
 
 
 def test_instances_start_with_the_host(boot: Boot, installed: list[Path]) -> None:

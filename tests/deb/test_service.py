@@ -17,6 +17,7 @@ from tests.deb.clients import (
     wait_until_answering,
 )
 from tests.deb.conftest import Boot
+from tests.deb.guest import Guest
 from tests.helpers.certificates import Authority
 from tests.helpers.eventually import eventually
 
@@ -25,68 +26,62 @@ START_TIMEOUT_S = 5
 WATCHDOG_S = 2
 
 
-def test_reload_applies_settings_and_keeps_the_process(boot: Boot, installed: list[Path]) -> None:
-    guest = boot(installed)
-    pid = guest.show("plog-broker", "MainPID")
-    add_settings(guest, "log.retention.ms=3600000")
-    guest.run("systemctl", "reload", "plog-broker")
+def test_reload_applies_settings_and_keeps_the_process(host: Guest) -> None:
+    pid = host.show("plog-broker", "MainPID")
+    add_settings(host, "log.retention.ms=3600000")
+    host.run("systemctl", "reload", "plog-broker")
     eventually(
-        lambda: any("changed log.retention.ms" in line for line in guest.messages("plog-broker")),
+        lambda: any("changed log.retention.ms" in line for line in host.messages("plog-broker")),
         "log line about the reload",
     )
-    assert guest.show("plog-broker", "MainPID") == pid
+    assert host.show("plog-broker", "MainPID") == pid
 
 
-def test_stop_leaves_the_mark_of_a_clean_shutdown(boot: Boot, installed: list[Path]) -> None:
-    guest = boot(installed)
-    mark = guest.path(f"{DATA}/.kafka_cleanshutdown")
-    produce(guest, "first", "hello\n")
+def test_stop_leaves_the_mark_of_a_clean_shutdown(host: Guest) -> None:
+    mark = host.path(f"{DATA}/.kafka_cleanshutdown")
+    produce(host, "first", "hello\n")
     assert not mark.exists()
-    guest.run("systemctl", "stop", "plog-broker")
+    host.run("systemctl", "stop", "plog-broker")
     assert mark.exists()
-    assert guest.show("plog-broker", "Result") == "success"
+    assert host.show("plog-broker", "Result") == "success"
 
 
-def test_status_shows_addresses_and_partitions(boot: Boot, installed: list[Path]) -> None:
-    guest = boot(installed)
-    produce(guest, "first", "hello\n")
-    eventually(lambda: "1 partition" in guest.show("plog-broker", "StatusText"), "partitions")
-    assert f"listening on {SERVER}" in guest.run("systemctl", "status", "plog-broker")
+def test_status_shows_addresses_and_partitions(host: Guest) -> None:
+    add_settings(host, "plog.status.interval.ms=500")
+    host.run("systemctl", "restart", "plog-broker")
+    produce(host, "first", "hello\n")
+    eventually(lambda: "1 partition" in host.show("plog-broker", "StatusText"), "partitions")
+    assert f"listening on {SERVER}" in host.run("systemctl", "status", "plog-broker")
 
 
-def test_journal_finds_the_lines_of_a_topic(boot: Boot, installed: list[Path]) -> None:
-    guest = boot(installed)
-    produce(guest, "clicks", "hello\n")
-    produce(guest, "other", "hello\n")
-    [*entries] = guest.journal("PLOG_TOPIC=clicks")
+def test_journal_finds_the_lines_of_a_topic(host: Guest) -> None:
+    produce(host, "clicks", "hello\n")
+    produce(host, "other", "hello\n")
+    [*entries] = host.journal("PLOG_TOPIC=clicks")
     assert entries
     assert all("clicks" in str(entry["MESSAGE"]) for entry in entries)
     assert {entry["_SYSTEMD_UNIT"] for entry in entries} == {"plog-broker.service"}
     assert {str(entry["PLOG_MODULE"]).partition(".")[0] for entry in entries} == {"plogd"}
 
 
-def test_watchdog_restarts_a_stopped_process_and_keeps_what_was_acknowledged(
-    boot: Boot, installed: list[Path]
-) -> None:
-    guest = boot(installed)
-    add_drop_in(guest, f"WatchdogSec={WATCHDOG_S}s", "TimeoutAbortSec=5s")
-    guest.run("systemctl", "restart", "plog-broker")
-    with load_on(guest, "watched") as load:
-        guest.run("systemctl", "kill", "--signal=STOP", "plog-broker")
-        eventually(lambda: guest.show("plog-broker", "NRestarts") == "1", "restart")
+def test_watchdog_restarts_a_stopped_process_and_keeps_what_was_acknowledged(host: Guest) -> None:
+    add_drop_in(host, f"WatchdogSec={WATCHDOG_S}s", "TimeoutAbortSec=5s")
+    host.run("systemctl", "restart", "plog-broker")
+    with load_on(host, "watched") as load:
+        host.run("systemctl", "kill", "--signal=STOP", "plog-broker")
+        eventually(lambda: host.show("plog-broker", "NRestarts") == "1", "restart")
         load.wait_for_acknowledgement()
         result = load.stop()
-    assert any("Watchdog timeout" in str(entry["MESSAGE"]) for entry in guest.journal("-n", "500"))
-    assert_kept(guest, "watched", result.acknowledged)
+    assert any("Watchdog timeout" in str(entry["MESSAGE"]) for entry in host.journal("-n", "500"))
+    assert_kept(host, "watched", result.acknowledged)
 
 
-def test_watchdog_leaves_an_idle_broker_alone(boot: Boot, installed: list[Path]) -> None:
-    guest = boot(installed)
-    add_drop_in(guest, f"WatchdogSec={WATCHDOG_S}s")
-    guest.run("systemctl", "restart", "plog-broker")
+def test_watchdog_leaves_an_idle_broker_alone(host: Guest) -> None:
+    add_drop_in(host, f"WatchdogSec={WATCHDOG_S}s")
+    host.run("systemctl", "restart", "plog-broker")
     start = time.monotonic()
     eventually(lambda: time.monotonic() - start > 4 * WATCHDOG_S, "end of the wait")
-    assert guest.show("plog-broker", "NRestarts") == "0"
+    assert host.show("plog-broker", "NRestarts") == "0"
 
 
 def test_host_that_was_killed_returns_with_everything_acknowledged(
@@ -156,27 +151,24 @@ def test_recovery_that_takes_longer_than_the_start_timeout_is_not_interrupted(
     assert sorted(consume(guest, "many").splitlines()) == _lines(megabytes=5).splitlines()
 
 
-def test_tls_and_large_fetches_work_in_the_sandbox(
-    boot: Boot, installed: list[Path], tmp_path: Path
-) -> None:
-    guest = boot(installed)
+def test_tls_and_large_fetches_work_in_the_sandbox(host: Guest, tmp_path: Path) -> None:
     authority = Authority()
     truststore = authority.truststore(tmp_path / "ca.pem")
-    keystore = guest.path("/etc/plog/broker.pem")
+    keystore = host.path("/etc/plog/broker.pem")
     authority.server().keystore(keystore)
-    guest.shell("chown root:plog /etc/plog/broker.pem && chmod 640 /etc/plog/broker.pem")
+    host.shell("chown root:plog /etc/plog/broker.pem && chmod 640 /etc/plog/broker.pem")
     add_settings(
-        guest,
+        host,
         f"listeners=PLAINTEXT://{SERVER},SSL://127.0.0.1:9093",
         "ssl.keystore.type=PEM",
         "ssl.keystore.location=/etc/plog/broker.pem",
     )
-    guest.run("systemctl", "restart", "plog-broker")
+    host.run("systemctl", "restart", "plog-broker")
     secure = ("-X", "security.protocol=ssl", "-X", f"ssl.ca.location={truststore}")
     text = _lines(megabytes=20)
-    kcat(guest, "-P", "-t", "large", "-X", "acks=all", *secure, server="127.0.0.1:9093", stdin=text)
-    assert kcat(guest, "-C", "-t", "large", "-e", "-q", *secure, server="127.0.0.1:9093") == text
-    assert consume(guest, "large") == text
+    kcat(host, "-P", "-t", "large", "-X", "acks=all", *secure, server="127.0.0.1:9093", stdin=text)
+    assert kcat(host, "-C", "-t", "large", "-e", "-q", *secure, server="127.0.0.1:9093") == text
+    assert consume(host, "large") == text
 
 
 def _lines(*, megabytes: int) -> str:
