@@ -165,7 +165,7 @@ class Running:
     results: dict[str, Future[None]]
 
     def processed(self, job: str) -> int | None:
-        """Return how many records the query of a job has processed, or None if there is none."""
+        """Return the number of records that a query has processed, or None without a query."""
         folder = str(self.site.of(job))
         for query in self.site.cluster.spark.streams.active:
             if folder in query.name:
@@ -173,7 +173,7 @@ class Running:
         return None
 
     def wait_for_rows(self, others: Mapping[str, int], rows: int) -> None:
-        """Wait until each job has processed so many records; `others` are exceptions.
+        """Wait until each job has processed `rows` records; `others` has the numbers of some jobs.
 
         A job that ends fails the test.
         """
