@@ -25,9 +25,11 @@ def main(wanted: dict[str, Any]) -> None:
     """Run the stream until it is killed, or until it has read everything."""
     from tests.spark.spark_session import spark_session
 
-    # Two executors, each in a JVM of its own below that of the driver.
+    # Two executors, each in a JVM of its own below that of the driver. The last driver, which is
+    # not killed, needs none.
+    master = "local[2]" if wanted["ends"] else "local-cluster[2,1,512]"
     more = {"spark.executor.memory": "512m"}
-    with spark_session(Path(wanted["folder"]), "local-cluster[2,1,512]", more) as spark:
+    with spark_session(Path(wanted["folder"]), master, more) as spark:
         JOBS[wanted["job"]](spark, wanted)
 
 

@@ -102,22 +102,28 @@ def test_signal_ends_a_running_task_and_all_processes(
         assert running.stop(number) == -number
 
 
-def test_job_of_plog_runs_by_its_name(
-    broker: BrokerProcess, new_topic: Callable[[], str], tmp_path: Path
-) -> None:
-    topic = new_topic()
+def warehouse_job(broker: BrokerProcess, topic: str, folder: Path, checkpoint: Path) -> list[str]:
+    """Return the command line of `warehouse`, after adding a record to its topic."""
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send(topic, b"a").result()
-    spark = ["--master", "local[1]", *QUIET, "--conf", f"spark.local.dir={tmp_path}"]
+    spark = ["--master", "local[1]", *QUIET, "--conf", f"spark.local.dir={folder}"]
     job = ["warehouse", "--bootstrap-server", broker.bootstrap_servers, "--topic", topic]
-    folders = ["--output", f"{tmp_path}/w", "--checkpoint", f"{tmp_path}/c", "--available-now"]
-    command = [sys.executable, "-m", "plog.cli", "spark", *spark, *job, *folders]
-    with RunningPlog(command) as running:
+    folders = ["--output", f"{folder}/w", "--checkpoint", str(checkpoint), "--available-now"]
+    return [sys.executable, "-m", "plog.cli", "spark", *spark, *job, *folders]
+
+
+def test_job_of_plog_runs_by_its_name(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    with RunningPlog(warehouse_job(broker, topic, tmp_path, tmp_path / "c")) as running:
         assert running.wait() == 0
         assert running.lines[-1] == "batch 1: 1 record of 1 topic in 1 file, 0 dead letters"
-    # Another query must not write to the folder.
-    command[command.index(f"{tmp_path}/c")] = f"{tmp_path}/other"
-    with RunningPlog(command) as running:
-        assert running.wait() == 1
-        refusal = f"plog: the query failed: cannot write to {tmp_path}/w: "
-        assert any(line.startswith(refusal) for line in running.errors), running.errors[-20:]
+
+
+@pytest.mark.long
+def test_folder_of_another_query_is_refused(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    for checkpoint, code in (("c", 0), ("other", 1)):
+        with RunningPlog(warehouse_job(broker, topic, tmp_path, tmp_path / checkpoint)) as running:
+            assert running.wait() == code
+    refusal = f"plog: the query failed: cannot write to {tmp_path}/w: "
+    assert any(line.startswith(refusal) for line in running.errors), running.errors[-20:]

@@ -120,38 +120,54 @@ class OffsetLookup:
         self._isolation_level = isolation_level
 
     async def beginnings(
-        self, partitions: Collection[TopicPartition], *, timeout_s: float
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float,
+        retry_unknown: bool = True,
     ) -> dict[TopicPartition, int]:
         """Return the first offset of each partition. Raises the same errors as `at_times`."""
-        return await self._ends(partitions, EARLIEST_TIMESTAMP, timeout_s)
+        asked = dict.fromkeys(partitions, EARLIEST_TIMESTAMP)
+        return await self._offsets(asked, timeout_s, retry_unknown)
 
     async def ends(
-        self, partitions: Collection[TopicPartition], *, timeout_s: float
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float,
+        retry_unknown: bool = True,
     ) -> dict[TopicPartition, int]:
         """Return the end of each partition, which depends on isolation.level.
 
         Raises the same errors as `at_times`.
         """
-        return await self._ends(partitions, LATEST_TIMESTAMP, timeout_s)
+        asked = dict.fromkeys(partitions, LATEST_TIMESTAMP)
+        return await self._offsets(asked, timeout_s, retry_unknown)
 
-    async def _ends(
-        self, partitions: Collection[TopicPartition], timestamp: int, timeout_s: float
+    async def _offsets(
+        self, timestamps: Mapping[TopicPartition, int], timeout_s: float, retry_unknown: bool
     ) -> dict[TopicPartition, int]:
-        found = await self.at_times(dict.fromkeys(partitions, timestamp), timeout_s=timeout_s)
+        found = await self.at_times(timestamps, timeout_s=timeout_s, retry_unknown=retry_unknown)
         return {partition: one.offset for partition, one in found.items() if one is not None}
 
     async def at_times(
-        self, timestamps: Mapping[TopicPartition, int], *, timeout_s: float
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        timeout_s: float,
+        retry_unknown: bool = True,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Return the first record at or after each given timestamp, or None.
 
         Raises permanent errors, such as TopicAuthorizationFailed, immediately. After `timeout_s`,
         raises the error that prevented a lookup, such as UnknownTopicOrPartition,
-        LeaderNotAvailable or ConnectionFailed.
+        LeaderNotAvailable or ConnectionFailed. Without `retry_unknown`, raises
+        UnknownTopicOrPartition when new metadata has not helped.
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         left = dict(timestamps)
         backoff = self._cluster.backoff(self._cluster.deadline(timeout_s))
+        has_refreshed = False
         while True:
             answers = await self._ask_leaders(left, backoff.deadline)
             found |= answers.found
@@ -164,9 +180,13 @@ class OffsetLookup:
             for error in answers.failed.values():
                 if not (error.retriable or error.code in MAY_PASS):
                     raise error
+                is_unknown = isinstance(error, UnknownTopicOrPartition)
+                if is_unknown and has_refreshed and not retry_unknown:
+                    raise error
             error = next(iter(answers.failed.values()))
             await backoff.wait_or_raise(error)
             await self._refresh(left, backoff.deadline)
+            has_refreshed = True
             # The refresh may have used up the remaining time. Another attempt would then replace
             # the error with a timeout.
             if backoff.is_over:

@@ -1,4 +1,7 @@
-"""The reader of a batch query: plans tasks in the driver and reads records in the workers."""
+"""The reader of a batch query: plans tasks in the driver and reads records in the workers.
+
+Each side imports only what it needs, because a query starts a Python process for each.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,9 @@ from pyspark.sql.datasource import (
 )
 
 from plog.spark.options.source_options import SourceOptions
-from plog.spark.reader.batch_ranges import plan_batch
-from plog.spark.reader.cluster_lookup import ClusterLookup
 from plog.spark.reader.offset_range import OffsetRange
 from plog.spark.reader.range_filters import Condition, RangeFilters
-from plog.spark.reader.range_reading import ReadingOptions, read_range
+from plog.spark.reader.reading_options import ReadingOptions
 from plog.spark.worker_check import CheckedPickle
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class BatchReader(CheckedPickle, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the range of each task."""
+        from plog.spark.reader.batch_ranges import plan_batch
+        from plog.spark.reader.cluster_lookup import ClusterLookup
+
         for warning in self._options.warnings:
             log.warning("%s", warning)
         with ClusterLookup(self._options.client) as lookup:
@@ -54,6 +58,8 @@ class BatchReader(CheckedPickle, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the records of one task."""
+        from plog.spark.reader.range_reading import read_range
+
         wanted: OffsetRange | None = partition.value
         # Spark runs one task with None if there is no partition.
         return iter(()) if wanted is None else read_range(wanted, self._reading)

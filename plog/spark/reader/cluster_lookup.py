@@ -6,7 +6,7 @@ They run in Spark's driver, which plans queries. `LogLookup` in batch_ranges.py 
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from plog.client.admin.configs import ConfigAdmin
 from plog.client.admin.group_offsets import GroupOffsetAdmin
@@ -23,6 +23,18 @@ from plog.spark.reader.data_loss import LogBounds
 from plog.types import TopicPartition, Uuid
 
 T = TypeVar("T")
+
+
+class _LookUp(Protocol):
+    """`OffsetLookup.ends` or `OffsetLookup.beginnings`."""
+
+    async def __call__(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        timeout_s: float,
+        retry_unknown: bool = True,
+    ) -> dict[TopicPartition, int]: ...
 
 
 class ClusterLookup:
@@ -92,13 +104,31 @@ class ClusterLookup:
         return dict(sorted(found.items()))
 
     def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-        """Return the start and the end of each log, in the order of `partitions`."""
+        """Return the start and the end of each log, in the order of `partitions`.
+
+        Raises UnknownTopicOrPartition immediately if a topic has been deleted.
+        """
         if not partitions:
             return {}
         # The start is looked up last: it may only grow, so the range is never larger than the log.
-        ends = self._run(self._offsets.ends(partitions, timeout_s=self._timeout_s))
-        starts = self._run(self._offsets.beginnings(partitions, timeout_s=self._timeout_s))
+        ends = self._run(self._of_existing(self._offsets.ends, partitions))
+        starts = self._run(self._of_existing(self._offsets.beginnings, partitions))
         return {partition: LogBounds(starts[partition], ends[partition]) for partition in ends}
+
+    async def _of_existing(
+        self, look_up: _LookUp, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        backoff = self._cluster.backoff(self._cluster.deadline(self._timeout_s))
+        while True:
+            try:
+                return await look_up(partitions, timeout_s=backoff.left_s, retry_unknown=False)
+            except UnknownTopicOrPartition as error:
+                # Without this check, a deleted topic would delay the query until the timeout. A
+                # leader that does not know a topic which exists has just started.
+                admin = TopicDescriptionAdmin(self._cluster)
+                topics = {partition.topic for partition in partitions}
+                (await admin.describe_topics(topics)).raise_first()
+                await backoff.wait_or_raise(error)
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record at or after each time in ms, or None."""

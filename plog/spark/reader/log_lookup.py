@@ -32,7 +32,10 @@ class LogLookup(Protocol):
         ...
 
     def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
-        """Return the start and the end of each log."""
+        """Return the start and the end of each log.
+
+        Raises UnknownTopicOrPartition if a topic has been deleted since `partitions` found it.
+        """
         ...
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:

@@ -6,16 +6,15 @@ It runs in Spark's Python workers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from plog.client.consumer.arrow import SparkColumns
 from plog.client.consumer.simple_consumer import SimpleConsumer
 from plog.errors import OffsetOutOfRange, PlogError, RequestTimedOut
-from plog.spark.options.source_options import SourceOptions
 from plog.spark.reader.data_loss import LogBounds, data_loss_error, within_log
 from plog.spark.reader.offset_range import OffsetRange
+from plog.spark.reader.reading_options import ReadingOptions
 from plog.spark.reader.worker_consumers import keep_consumer, take_consumer
 
 if TYPE_CHECKING:
@@ -25,24 +24,6 @@ log = logging.getLogger("plog.spark")
 
 _ROWS = 1 << 14
 """Rows of an Arrow batch. With 200 bytes per record, larger ones exceed the processor's cache."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingOptions:
-    """The options that the workers of a query need."""
-
-    client: Mapping[str, str]
-    include_headers: bool = False
-    fail_on_data_loss: bool = True
-
-    @classmethod
-    def of(cls, options: SourceOptions) -> ReadingOptions:
-        """Return the part of a query's options that its workers need."""
-        return cls(
-            client=options.client,
-            include_headers=options.include_headers,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
 
 
 def read_range(wanted: OffsetRange, options: ReadingOptions) -> Iterator[pyarrow.RecordBatch]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from plog.errors import UnknownTopicOrPartition
 from plog.spark.options.source_options import SourceOptions
 from plog.spark.reader.data_loss import (
     LogBounds,
@@ -253,9 +254,15 @@ class StreamPlanner:
         while True:
             skip_missing = skip_missing or bool(known)
             ids = self._lookup.partitions(self._options.topics, skip_missing=skip_missing)
-            logs = _Logs(ids, self._lookup.bounds(ids.keys()))
-            if attempts <= 0 or logs.contain(known):
-                return logs
+            try:
+                logs = _Logs(ids, self._lookup.bounds(ids.keys()))
+            except UnknownTopicOrPartition:
+                # A topic was deleted between the two lookups; the first one decides.
+                if attempts <= 0 or not skip_missing:
+                    raise
+            else:
+                if attempts <= 0 or logs.contain(known):
+                    return logs
             attempts -= 1
             self._clock.sleep(self._options.offset_lookup_retry_interval_ms / 1000)
 

@@ -1,13 +1,12 @@
 """The reader of a streaming query: Spark asks it for the offsets and the tasks of each batch.
 
 Spark runs it in a process of the driver for as long as the query runs, and pickles another instance
-for the tasks in the workers.
+for the tasks in the workers. Each side imports only what it needs.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +21,15 @@ from pyspark.sql.streaming.datasource import (
 from plog.settings import INT_MAX
 from plog.spark.options.offsets_json import nest_offsets, read_offsets
 from plog.spark.options.source_options import SourceOptions
-from plog.spark.reader.cluster_lookup import ClusterLookup
-from plog.spark.reader.group_progress import GroupProgress
 from plog.spark.reader.offset_range import OffsetRange
-from plog.spark.reader.range_reading import ReadingOptions, read_range
-from plog.spark.reader.stream_planning import StreamPlanner
+from plog.spark.reader.reading_options import ReadingOptions
 from plog.spark.worker_check import CheckedPickle
 
 if TYPE_CHECKING:
     import pyarrow
+
+    from plog.spark.reader.stream_driver import StreamDriver
+    from plog.spark.reader.stream_planning import StreamPlanner
 
 log = logging.getLogger("plog.spark")
 
@@ -45,7 +44,7 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._reading = ReadingOptions.of(options)
-        self._driver: _DriverSide | None = None
+        self._driver: StreamDriver | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The tasks need only the options; connections cannot be pickled.
@@ -94,34 +93,16 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
         if self._driver is None:
             for warning in self._options.warnings:
                 log.warning("%s", warning)
-            self._driver = _DriverSide(self._options)
+            from plog.spark.reader.stream_driver import StreamDriver
+
+            self._driver = StreamDriver(self._options)
         return self._driver.planner
 
     # -- in the workers -------------------------------------------------------------------------
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         """Yield the records of one task."""
+        from plog.spark.reader.range_reading import read_range
+
         wanted: OffsetRange | None = partition.value
         return iter(()) if wanted is None else read_range(wanted, self._reading)
-
-
-class _DriverSide:
-    """What the reader needs in the driver. Spark ends its process, and never closes it."""
-
-    def __init__(self, options: SourceOptions) -> None:
-        lookup = ClusterLookup(options.client)
-        self.clock = _SystemClock()
-        self.planner = StreamPlanner(lookup, options, self.clock)
-        # A coordinator that does not answer delays a batch for this long.
-        commits = ClusterLookup({**options.client, "default.api.timeout.ms": "5000"})
-        self.progress = GroupProgress(commits, options.commit_group)
-
-
-class _SystemClock:
-    """The real time."""
-
-    def now_ms(self) -> int:
-        return int(time.monotonic() * 1000)
-
-    def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)

@@ -23,6 +23,8 @@ class ScriptedLookup:
     sizes: dict[TopicPartition, int] = field(default_factory=dict)
     topic_id: Uuid | None = None
     topic_exists: bool = True
+    is_deleted_meanwhile: bool = False
+    """Whether the topic is deleted after the next lookup of its partitions."""
     append_time: bool = False
     lookups: int = 0
     size_lookups: int = 0
@@ -37,6 +39,10 @@ class ScriptedLookup:
         return dict.fromkeys(sorted(self.logs), self.topic_id)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
+        if self.is_deleted_meanwhile:
+            self.topic_exists = self.is_deleted_meanwhile = False
+            self.logs.clear()
+            raise UnknownTopicOrPartition("t has been deleted")
         return {partition: self.logs[partition] for partition in partitions}
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:

@@ -127,18 +127,28 @@ def _read_slice(
 def _run_stream(
     spark: SparkSession, options: BackfillOptions, plan: BackfillPlan, writer: BatchWriter
 ) -> None:
-    with _lookup(options.source) as lookup:
-        starts = plan.stream_start(_partitions(lookup, options.source))
-    source = replace(options.source, starting_offsets=format_offsets(starts))
+    checkpoint = options.checkpoint / "stream"
+    source = options.source
+    if not _has_started(checkpoint):
+        with _lookup(source) as lookup:
+            starts = plan.stream_start(_partitions(lookup, source))
+        source = replace(source, starting_offsets=format_offsets(starts))
     first = plan.slice_count
 
     def write(batch: DataFrame, batch_id: int) -> None:
         writer.write(batch, first + batch_id)
 
-    checkpoint = options.checkpoint / "stream"
     query = read_stream(spark, source, include_headers=True).writeStream
     query = options.trigger.apply(
         query.queryName(f"plog-backfill {options.table.output}").foreachBatch(write)
     )
     query.option("checkpointLocation", str(checkpoint)).start().awaitTermination()
     writer.finish(checkpoint, first)
+
+
+def _has_started(checkpoint: Path) -> bool:
+    """Return whether a query has saved the offsets of a batch; they replace the starting offsets.
+
+    Topics that have been deleted since then are the source's business: it knows failOnDataLoss.
+    """
+    return any((checkpoint / "offsets").glob("[0-9]*"))

@@ -14,7 +14,8 @@ from plog.records.record_columns import RecordColumns
 from plog.spark.reader import range_reading
 from plog.spark.reader.data_loss import DataLossError
 from plog.spark.reader.offset_range import OffsetRange
-from plog.spark.reader.range_reading import ReadingOptions, read_range
+from plog.spark.reader.range_reading import read_range
+from plog.spark.reader.reading_options import ReadingOptions
 from plog.types import TopicPartition
 from tests.unit.client.consumer.test_completed_fetch import batch, fetched
 

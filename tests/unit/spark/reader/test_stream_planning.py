@@ -338,6 +338,23 @@ def test_deleted_partition_is_reported(lookup: ScriptedLookup) -> None:
         planner(lookup).tasks({A: 12, B: 5}, {A: 20, B: 7})
 
 
+def test_topic_that_is_deleted_during_a_lookup_is_reported(lookup: ScriptedLookup) -> None:
+    lookup.is_deleted_meanwhile = True
+    with pytest.raises(DataLossError, match=r"t-0 .* its topic was deleted"):
+        planner(lookup).latest({A: 20, B: 5})
+
+
+def test_query_continues_after_a_topic_was_deleted_during_a_lookup(lookup: ScriptedLookup) -> None:
+    lookup.is_deleted_meanwhile = True
+    assert planner(lookup, failondataloss="false").latest({A: 20, B: 5}) == {}
+
+
+def test_topic_that_is_deleted_while_a_query_starts_is_an_error(lookup: ScriptedLookup) -> None:
+    lookup.is_deleted_meanwhile = True
+    with pytest.raises(UnknownTopicOrPartition, match="t has been deleted"):
+        planner(lookup).initial()
+
+
 def test_deleted_topic_is_reported(lookup: ScriptedLookup) -> None:
     lookup.logs.clear()
     with pytest.raises(DataLossError, match=r"t-0 .* its topic was deleted"):
