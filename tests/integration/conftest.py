@@ -24,8 +24,13 @@ from tests.integration.client_servers import kafka_servers, plog_servers
 # Imported here for all files: a file that imported these fixtures would start another Kafka.
 __all__ = ["kafka_servers", "plog_servers"]
 
-# As in tests/bench/kafka-up: members that die in a test may have very short session timeouts.
-_SETTINGS = {"group.min.session.timeout.ms": "500"}
+_SETTINGS = {
+    # As in tests/bench/kafka-up: members that die in a test may have very short session timeouts.
+    "group.min.session.timeout.ms": "500",
+    # Tests write records with old timestamps. A slow run would outlast the time until the first
+    # retention check, which deletes them.
+    "log.retention.check.interval.ms": "86400000",
+}
 
 
 @pytest.fixture(scope="session")
