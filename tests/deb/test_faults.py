@@ -140,7 +140,7 @@ def test_installation_on_a_full_disk_can_be_completed_later(
 
 def test_full_disk_serves_reads_and_shows_in_the_status(boot: Boot, installed: list[Path]) -> None:
     guest = boot(installed, disk="96m")
-    add_settings(guest, "plog.status.interval.ms=500")
+    add_settings(guest, "plog.status.interval.ms=1000")
     guest.run("systemctl", "restart", "plog-broker")
     produce(guest, "kept", "hello\n")
     guest.shell("dd if=/dev/zero of=/var/lib/plog/fill bs=64k 2>/dev/null", check=False)

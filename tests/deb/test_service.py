@@ -47,7 +47,7 @@ def test_stop_leaves_the_mark_of_a_clean_shutdown(host: Guest) -> None:
 
 
 def test_status_shows_addresses_and_partitions(host: Guest) -> None:
-    add_settings(host, "plog.status.interval.ms=500")
+    add_settings(host, "plog.status.interval.ms=1000")
     host.run("systemctl", "restart", "plog-broker")
     produce(host, "first", "hello\n")
     eventually(lambda: "1 partition" in host.show("plog-broker", "StatusText"), "partitions")
