@@ -1,13 +1,15 @@
-"""The driver of a stream that test_kills.py kills: it deduplicates, or runs the job `warehouse`.
+"""The driver of two streams that test_kills.py kills: one deduplicates, one is the job `warehouse`.
 
-python -m tests.spark.killed_driver '{"job": "warehouse", "folder": …, "ends": false, …}'
+python -m tests.spark.killed_driver '{"folder": …, "ends": false, …}'
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable
+import traceback
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +21,14 @@ from tests.spark.faulty_stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 
 def main(wanted: dict[str, Any]) -> None:
-    """Run the stream until it is killed, or until it has read everything."""
+    """Run both streams until the driver is killed or one fails, or until they have read everything.
+
+    They run at the same time, because drivers take long to start.
+    """
     from tests.spark.spark_session import spark_session
 
     # Two executors, each in a JVM of its own below that of the driver. The last driver, which is
@@ -30,11 +36,21 @@ def main(wanted: dict[str, Any]) -> None:
     master = "local[2]" if wanted["ends"] else "local-cluster[2,1,512]"
     more = {"spark.executor.memory": "512m"}
     with spark_session(Path(wanted["folder"]), master, more) as spark:
-        JOBS[wanted["job"]](spark, wanted)
+        pool = ThreadPoolExecutor(2)
+        # Spark looks for data sources once; a second thread would not find plog meanwhile.
+        query = deduplicate(spark, wanted)
+        jobs = [pool.submit(query.awaitTermination), pool.submit(warehouse, spark, wanted)]
+        try:
+            for job in as_completed(jobs):
+                job.result()
+        except Exception:
+            traceback.print_exc()
+            # The thread of the other stream would not end.
+            os._exit(1)
 
 
-def deduplicate(spark: SparkSession, wanted: dict[str, Any]) -> None:
-    """Copy a topic to another one."""
+def deduplicate(spark: SparkSession, wanted: dict[str, Any]) -> StreamingQuery:
+    """Start to copy a topic to another one."""
     stream = Stream(**wanted["stream"])
     reader = spark.readStream.format("plog").options(
         subscribe=stream.source, startingOffsets="earliest", maxOffsetsPerTrigger="150"
@@ -46,7 +62,7 @@ def deduplicate(spark: SparkSession, wanted: dict[str, Any]) -> None:
         topic=stream.target, deduplicate="killed", checkpointLocation=stream.checkpoint
     )
     trigger = {"availableNow": True} if wanted["ends"] else {"processingTime": "0 seconds"}
-    writer.trigger(**trigger).start().awaitTermination()
+    return writer.trigger(**trigger).start()
 
 
 def warehouse(spark: SparkSession, wanted: dict[str, Any]) -> None:
@@ -55,8 +71,8 @@ def warehouse(spark: SparkSession, wanted: dict[str, Any]) -> None:
         spark,
         WarehouseOptions(
             source=JobSource(
-                bootstrap_servers=wanted["servers"],
-                topics=(wanted["topic"],),
+                bootstrap_servers=wanted["stream"]["bootstrap_servers"],
+                topics=(wanted["stream"]["source"],),
                 max_offsets_per_trigger=150,
             ),
             table=TableOptions(output=Path(wanted["output"]), merges=MergeLimits(close_delay_s=0)),
@@ -64,12 +80,6 @@ def warehouse(spark: SparkSession, wanted: dict[str, Any]) -> None:
             trigger=JobTrigger(available_now=wanted["ends"], interval_s=0),
         ),
     )
-
-
-JOBS: dict[str, Callable[[SparkSession, dict[str, Any]], None]] = {
-    "deduplicate": deduplicate,
-    "warehouse": warehouse,
-}
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ def test_jobs_survive_restarts_and_expansions_and_report_lost_records(
         site.cluster.create(topic, partitions)
     site.add("a", "b")
     site.add("m", topic=MORE)
+    # Spark looks for data sources once; other threads would not find plog meanwhile.
+    assert len(site.cluster.rows("plog", subscribe=CLICKS)) == 2
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         with running(site, fail_on_data_loss=True) as jobs:
             jobs.wait_for_rows({"backfill": 0}, 3)

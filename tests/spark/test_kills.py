@@ -1,4 +1,4 @@
-"""Streams whose processes are killed at random moments: a deduplicating one, and `warehouse`."""
+"""Two streams whose processes die at random moments: a deduplicating one, and `warehouse`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROOT = Path(__file__).parents[2]
 
 @dataclass
 class Driver:
-    """The driver of a stream, in a process of its own; `wanted` is for killed_driver.py."""
+    """The driver of the streams, in a process of its own; `wanted` is for killed_driver.py."""
 
     wanted: Mapping[str, Any]
     folder: Path
@@ -103,10 +103,10 @@ class Rows:
 
 
 def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int], kills: int) -> None:
-    """Kill `kills` processes while the stream reads new rows, and then let it end.
+    """Kill `kills` processes while the streams read new rows, and then let them end.
 
     Drivers, executors, Python workers and the broker die. `count` returns the number of rows that
-    the stream has written.
+    both streams have written.
     """
     seed = int(os.environ.get("PLOG_TEST_SEED", random.randrange(1 << 32)))
     print(f"PLOG_TEST_SEED={seed}")
@@ -117,10 +117,10 @@ def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int], kills: 
             rows.add(ROWS_PER_KILL)
             if not driver.is_running:
                 driver.start()
-            written = count() + chance.randrange(1, ROWS_PER_KILL)
+            written = count() + chance.randrange(1, 2 * ROWS_PER_KILL)
             eventually(
                 lambda written=written: not driver.is_running or count() >= written,
-                "progress of the stream",
+                "progress of the streams",
                 timeout_s=180,
             )
             kind = chance.choice(("driver", "broker", EXECUTOR, WORKER))
@@ -140,7 +140,7 @@ def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int], kills: 
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_each_row_is_written_once_after_random_kills(
+def test_streams_write_each_row_once_after_random_kills(
     start_broker: Callable[..., BrokerProcess], tmp_path: Path, kills: int
 ) -> None:
     need_spark()
@@ -154,31 +154,16 @@ def test_each_row_is_written_once_after_random_kills(
         late="late",
         checkpoint=str(tmp_path / "checkpoint"),
     )
+    folders = {name: str(tmp_path / "warehouse" / name) for name in ("output", "checkpoint")}
+    table = tmp_path / "warehouse" / "output" / "source"
     rows = Rows(broker, "source")
-    driver = Driver({"job": "deduplicate", "stream": asdict(stream)}, tmp_path)
-    kill_at_random(driver, rows, stream.count, kills)
-    found = stream.values("target")
-    assert found.total() == rows.expected.total()
-    assert found == rows.expected
-
-
-@pytest.mark.parametrize("kills", KILLS)
-def test_warehouse_contains_each_record_once_after_random_kills(
-    start_broker: Callable[..., BrokerProcess], tmp_path: Path, kills: int
-) -> None:
-    need_spark()
-    broker = start_broker()
-    broker.create_topic("source", 2)
-    folders = {name: str(tmp_path / name) for name in ("output", "checkpoint")}
-    driver = Driver(
-        {"job": "warehouse", "servers": broker.bootstrap_servers, "topic": "source", **folders},
-        tmp_path,
-    )
-    rows, table = Rows(broker, "source"), tmp_path / "output" / "source"
-    kill_at_random(driver, rows, lambda: len(stored_offsets(table)), kills)
-    found = Counter(stored_offsets(table))
+    driver = Driver({"stream": asdict(stream), **folders}, tmp_path)
+    kill_at_random(driver, rows, lambda: stream.count() + len(stored_offsets(table)), kills)
     total = rows.expected.total()
-    assert found == Counter((number % 2, number // 2) for number in range(total))
+    assert stream.values("target").total() == total
+    assert stream.values("target") == rows.expected
+    expected = Counter((number % 2, number // 2) for number in range(total))
+    assert Counter(stored_offsets(table)) == expected
 
 
 def stored_offsets(table: Path) -> list[tuple[int, int]]:

@@ -98,11 +98,8 @@ def test_available_now_reads_what_there_is_in_batches(stream: Stream, source: st
     assert len(stream.values()) == 11
 
 
-@pytest.mark.parametrize(("first", "second"), [SOURCES, SOURCES[::-1]])
-def test_query_of_one_source_continues_with_the_other(
-    stream: Stream, first: str, second: str
-) -> None:
-    for number, source in enumerate((first, second, first)):
+def test_query_of_one_source_continues_with_the_other(stream: Stream) -> None:
+    for number, source in enumerate(("plog", "kafka", "plog")):
         stream.produce(f"a{number}")
         stream.produce(f"b{number}", partition=1)
         stream.run(source)
