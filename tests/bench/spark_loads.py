@@ -1,7 +1,8 @@
 """Loads that compare plog's Spark data source with Spark's own Kafka connector.
 
 Both read and write the same plog, in turn, in one SparkSession (spark_queries.py). The figures are
-the CPU time of all of Spark's processes per row: the driver, its JVM and the Python workers.
+the CPU time of all of Spark's processes per row: the driver, its JVM and the Python workers. The
+first round of each load does not count: in it, Spark starts its processes and compiles its code.
 """
 
 from __future__ import annotations
@@ -43,27 +44,31 @@ READERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 def read(session: Session) -> Generator[Round]:
     """Read two million records as a batch query."""
-    return _reads(session, "read", "none", tuple(READERS))
+    return _warmed(_reads(session, "read", "none", tuple(READERS)))
 
 
 def read_lz4(session: Session) -> Generator[Round]:
     """Read the same records compressed with lz4."""
-    return _reads(session, "read", "lz4", ("plog", "kafka"))
+    return _warmed(_reads(session, "read", "lz4", ("plog", "kafka")))
 
 
 def read_zstd(session: Session) -> Generator[Round]:
     """Read the same records compressed with zstd."""
-    return _reads(session, "read", "zstd", ("plog", "kafka"))
+    return _warmed(_reads(session, "read", "zstd", ("plog", "kafka")))
 
 
 def stream(session: Session) -> Generator[Round]:
     """Read the same records as a stream of five batches."""
-    return _reads(session, "stream", "none", ("plog", "kafka"), {"maxOffsetsPerTrigger": "400000"})
+    limit = {"maxOffsetsPerTrigger": "400000"}
+    return _warmed(_reads(session, "stream", "none", ("plog", "kafka"), limit))
 
 
 def write(session: Session) -> Generator[Round]:
-    """Write a quarter of a million records of 200 bytes."""
-    rows = _count(session, _ROWS // 8)
+    """Write a million records of 200 bytes."""
+    return _warmed(_writes(session, _count(session, _ROWS // 2)))
+
+
+def _writes(session: Session, rows: int) -> Generator[Round]:
     with _spark(session) as spark:
         number = 0
         while True:
@@ -79,6 +84,10 @@ def write(session: Session) -> Generator[Round]:
 
 def microbatch(session: Session) -> Generator[Round]:
     """Read batches of 400 rows, with each source and from the memory of a Python source."""
+    return _warmed(_microbatches(session))
+
+
+def _microbatches(session: Session) -> Generator[Round]:
     rows = _count(session, BATCH_ROWS * _MICROBATCHES)
     command = f"--mode produce --n {BATCH_ROWS * _MICROBATCHES}"
     session.run(session.peer("plog"), command, "spark-microbatch")
@@ -99,6 +108,11 @@ def microbatch(session: Session) -> Generator[Round]:
                 round_[name] = spark.measure("stream", source, options, rows)
                 session.results.say("spark-microbatch", name, "", round_[name])
             yield round_
+
+
+def _warmed(rounds: Generator[Round]) -> Generator[Round]:
+    next(rounds)
+    yield from rounds
 
 
 def _reads(

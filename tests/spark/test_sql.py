@@ -95,8 +95,8 @@ def test_result_is_printed(site: Site, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_wrong_query_is_an_error(site: Site) -> None:
-    catalog = site.cluster.spark.catalog
-    before = catalog.listTables()  # Other tests share the session.
+    spark = site.cluster.spark
+    before = spark.sql("show tables").collect()  # Other tests share the session.
     for query, message in (
         ("select * from LINESx", f"did you mean {site.lines}"),
         ("select nothing from LINES", "cannot be resolved"),
@@ -108,5 +108,5 @@ def test_wrong_query_is_an_error(site: Site) -> None:
         with pytest.raises(ConfigError, match=message) as raised:
             site.rows(query)
         assert "Project" not in str(raised.value)
-    assert catalog.listTables() == before
+    assert spark.sql("show tables").collect() == before
     assert ("value", "string") in [row[:2] for row in site.rows("describe LINES")]
