@@ -7,8 +7,8 @@ Tests that change only settings and data ask for `host`, which they share.
 
 from __future__ import annotations
 
+import fcntl
 import os
-import subprocess
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 
@@ -86,14 +86,14 @@ def start_guest(
             "/srv/debian": (built / f"debian-{suite}").resolve(),
             "/srv/packages": built,
         }
-        trees = [*layers, (built / f"host-{suite}").resolve()]
+        trees = layers or [(built / f"host-{suite}").resolve()]
         folder = tmp_path_factory.mktemp(f"{name}-{suite}-")
         # Two guests with the same name would share their cgroups.
         name = folder.name + os.environ.get("PYTEST_XDIST_WORKER", "")
         guest = Guest(name, trees, folder, mounts, disk=disk)
         try:
             guest.boot()
-            if not layers:  # Otherwise, the lists of apt are in one of the layers.
+            if len(trees) == 1:  # Otherwise, the lists of apt are in one of the layers.
                 _use_packages(guest, suite)
         except BaseException:
             guest.destroy()
@@ -110,18 +110,9 @@ def _use_packages(guest: Guest, suite: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def dependencies(start_guest: Callable[..., Guest], built: Path, suite: str) -> list[Path]:
-    """The layer of a host with the packages that plog depends on, but without plog."""
-    package = next((built / "1" / suite).glob("python3-plog_*.deb"))
-    depends = subprocess.check_output(["dpkg-deb", "-f", str(package), "Depends"], text=True)
-    names = [each.split()[0].partition(":")[0] for each in depends.split(",")]
-    guest = start_guest("dependencies", ())
-    try:
-        guest.run("apt-get", "-qq", "install", "-y", *names)
-        guest.power_off()
-    finally:
-        guest.destroy()
-    return [guest.upper]
+def dependencies(built: Path, suite: str) -> list[Path]:
+    """The tree of a host with the packages that plog depends on, but without plog."""
+    return [(built / f"dependencies-{suite}").resolve()]
 
 
 @pytest.fixture(scope="session")
@@ -134,6 +125,18 @@ def installed(start_guest: Callable[..., Guest], dependencies: list[Path]) -> li
     finally:
         guest.destroy()
     return [guest.upper, *dependencies]
+
+
+@pytest.fixture(autouse=True)
+def _turn(built: Path, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let no other test run at the same time as one with the mark `alone`."""
+    is_alone = request.node.get_closest_marker("alone") is not None
+    with (built / "turn.lock").open("a") as turn, (built / "tests.lock").open("a") as tests:
+        # A test that waits for the second lock keeps the first one, so that it is the next.
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        fcntl.flock(tests, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        fcntl.flock(turn, fcntl.LOCK_UN)
+        yield
 
 
 @pytest.fixture

@@ -6,11 +6,14 @@ import re
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.deb.clients import answers, consume, produce
 from tests.deb.conftest import Boot, Record
 from tests.helpers.eventually import eventually
 
 
+@pytest.mark.alone
 def test_broker_serves_clients_after_apt_install(boot: Boot, figure: Record) -> None:
     guest = boot()
     start = time.monotonic()
