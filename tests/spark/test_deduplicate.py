@@ -171,6 +171,7 @@ def test_rows_are_written_once_after_driver_and_worker_are_killed(
     site.check()
 
 
+@pytest.mark.long
 def test_rows_are_written_once_after_a_repeated_stage(
     cluster: Cluster, new_topic: Callable[[], str], tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from plog.cli.main import STOPPED
 from plog.client.faces.blocking import Producer
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.client.plog_command import RunningPlog
@@ -89,9 +90,8 @@ def test_job_has_its_arguments_streams_and_exit_code(
         assert "asked for --master other" in running.errors
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_ends_a_running_task_and_all_processes(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -102,18 +102,35 @@ def test_signal_ends_a_running_task_and_all_processes(
         assert running.stop(number) == -number
 
 
-def warehouse_job(broker: BrokerProcess, topic: str, folder: Path, checkpoint: Path) -> list[str]:
+def warehouse_job(
+    broker: BrokerProcess, topic: str, folder: Path, *more: str, checkpoint: str = "c"
+) -> list[str]:
     """Return the command line of `warehouse`, after adding a record to its topic."""
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send(topic, b"a").result()
     spark = ["--master", "local[1]", *QUIET, "--conf", f"spark.local.dir={folder}"]
     job = ["warehouse", "--bootstrap-server", broker.bootstrap_servers, "--topic", topic]
-    folders = ["--output", f"{folder}/w", "--checkpoint", str(checkpoint), "--available-now"]
-    return [sys.executable, "-m", "plog.cli", "spark", *spark, *job, *folders]
+    folders = ["--output", f"{folder}/w", "--checkpoint", f"{folder}/{checkpoint}"]
+    return [sys.executable, "-m", "plog.cli", "spark", *spark, *job, *folders, *more]
 
 
-def test_job_of_plog_runs_by_its_name(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
-    with RunningPlog(warehouse_job(broker, topic, tmp_path, tmp_path / "c")) as running:
+def test_job_of_plog_runs_by_its_name_until_a_signal(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with RunningPlog(warehouse_job(broker, topic, tmp_path, "--interval", "1")) as running:
+        line = "batch 1: 1 record of 1 topic in 1 file, 0 dead letters"
+        eventually(lambda: line in running.lines, "batch")
+        # The end of the output: the JVM and its workers, which have inherited it, have ended, too.
+        assert running.stop(signal.SIGINT) == STOPPED
+    assert "plog: stopped" in running.errors
+    assert not [line for line in running.errors if "Traceback" in line]
+
+
+@pytest.mark.long
+def test_job_of_plog_ends_when_it_has_read_everything(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with RunningPlog(warehouse_job(broker, topic, tmp_path, "--available-now")) as running:
         assert running.wait() == 0
         assert running.lines[-1] == "batch 1: 1 record of 1 topic in 1 file, 0 dead letters"
 
@@ -123,7 +140,8 @@ def test_folder_of_another_query_is_refused(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     for checkpoint, code in (("c", 0), ("other", 1)):
-        with RunningPlog(warehouse_job(broker, topic, tmp_path, tmp_path / checkpoint)) as running:
+        command = warehouse_job(broker, topic, tmp_path, "--available-now", checkpoint=checkpoint)
+        with RunningPlog(command) as running:
             assert running.wait() == code
     refusal = f"plog: the query failed: cannot write to {tmp_path}/w: "
     assert any(line.startswith(refusal) for line in running.errors), running.errors[-20:]

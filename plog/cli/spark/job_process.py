@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -28,6 +30,7 @@ def main(words: Sequence[str]) -> int:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.getOrCreate()
+    _interrupt_quietly()
     try:
         return job.run(spark, options) or 0
     except (PlogError, OSError) as error:
@@ -45,6 +48,18 @@ def main(words: Sequence[str]) -> int:
         return STOPPED
     finally:
         spark.stop()
+
+
+def _interrupt_quietly() -> None:
+    """Let SIGINT raise KeyboardInterrupt, without a traceback.
+
+    Spark's own handler calls the JVM in the middle of another call to it, which fails.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # py4j logs the exception before it raises it again.
+    logging.getLogger().addFilter(
+        lambda record: not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
+    )
 
 
 def _reason(error: Exception) -> str:
