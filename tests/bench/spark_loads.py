@@ -7,15 +7,16 @@ first round of each load does not count: in it, Spark starts its processes and c
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from tests.bench.meter import Meter
 from tests.bench.peers import Missing, Peer, need
@@ -42,33 +43,50 @@ READERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 """The format and the options of each reader; `kafka` is tuned."""
 
 
+_Rounds: TypeAlias = "Callable[[Session], Generator[Round]]"
+
+
+def _warmed(load: _Rounds) -> _Rounds:
+    """Discard the first round of a load."""
+
+    @functools.wraps(load)
+    def rounds(session: Session) -> Generator[Round]:
+        found = load(session)
+        next(found)
+        yield from found
+
+    return rounds
+
+
+@_warmed
 def read(session: Session) -> Generator[Round]:
     """Read two million records as a batch query."""
-    return _warmed(_reads(session, "read", "none", tuple(READERS)))
+    return _reads(session, "read", "none", tuple(READERS))
 
 
+@_warmed
 def read_lz4(session: Session) -> Generator[Round]:
     """Read the same records compressed with lz4."""
-    return _warmed(_reads(session, "read", "lz4", ("plog", "kafka")))
+    return _reads(session, "read", "lz4", ("plog", "kafka"))
 
 
+@_warmed
 def read_zstd(session: Session) -> Generator[Round]:
     """Read the same records compressed with zstd."""
-    return _warmed(_reads(session, "read", "zstd", ("plog", "kafka")))
+    return _reads(session, "read", "zstd", ("plog", "kafka"))
 
 
+@_warmed
 def stream(session: Session) -> Generator[Round]:
     """Read the same records as a stream of five batches."""
     limit = {"maxOffsetsPerTrigger": "400000"}
-    return _warmed(_reads(session, "stream", "none", ("plog", "kafka"), limit))
+    return _reads(session, "stream", "none", ("plog", "kafka"), limit)
 
 
+@_warmed
 def write(session: Session) -> Generator[Round]:
     """Write a million records of 200 bytes."""
-    return _warmed(_writes(session, _count(session, _ROWS // 2)))
-
-
-def _writes(session: Session, rows: int) -> Generator[Round]:
+    rows = _count(session, _ROWS // 2)
     with _spark(session) as spark:
         number = 0
         while True:
@@ -82,12 +100,9 @@ def _writes(session: Session, rows: int) -> Generator[Round]:
             yield round_
 
 
+@_warmed
 def microbatch(session: Session) -> Generator[Round]:
     """Read batches of 400 rows, with each source and from the memory of a Python source."""
-    return _warmed(_microbatches(session))
-
-
-def _microbatches(session: Session) -> Generator[Round]:
     rows = _count(session, BATCH_ROWS * _MICROBATCHES)
     command = f"--mode produce --n {BATCH_ROWS * _MICROBATCHES}"
     session.run(session.peer("plog"), command, "spark-microbatch")
@@ -108,11 +123,6 @@ def _microbatches(session: Session) -> Generator[Round]:
                 round_[name] = spark.measure("stream", source, options, rows)
                 session.results.say("spark-microbatch", name, "", round_[name])
             yield round_
-
-
-def _warmed(rounds: Generator[Round]) -> Generator[Round]:
-    next(rounds)
-    yield from rounds
 
 
 def _reads(

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from plog.records.record import Record
 from plog.search.index_search import search_index
@@ -129,21 +130,18 @@ def _run_search_index(site: JobFolders, source: JobSource) -> None:
 
 
 def _run_warehouse(site: JobFolders, source: JobSource) -> None:
-    own = site.of("warehouse")
-    table = TableOptions(output=own / "table", values=_PAGES)
-    options = WarehouseOptions(
-        source=source, table=table, checkpoint=own / "checkpoint", trigger=_ALWAYS
-    )
-    run_warehouse(site.cluster.spark, options)
+    run_warehouse(site.cluster.spark, WarehouseOptions(source=source, **_table(site, "warehouse")))
 
 
 def _run_backfill(site: JobFolders, source: JobSource) -> None:
-    own = site.of("backfill")
+    run_backfill(site.cluster.spark, BackfillOptions(source=source, **_table(site, "backfill")))
+
+
+def _table(site: JobFolders, job: str) -> dict[str, Any]:
+    """Return the options that both jobs have."""
+    own = site.of(job)
     table = TableOptions(output=own / "table", values=_PAGES)
-    options = BackfillOptions(
-        source=source, table=table, checkpoint=own / "checkpoint", trigger=_ALWAYS
-    )
-    run_backfill(site.cluster.spark, options)
+    return {"table": table, "checkpoint": own / "checkpoint", "trigger": _ALWAYS}
 
 
 JOBS: Mapping[str, Callable[[JobFolders, JobSource], None]] = {

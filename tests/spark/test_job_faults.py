@@ -1,4 +1,4 @@
-"""Faults that meet each job while it runs: a restart, and topics that grow, lose records or vanish.
+"""Faults while jobs run: the broker restarts, and topics are expanded, deleted and truncated.
 
 All jobs that stream run at the same time, so that each fault happens once.
 """

@@ -45,6 +45,8 @@ class Driver:
         return self.process is not None and self.process.poll() is None
 
     def start(self, *, until_done: bool = False) -> None:
+        # The JVM of a driver that has failed may still run a batch.
+        self.kill()
         wanted = {**self.wanted, "folder": str(self.folder), "ends": until_done}
         with (self.folder / "driver.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -131,7 +133,6 @@ def kill_at_random(driver: Driver, rows: Rows, count: Callable[[], int], kills: 
                 rows.broker.kill()
                 rows.broker.start()
             killed[kind] += 1
-        driver.kill()
         driver.start(until_done=True)
         assert driver.process is not None
         log = driver.folder / "driver.log"

@@ -28,13 +28,9 @@ T = TypeVar("T")
 class _LookUp(Protocol):
     """`OffsetLookup.ends` or `OffsetLookup.beginnings`."""
 
-    async def __call__(
-        self,
-        partitions: Collection[TopicPartition],
-        *,
-        timeout_s: float,
-        retry_unknown: bool = True,
-    ) -> dict[TopicPartition, int]: ...
+    def __call__(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float, retry_unknown: bool
+    ) -> Coroutine[Any, Any, dict[TopicPartition, int]]: ...
 
 
 class ClusterLookup:
@@ -106,29 +102,27 @@ class ClusterLookup:
     def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:
         """Return the start and the end of each log, in the order of `partitions`.
 
-        Raises UnknownTopicOrPartition immediately if a topic has been deleted.
+        Raises UnknownTopicOrPartition immediately if one has been deleted.
         """
         if not partitions:
             return {}
         # The start is looked up last: it may only grow, so the range is never larger than the log.
-        ends = self._run(self._of_existing(self._offsets.ends, partitions))
-        starts = self._run(self._of_existing(self._offsets.beginnings, partitions))
+        ends = self._of_existing(self._offsets.ends, partitions)
+        starts = self._of_existing(self._offsets.beginnings, partitions)
         return {partition: LogBounds(starts[partition], ends[partition]) for partition in ends}
 
-    async def _of_existing(
+    def _of_existing(
         self, look_up: _LookUp, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
         backoff = self._cluster.backoff(self._cluster.deadline(self._timeout_s))
         while True:
             try:
-                return await look_up(partitions, timeout_s=backoff.left_s, retry_unknown=False)
+                return self._run(look_up(partitions, timeout_s=backoff.left_s, retry_unknown=False))
             except UnknownTopicOrPartition as error:
-                # Without this check, a deleted topic would delay the query until the timeout. A
-                # leader that does not know a topic which exists has just started.
-                admin = TopicDescriptionAdmin(self._cluster)
-                topics = {partition.topic for partition in partitions}
-                (await admin.describe_topics(topics)).raise_first()
-                await backoff.wait_or_raise(error)
+                # Raises the same error if one was deleted; the lookup would wait for it until the
+                # timeout. A leader that does not know an existing partition has just started.
+                self.partitions(TopicChoice(partitions=tuple(partitions)))
+                self._run(backoff.wait_or_raise(error))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record at or after each time in ms, or None."""

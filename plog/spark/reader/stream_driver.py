@@ -15,20 +15,18 @@ class StreamDriver:
 
     def __init__(self, options: SourceOptions) -> None:
         lookup = ClusterLookup(options.client)
-        self.clock = SystemClock()
+        self.clock = _SystemClock()
         self.planner = StreamPlanner(lookup, options, self.clock)
         # A coordinator that does not answer delays a batch for this long.
         commits = ClusterLookup({**options.client, "default.api.timeout.ms": "5000"})
         self.progress = GroupProgress(commits, options.commit_group)
 
 
-class SystemClock:
+class _SystemClock:
     """The real time."""
 
     def now_ms(self) -> int:
-        """Return a time in ms that never goes back."""
         return int(time.monotonic() * 1000)
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
         time.sleep(seconds)

@@ -91,10 +91,10 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
 
     def _planner(self) -> StreamPlanner:
         if self._driver is None:
-            for warning in self._options.warnings:
-                log.warning("%s", warning)
             from plog.spark.reader.stream_driver import StreamDriver
 
+            for warning in self._options.warnings:
+                log.warning("%s", warning)
             self._driver = StreamDriver(self._options)
         return self._driver.planner
 

@@ -18,6 +18,7 @@ from plog.errors import (
     ErrorCode,
     KafkaError,
     TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
     UnsupportedVersion,
     error_from_code,
 )
@@ -90,15 +91,48 @@ def test_transient_error_is_retried(monkeypatch: pytest.MonkeyPatch, code: Error
     """For example, inconsistent metadata may lack the leader in its list of brokers."""
     site = ConsumerSite()
     [partition] = site.create("t")
+    fail(site, partition, code, 1, monkeypatch)
+    assert site.sim.run(site.core.end_offsets([partition])) == {partition: 0}
+
+
+def fail(
+    site: ConsumerSite,
+    partition: TopicPartition,
+    code: ErrorCode,
+    times: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Let the next lookups of a partition fail."""
     lookup = site.core._lookup
     ask = lookup.ask
-    answers = [TimestampResults({}, {partition: error_from_code(code, "not now")})]
+    answers = [TimestampResults({}, {partition: error_from_code(code, "not now")})] * times
 
     async def asked(*query: Any, **options: Any) -> TimestampResults:
         return answers.pop() if answers else await ask(*query, **options)
 
     monkeypatch.setattr(lookup, "ask", asked)
-    assert site.sim.run(site.core.end_offsets([partition])) == {partition: 0}
+
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_unknown_partition_is_looked_up_with_new_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    fail(site, partition, UNKNOWN, 1, monkeypatch)
+    found = site.core._lookup.ends([partition], timeout_s=60, retry_unknown=False)
+    assert site.sim.run(found) == {partition: 0}
+
+
+def test_partition_that_stays_unknown_is_reported_before_the_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    fail(site, partition, UNKNOWN, 2, monkeypatch)
+    with pytest.raises(UnknownTopicOrPartition, match="not now"):
+        site.sim.run(site.core._lookup.beginnings([partition], timeout_s=60, retry_unknown=False))
+    assert site.sim.now_s() < 5
 
 
 def test_persistent_error_is_raised_at_timeout() -> None:
