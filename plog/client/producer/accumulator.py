@@ -11,20 +11,29 @@ Source: KIP-480, KIP-794; Kafka 4.3 RecordAccumulator, BuiltInPartitioner, Buffe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from enum import IntEnum
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from threading import Lock
 from typing import Generic, TypeVar
 
 from plog.client.network.ports import Network
+from plog.client.producer.memory_claim import Claim
 from plog.client.producer.partition_queue import PartitionQueue, TopicQueues
-from plog.client.producer.producer_batch import OnDelivery, ProducerBatch, RecordHandle
+from plog.client.producer.producer_batch import (
+    OnDelivery,
+    OnFailure,
+    ProducerBatch,
+    RecordHandle,
+    size_of_record,
+)
+from plog.client.producer.record_checks import largest_record_bytes
 from plog.client.producer.sequence_numbers import REMEMBERED_BATCHES, PartitionSequences
 from plog.client.settings import ProducerSettings
 from plog.client.transactions.transaction_sequences import sequences_factory
 from plog.client.transactions.transaction_state import TransactionState
 from plog.records.batch import HEADER_SIZE
-from plog.records.codec import NO_OFFSET, Header
+from plog.records.codec import NO_OFFSET, Header, RecordFields
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 H = TypeVar("H", bound=RecordHandle)
@@ -33,17 +42,6 @@ H = TypeVar("H", bound=RecordHandle)
 # partitions must not exhaust the memory, whatever batch.size is.
 _FIRST_BYTES = 16 * 1024
 """The share of buffer.memory that a new batch reserves."""
-
-
-class Claim(IntEnum):
-    """How much of buffer.memory a record may reserve."""
-
-    NEW = 0
-    """Free memory, unless other records are waiting for it."""
-    FIRST = 1
-    """Free memory: the record is the first in the queue for it."""
-    GRANTED = 2
-    """Any amount of memory: the caller has just checked that there is room."""
 
 
 class Accumulator(Generic[H]):
@@ -58,6 +56,7 @@ class Accumulator(Generic[H]):
         *,
         batch_size: int,
         buffer_memory: int,
+        largest_bytes: float = math.inf,
         linger_s: float,
         is_idempotent: bool = True,
         window: int = REMEMBERED_BATCHES,
@@ -73,6 +72,7 @@ class Accumulator(Generic[H]):
         # after one record.
         self._batch_size = max(batch_size, 1)
         self._buffer_memory = buffer_memory
+        self._largest_bytes = largest_bytes
         self._linger_s = linger_s
         self._make_sequences = make_sequences
         if make_sequences is None and is_idempotent:
@@ -135,13 +135,8 @@ class Accumulator(Generic[H]):
                 # none.
                 return None
             batch = queue.open if queue is not None else None
-            if batch is None or (
-                batch.size_bytes + size_bytes > batch.reserved_bytes
-                and not self._reserve_more(batch, size_bytes, claim)
-            ):
-                if partition is None:
-                    queue = self._next_sticky(topic)
-                batch = self._new_batch(topic, queue, size_bytes, claim)
+            if batch is None or batch.size_bytes + size_bytes > batch.reserved_bytes:
+                batch = self._make_room(topic, partition, batch, size_bytes, claim)
             if batch is not None:
                 index = len(batch.records)
                 batch.records.append((NO_OFFSET, timestamp, key, value, headers))
@@ -155,6 +150,84 @@ class Accumulator(Generic[H]):
             self._must_wake = False
             self._wake()
         return None if batch is None else self._make_handle(batch, index)
+
+    def append_all(
+        self,
+        topic_name: str,
+        partition: int | None,
+        records: Sequence[RecordFields],
+        on_failure: OnFailure,
+    ) -> Sequence[RecordFields]:
+        """Add records without handles, and return those that `append` may have to reject.
+
+        These need memory, are too large, or belong to an unknown topic or partition. The order of
+        the records of a partition stays the same. `on_failure` is called for each batch in which a
+        record failed.
+        """
+        topic = self._topics.get(topic_name)
+        if topic is None:
+            return records
+        runs: Mapping[int | None, Sequence[RecordFields]] = {partition: records}
+        if partition is None and not self._ignore_keys:
+            runs = topic.by_partition(records)
+        rest: list[RecordFields] = []
+        for number, run in runs.items():
+            with self._lock:
+                count = self._append_run(topic, number, run, on_failure)
+            rest += run[count:]
+        if self._must_wake:
+            self._must_wake = False
+            self._wake()
+        return rest
+
+    def _append_run(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        records: Sequence[RecordFields],
+        on_failure: OnFailure,
+    ) -> int:
+        """Add records for one partition, and return the number of records that were added."""
+        sizes = list(map(size_of_record, records))
+        if max(sizes, default=0) > self._largest_bytes:
+            return 0
+        ends = list(accumulate(sizes, initial=0))
+        start = 0
+        while start < len(records):
+            try:
+                queue = topic.sticky if partition is None else topic.queues[partition]
+            except IndexError:
+                return start
+            size_bytes = sizes[start]
+            batch = queue.open if queue is not None else None
+            if batch is None or batch.size_bytes + size_bytes > batch.reserved_bytes:
+                batch = self._make_room(topic, partition, batch, size_bytes, Claim.NEW)
+                if batch is None:
+                    return start
+            room_bytes = batch.reserved_bytes - batch.size_bytes
+            end = bisect_right(ends, ends[start] + room_bytes, start + 1) - 1
+            batch.records += records[start:end]
+            batch.size_bytes += ends[end] - ends[start]
+            batch.watch_failure(on_failure)
+            start = end
+        return start
+
+    def _make_room(
+        self,
+        topic: TopicQueues,
+        partition: int | None,
+        batch: ProducerBatch | None,
+        size_bytes: int,
+        claim: Claim,
+    ) -> ProducerBatch | None:
+        """Return a batch with room for `size_bytes` more: the open `batch`, or a new one.
+
+        Returns None if there is no memory for it.
+        """
+        if batch is not None and self._reserve_more(batch, size_bytes, claim):
+            return batch
+        queue = self._next_sticky(topic) if partition is None else topic.queues[partition]
+        return self._new_batch(topic, queue, size_bytes, claim)
 
     def _next_sticky(self, topic: TopicQueues) -> PartitionQueue | None:
         """Return the queue for the next record without a key, after a batch was filled or sent."""
@@ -406,6 +479,7 @@ def accumulator_for(
         make_handle,
         batch_size=settings.batch_size,
         buffer_memory=settings.buffer_memory,
+        largest_bytes=largest_record_bytes(settings),
         linger_s=settings.linger_ms / 1000,
         is_idempotent=settings.enable_idempotence,
         window=settings.max_in_flight_requests_per_connection,

@@ -14,8 +14,9 @@ from plog.client.errors import BufferExhausted
 from plog.client.network.cluster import Cluster
 from plog.client.network.metadata import ClusterMetadata, check_topic_names
 from plog.client.network.ports import Network
-from plog.client.producer.accumulator import Accumulator, Claim
+from plog.client.producer.accumulator import Accumulator
 from plog.client.producer.buffer_pool import BufferPoolQueue
+from plog.client.producer.memory_claim import Claim
 from plog.client.producer.metrics import ProducerMetrics
 from plog.client.producer.producer_batch import OnDelivery, RecordHandle
 from plog.client.producer.record_checks import Headers

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plog.client.errors import ClosedError, RecordTooLarge
+from plog.client.errors import ClosedError
 from plog.client.network.backoff import timed_out
 from plog.client.network.cluster import Cluster
 from plog.client.network.metadata import (
@@ -27,16 +27,17 @@ from plog.client.network.metadata import (
     check_topic_names,
 )
 from plog.client.network.ports import Network, Task
-from plog.client.producer.accumulator import Claim, accumulator_for
+from plog.client.producer.accumulator import accumulator_for
 from plog.client.producer.batch_completion import BatchCompletion
 from plog.client.producer.blocked_sends import BlockedSends
 from plog.client.producer.interceptors import Interceptors, ProducerInterceptor
+from plog.client.producer.memory_claim import Claim
 from plog.client.producer.metrics import ProducerMetrics
 from plog.client.producer.partitioner import Partitioner, chooser
 from plog.client.producer.producer_batch import (
     RECORD_OVERHEAD,
-    RECORD_OVERHEAD_MAX,
     OnDelivery,
+    OnFailure,
     ProducerBatch,
     RecordHandle,
     SendHandle,
@@ -50,7 +51,9 @@ from plog.client.producer.record_checks import (
     checked_partition,
     checked_timestamp,
     header_pairs,
+    largest_record_bytes,
     serialized,
+    too_large,
     with_own_headers,
 )
 from plog.client.producer.sender import Sender
@@ -61,8 +64,7 @@ from plog.client.transactions.calls import TransactionCalls
 from plog.client.transactions.transaction_state import TransactionState
 from plog.client.values import ProducerRecord
 from plog.errors import UnknownTopicOrPartition
-from plog.records.batch import HEADER_SIZE
-from plog.records.codec import Header
+from plog.records.codec import Header, RecordFields
 
 if TYPE_CHECKING:
     from plog.client.producer.audit_reporter import AuditReporter
@@ -102,7 +104,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         # `send` runs for each record, so check this only once, here.
         self._has_hooks = bool(key_serializer or value_serializer or interceptors)
         self._choose = chooser(partitioner, in_turn=settings.partitioner_class is not None)
-        self._largest_bytes = _largest_record_bytes(settings)
+        self._largest_bytes = largest_record_bytes(settings)
         self._audit = _audit_reporter(cluster, network, settings)
         self._add_headers(() if self._audit is None else (self._audit.header,))
         self._wall_ms = network.wall_ms
@@ -201,7 +203,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             headers = self._own_headers
         # Check the size now: a record that cannot be sent must not wait for memory first.
         if size_bytes > self._largest_bytes:
-            raise self._too_large(topic, size_bytes)
+            raise too_large(self._settings, topic, size_bytes)
         if timestamp is None:
             timestamp = self._wall_ms()
         else:
@@ -227,6 +229,24 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if handle is None:
             self._check_open()
         return handle
+
+    def send_all(
+        self,
+        topic: str,
+        partition: int | None,
+        records: Sequence[RecordFields],
+        on_failure: OnFailure,
+    ) -> Sequence[RecordFields]:
+        """Accept records without handles, and return the rest: send its first record with `send`.
+
+        The records are not checked. Their order within a partition stays the same. `on_failure` is
+        called in the engine's thread for each batch in which a record failed. Any thread may call
+        this.
+        """
+        is_plain = not (self._has_hooks or self._choose or self._own_headers)
+        if not is_plain or self._append != self._accumulator.append:
+            return records
+        return self._accumulator.append_all(topic, partition, records, on_failure)
 
     def _send_with_hooks(
         self, record: ProducerRecord, on_delivery: OnDelivery | None, claim: Claim
@@ -287,16 +307,6 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 " partitions"
             )
         return partition
-
-    def _too_large(self, topic: str, size_bytes: int) -> RecordTooLarge:
-        settings = self._settings
-        name, limit = "max.request.size", settings.max_request_size
-        if settings.buffer_memory < limit:
-            name, limit = "buffer.memory", settings.buffer_memory
-        return RecordTooLarge(
-            f"cannot send a record of about {size_bytes} bytes to topic {topic}: its batch would be"
-            f" larger than {name}={limit}; raise {name}, or split the record"
-        )
 
     # -- waiting --------------------------------------------------------------------------------
 
@@ -459,13 +469,6 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     def _check_open(self) -> None:
         if self._is_closed:
             raise _closed()
-
-
-def _largest_record_bytes(settings: ProducerSettings) -> int:
-    """Return the largest size of a record, as `send` estimates it, that fits into a request."""
-    # `send` estimates with the usual overhead, so subtract its difference to the maximum overhead.
-    request_bytes = min(settings.max_request_size, settings.buffer_memory)
-    return request_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
 
 
 def _audit_reporter(

@@ -7,13 +7,14 @@ lock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 
 from plog.client.producer.partitioner import choose_at_random, choose_sticky
 from plog.client.producer.producer_batch import ProducerBatch
 from plog.client.producer.sequence_numbers import PartitionSequences
 from plog.hashing import partition_for_key
+from plog.records.codec import RecordFields
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 # Source: Kafka 4.3 MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR.
@@ -134,6 +135,16 @@ class TopicQueues:
                 known.clear()
             known[key] = partition
         return partition
+
+    def by_partition(
+        self, records: Sequence[RecordFields]
+    ) -> Mapping[int | None, Sequence[RecordFields]]:
+        """Return the records by the partition of their key; None for records without a key."""
+        runs: dict[int | None, list[RecordFields]] = {}
+        for record in records:
+            key = record[2]
+            runs.setdefault(None if key is None else self.partition_of(key), []).append(record)
+        return runs
 
     def add_queue(
         self, make_sequences: Callable[[TopicPartition], PartitionSequences[ProducerBatch]] | None

@@ -26,6 +26,9 @@ R = TypeVar("R", bound="RecordHandle")
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], Any]
 """Called with a record's metadata and None or, if the record failed, with None and the error."""
 
+OnFailure: TypeAlias = Callable[[Exception], object]
+"""Called with an error for each batch in which records failed."""
+
 # Sizes are estimates: exact sizes would require encoding each record when it is added.
 RECORD_OVERHEAD = 11
 """The approximate size in bytes of a record's lengths, deltas and attributes.
@@ -51,13 +54,15 @@ def size_of_headers(headers: Sequence[Header]) -> int:
 def size_of_record(record: RecordFields) -> int:
     """Return the approximate uncompressed size of a record in a batch, in bytes."""
     _, _, key, value, headers = record
-    return RECORD_OVERHEAD + len(key or b"") + len(value or b"") + size_of_headers(headers)
+    size_bytes = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    return size_bytes + size_of_headers(headers) if headers else size_bytes
 
 
 class ProducerBatch(SequencedBatch):
     """A batch of uncompressed records for one partition and, once it is done, its outcome."""
 
     __slots__ = (
+        "_failure_watchers",
         "_lock",
         "_parts",
         "_sizes",
@@ -124,6 +129,7 @@ class ProducerBatch(SequencedBatch):
         self.append_time = NO_TIMESTAMP
         self._lock = lock
         self._watchers: list[tuple[int, OnDelivery]] = []
+        self._failure_watchers: list[OnFailure] = []
         self._parts: list[ProducerBatch] = []
         self._sizes: list[tuple[int, int, int]] = []
 
@@ -170,6 +176,10 @@ class ProducerBatch(SequencedBatch):
         # A callback may send a record, which acquires the lock, so release it first.
         for index, on_delivery in watchers:
             self._notify(index, on_delivery)
+        error = self.error or next(iter(self.errors_by_index.values()), None)
+        if error is not None:
+            for on_failure in self._failure_watchers:
+                on_failure(error)
 
     def abandon(self, error: Exception) -> None:
         """Fail the batch in a forked child."""
@@ -222,6 +232,14 @@ class ProducerBatch(SequencedBatch):
     def watch_new(self, on_delivery: OnDelivery) -> None:
         """Call `on_delivery` with the newest record's outcome. The caller must hold the lock."""
         self._watchers.append((len(self.records) - 1, on_delivery))
+
+    def watch_failure(self, on_failure: OnFailure) -> None:
+        """Call `on_failure` once if any record of this batch fails, or once for each failed part.
+
+        The caller must hold the lock, and the batch must be open.
+        """
+        if on_failure not in self._failure_watchers:
+            self._failure_watchers.append(on_failure)
 
     # -- parts of a split batch -----------------------------------------------------------------
 
@@ -276,6 +294,7 @@ class ProducerBatch(SequencedBatch):
         )
         part.records = self.records[start:end]
         part.size_bytes = size_bytes
+        part._failure_watchers = self._failure_watchers
         # The records have already lingered.
         part.is_urgent = True
         return part

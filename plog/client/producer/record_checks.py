@@ -9,7 +9,10 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from plog.client.errors import SerializationFailed
+from plog.client.errors import RecordTooLarge, SerializationFailed
+from plog.client.producer.producer_batch import RECORD_OVERHEAD, RECORD_OVERHEAD_MAX
+from plog.client.settings import ProducerSettings
+from plog.records.batch import HEADER_SIZE
 from plog.records.codec import Header
 
 Headers: TypeAlias = Mapping[str, bytes | None] | Iterable[Header]
@@ -74,6 +77,24 @@ def with_own_headers(headers: Sequence[Header], own: Sequence[Header]) -> tuple[
     """
     names = {name for name, _ in own}
     return (*(header for header in headers if header[0] not in names), *own)
+
+
+def largest_record_bytes(settings: ProducerSettings) -> int:
+    """Return the largest estimated size of a record that fits into a request, in bytes."""
+    # Estimates contain the usual overhead, so subtract its difference to the maximum overhead.
+    request_bytes = min(settings.max_request_size, settings.buffer_memory)
+    return request_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
+
+
+def too_large(settings: ProducerSettings, topic: str, size_bytes: int) -> RecordTooLarge:
+    """Return the error for a record of about `size_bytes`."""
+    name, limit = "max.request.size", settings.max_request_size
+    if settings.buffer_memory < limit:
+        name, limit = "buffer.memory", settings.buffer_memory
+    return RecordTooLarge(
+        f"cannot send a record of about {size_bytes} bytes to topic {topic}: its batch would be"
+        f" larger than {name}={limit}; raise {name}, or split the record"
+    )
 
 
 def checked_timestamp(timestamp: object) -> int:

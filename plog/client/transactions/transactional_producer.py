@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from plog.client.errors import ClosedError, IllegalState, TransactionAborted
 from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Cancelled, Network
-from plog.client.producer.accumulator import Claim
 from plog.client.producer.core import ProducerCore
+from plog.client.producer.memory_claim import Claim
 from plog.client.producer.producer_batch import OnDelivery, ProducerBatch, RecordHandle
 from plog.client.producer.record_checks import Headers
 from plog.client.producer.sequence_numbers import NO_SEQUENCE

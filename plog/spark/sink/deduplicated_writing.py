@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from plog.client.consumer.simple_consumer import SimpleConsumer
 from plog.client.faces.blocking import Producer
+from plog.client.faces.blocking.bulk_sender import BulkSender
 from plog.client.settings import ConsumerSettings
 from plog.client.values import ConsumerRecord
 from plog.settings import settings_of
@@ -93,7 +94,7 @@ def write_task(
     with _consumer(settings) as consumer, worker_producer(options.client) as producer:
         log = _ClusterTaskLog(name, attempt, plan, settings, consumer, producer)
         row_filter = TaskFilter(attempt, plan, log)
-        rows = write_rows(producer, batches, options.topic, row_filter)
+        rows = write_rows(BulkSender(producer), batches, options.topic, row_filter)
     return row_filter.outcome(rows)
 
 

@@ -16,6 +16,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from plog.client.faces.blocking.bulk_sender import BulkSender
 from plog.spark.options.sink_options import SinkOptions
 from plog.spark.sink.record_writing import write_rows
 from plog.spark.sink.worker_producers import worker_producer
@@ -62,4 +63,4 @@ class StreamWriter(CheckedPickle, DataSourceStreamArrowWriter):
 
 def _write(options: SinkOptions, batches: Iterator[pyarrow.RecordBatch]) -> RowsWritten:
     with worker_producer(options.client) as producer:
-        return RowsWritten(write_rows(producer, batches, options.topic))
+        return RowsWritten(write_rows(BulkSender(producer), batches, options.topic))

@@ -7,39 +7,32 @@ at least once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from time import time
+from typing import TYPE_CHECKING, Any, Protocol
 
 from plog.error_base import PlogError
-from plog.records.codec import Header
+from plog.records.codec import NO_OFFSET, Header, RecordFields
 
 if TYPE_CHECKING:
     import pyarrow
-
-Row: TypeAlias = tuple[
-    str | None, bytes | None, bytes | None, int | None, list[dict[str, Any]] | None
-]
-"""Topic, value, key, partition and headers."""
 
 # Arrow converts the column without a copy; str.encode would run for each row.
 _BINARY_TYPES = {"string": "binary", "large_string": "large_binary"}
 
 
 class RecordSender(Protocol):
-    """What a task needs of `plog.Producer`."""
+    """What a task needs of `BulkSender`."""
 
-    def send(
+    def send_all(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        headers: Sequence[Header] = (),
-        on_delivery: Any = None,
-    ) -> object:
-        """Send a record; `on_delivery` is called with metadata and None, or None and an error."""
+        partition: int | None,
+        records: Sequence[RecordFields],
+        on_failure: Callable[[Exception], object],
+    ) -> None:
+        """Send records; `on_failure` is called with an error for each batch that failed."""
         ...
 
     def flush(self) -> None:
@@ -81,34 +74,13 @@ def write_rows(
     The number includes rows that `row_filter` omits. Raises RowError, the errors of `send`, or the
     error of the first record that failed.
     """
-    errors: list[BaseException] = []
-
-    def on_delivery(_: object, error: BaseException | None) -> None:
-        if error is not None and not errors:
-            errors.append(error)
-
+    errors: list[Exception] = []
     count = 0
     for batch in batches:
         if row_filter is not None:
             row_filter.prepare(_topics(batch, topic))
-        for name, value, key, partition, headers in _rows(batch, topic):
-            if name is None:
-                raise RowError(
-                    "cannot write a row: its topic is null; set the option topic, or remove the row"
-                )
-            pairs: Sequence[Header] | None = _header_pairs(headers)
-            if row_filter is not None:
-                pairs = row_filter.headers_to_write(name, value, key, partition, pairs or ())
-                if pairs is None:
-                    continue
-            producer.send(
-                name,
-                value,
-                key,
-                partition=partition,
-                headers=pairs or (),
-                on_delivery=on_delivery,
-            )
+        for (name, partition), records in _records(batch, topic, row_filter).items():
+            producer.send_all(name, partition, records, errors.append)
         count += batch.num_rows
         # A long task ends soon after the first failure.
         if errors:
@@ -125,21 +97,59 @@ def _topics(batch: pyarrow.RecordBatch, topic: str | None) -> set[str]:
     return set(batch.column("topic").drop_null().unique().to_pylist())
 
 
-def _rows(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[Row]:
-    topics = _values(batch, "topic") if topic is None else [topic] * batch.num_rows
-    others = (_values(batch, name) for name in ("value", "key", "partition", "headers"))
-    return zip(topics, *others, strict=False)
+def _records(
+    batch: pyarrow.RecordBatch, topic: str | None, row_filter: RowFilter | None
+) -> Mapping[tuple[str, int | None], Sequence[RecordFields]]:
+    """Return the records of the rows, in their order, by topic and partition."""
+    now_ms = int(time() * 1000)
+    values, keys = _values(batch, "value"), _values(batch, "key")
+    partitions = _values(batch, "partition")
+    headers = _headers(batch)
+    if topic is not None and row_filter is None and isinstance(partitions, repeat):
+        # In the usual case, the rows need not be sorted.
+        fields = zip(repeat(NO_OFFSET), repeat(now_ms), keys, values, headers, strict=False)
+        return {(topic, None): list(fields)}
+    found: dict[tuple[str, int | None], list[RecordFields]] = {}
+    rows = zip(_row_topics(batch, topic), partitions, keys, values, headers, strict=False)
+    for name, partition, key, value, pairs in rows:
+        if row_filter is not None:
+            marked = row_filter.headers_to_write(name, value, key, partition, pairs)
+            if marked is None:
+                continue
+            pairs = marked
+        record = (NO_OFFSET, now_ms, key, value, pairs)
+        found.setdefault((name, partition), []).append(record)
+    return found
+
+
+def _row_topics(batch: pyarrow.RecordBatch, topic: str | None) -> Iterable[str]:
+    if topic is not None:
+        return repeat(topic, batch.num_rows)
+    column = batch.column("topic")
+    if column.null_count:
+        raise RowError(
+            "cannot write a row: its topic is null; set the option topic, or remove the row"
+        )
+    names: list[str] = column.to_pylist()
+    return names
 
 
 def _values(batch: pyarrow.RecordBatch, name: str) -> Iterable[Any]:
     """Return the values of a column, or nulls without end if there is no such column."""
     if name not in batch.schema.names:
-        return repeat(None)
+        return repeat(None, batch.num_rows)
     column = batch.column(name)
     if name in ("key", "value"):
         column = column.cast(_BINARY_TYPES.get(str(column.type), column.type))
     values: list[Any] = column.to_pylist()
     return values
+
+
+def _headers(batch: pyarrow.RecordBatch) -> Iterable[Sequence[Header]]:
+    """Return the headers of each record."""
+    if "headers" not in batch.schema.names:
+        return repeat((), batch.num_rows)
+    return list(map(_header_pairs, batch.column("headers").to_pylist()))
 
 
 def _header_pairs(headers: list[dict[str, Any]] | None) -> Sequence[Header]:

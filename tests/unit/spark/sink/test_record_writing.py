@@ -2,49 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
-from plog.records.codec import Header
+from plog.records.codec import NO_OFFSET, Header, RecordFields
 from plog.spark.sink.record_writing import RowError, write_rows
 
 pyarrow = pytest.importorskip("pyarrow")
 
+NOW_S = 1_700_000_000
 HEADERS = pyarrow.list_(pyarrow.struct([("key", pyarrow.string()), ("value", pyarrow.binary())]))
 
 
 class Sender:
-    """Records the calls, and reports the outcomes of `outcomes` when it is flushed."""
+    """Records the calls; fails with `errors` when it is flushed."""
 
-    def __init__(self, *outcomes: Exception | None) -> None:
+    def __init__(self, *errors: Exception) -> None:
         self.sent: list[tuple[Any, ...]] = []
         self.flushes = 0
-        self.outcomes = outcomes
+        self.errors = errors
         self.fails_at_once = False
-        self._callbacks: list[Any] = []
+        self._on_failure: Any = None
 
-    def send(
+    def send_all(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        headers: Sequence[Header] = (),
-        on_delivery: Any = None,
-    ) -> object:
-        self.sent.append((topic, value, key, partition, headers))
-        self._callbacks.append(on_delivery)
+        partition: int | None,
+        records: Sequence[RecordFields],
+        on_failure: Callable[[Exception], object],
+    ) -> None:
+        self._on_failure = on_failure
+        for offset, timestamp, key, value, headers in records:
+            assert offset == NO_OFFSET
+            assert timestamp == NOW_S * 1000
+            self.sent.append((topic, value, key, partition, headers))
         if self.fails_at_once:
             self.flush()
-        return None
 
     def flush(self) -> None:
         self.flushes += 1
-        for callback, error in zip(self._callbacks, self.outcomes, strict=False):
-            callback(None, error)
+        for error in self.errors:
+            self._on_failure(error)
+
+
+@pytest.fixture(autouse=True)
+def _time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plog.spark.sink.record_writing.time", lambda: NOW_S)
 
 
 def batch(**columns: Any) -> Any:
@@ -65,6 +70,23 @@ def test_rows_become_records_in_order() -> None:
     first = ("a", "é".encode(), b"\xff", None, (("h", b"x"), ("h", None)))
     assert sender.sent == [first, ("b", None, None, 3, ())] * 2
     assert sender.flushes == 1
+
+
+def test_rows_of_one_partition_keep_their_order() -> None:
+    rows = batch(
+        topic=["a", "b", "a", "b", "a"],
+        partition=pyarrow.array([1, 1, None, 1, 1], pyarrow.int32()),
+        value=["1", "2", "3", "4", "5"],
+    )
+    sender = Sender()
+    write_rows(sender, [rows], None)
+    assert [(sent[0], sent[3], sent[1]) for sent in sender.sent] == [
+        ("a", 1, b"1"),
+        ("a", 1, b"5"),
+        ("b", 1, b"2"),
+        ("b", 1, b"4"),
+        ("a", None, b"3"),
+    ]
 
 
 @pytest.mark.parametrize("kind", [pyarrow.large_string(), pyarrow.large_binary()])
@@ -100,7 +122,7 @@ def test_null_header_is_refused(headers: list[Any]) -> None:
 
 
 def test_first_failed_delivery_fails_the_task() -> None:
-    sender = Sender(None, OSError("first"), OSError("second"))
+    sender = Sender(OSError("first"), OSError("second"))
     with pytest.raises(OSError, match="first"):
         write_rows(sender, [batch(value=["1", "2", "3"])], "t")
 
