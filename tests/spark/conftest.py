@@ -24,17 +24,6 @@ __all__ = ["broker", "new_topic", "start_broker", "topic"]
 collect_ignore = ["standalone_job.py"]
 
 
-_FEW_ROWS = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-}
-"""Settings for queries with few rows, for which generating code takes longer than it saves.
-
-The drivers of test_launcher.py, test_standalone.py and test_kills.py have Spark's defaults.
-"""
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _short_lived_jvms() -> Iterator[None]:
     """Let all drivers start with options for JVMs that live for seconds."""
@@ -46,7 +35,7 @@ def _short_lived_jvms() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A SparkSession; starting one takes several seconds, so that all tests share it."""
-    with spark_session(tmp_path_factory.mktemp("spark"), more=_FEW_ROWS) as session:
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
 
 

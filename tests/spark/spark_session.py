@@ -24,6 +24,15 @@ JVM_OPTIONS = (
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 """Options for JVMs that live for seconds; they reduce the time of all Spark tests by a tenth."""
+FEW_ROWS = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""Settings for queries with few rows, for which generating code takes longer than it saves.
+
+The drivers of test_launcher.py and test_example.py have Spark's defaults.
+"""
 _ROOT = Path(__file__).parents[2]
 
 
@@ -52,6 +61,7 @@ def spark_session(
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **FEW_ROWS,
         **(more or {}),
     }
     for name, value in settings.items():

@@ -25,7 +25,7 @@ from plog.records.record import Record
 from plog.types import TopicPartition
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.eventually import eventually
-from tests.spark.spark_session import JVM_OPTIONS
+from tests.spark.spark_session import FEW_ROWS, JVM_OPTIONS
 from tests.spark.standalone import StandaloneCluster, standalone_cluster
 from tests.spark.test_launcher import QUIET, need_spark
 
@@ -112,7 +112,9 @@ def running_job(
         (folder / name).symlink_to(path)
     options = ["--master", cluster.url, *QUIET, "--conf", f"spark.local.dir={folder}"]
     options += ["--conf", "spark.executor.memory=512m", "--archives", f"{archive}#environment"]
-    options += ["--conf", f"spark.executor.extraJavaOptions={JVM_OPTIONS}"]
+    settings = {**FEW_ROWS, "spark.executor.extraJavaOptions": JVM_OPTIONS}
+    for name, value in settings.items():
+        options += ["--conf", f"{name}={value}"]
     output = folder / "output"
     with (
         output.open("wb") as file,
