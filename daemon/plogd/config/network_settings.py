@@ -67,8 +67,9 @@ class NetworkSettings:
     )
     socket_send_buffer_bytes: int = setting(
         "socket.send.buffer.bytes",
-        100 * KIB,
-        "SO_SNDBUF of client sockets; -1 keeps the operating system's default.",
+        -1,  # docs/decisions/0017.
+        "SO_SNDBUF of client sockets. With -1, the kernel adapts the size to each connection; Kafka"
+        " sets 102400 by default.",
         at_least=1,
         also=(-1,),
         unit="bytes",
@@ -76,8 +77,9 @@ class NetworkSettings:
     )
     socket_receive_buffer_bytes: int = setting(
         "socket.receive.buffer.bytes",
-        100 * KIB,
-        "SO_RCVBUF of client sockets; -1 keeps the operating system's default.",
+        -1,  # docs/decisions/0017.
+        "SO_RCVBUF of client sockets. With -1, the kernel adapts the size to each connection, within"
+        " `net.ipv4.tcp_rmem`; Kafka sets 102400 by default.",
         at_least=1,
         also=(-1,),
         unit="bytes",
