@@ -150,7 +150,7 @@ class Supervision:
         problems = [f"log directories offline: {', '.join(offline)}"] if offline else []
         refusals = {
             path: why
-            for path, (when_ms, why) in broker.log_manager.refusals.items()
+            for path, (when_ms, why) in broker.log_manager.refusals.last.items()
             if path not in offline and now_ms - when_ms < _REFUSAL_SHOWN_MS
         }
         problems += [f"writes to {path} are rejected: {why}" for path, why in refusals.items()]

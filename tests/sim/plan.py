@@ -47,6 +47,7 @@ def make_config(chance: random.Random) -> BrokerConfig:
         log_segment_delete_delay_ms=chance.choice((0, 50, 1_000)),
         plog_unsynced_max_bytes=chance.choice((500, 1 << 20)),
         plog_flush_syncfs=chance.choice(("auto", "never")),
+        plog_log_preallocate_bytes=chance.choice((0, 300, 64 << 20)),
         # Records created before the clock was set back may arrive after the jump.
         log_message_timestamp_after_max_ms=LONG_MAX,
         producer_id_expiration_ms=_NEVER_EXPIRE_MS,

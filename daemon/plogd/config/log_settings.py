@@ -180,6 +180,16 @@ class LogSettings:
         at_least=1,
         unit="bytes",
     )
+    plog_log_preallocate_bytes: int = setting(
+        "plog.log.preallocate.bytes",
+        64 * MIB,
+        "Maximum disk space that is allocated ahead of the appends to an active segment; 0 disables"
+        " this. Space is allocated once a segment has 4 MiB, and never more than the segment has."
+        " The rest is released when the segment is closed.",
+        type=SettingType.LONG,
+        at_least=0,
+        unit="bytes",
+    )
     log_flush_offset_checkpoint_interval_ms: int = setting(
         "log.flush.offset.checkpoint.interval.ms",
         MINUTE_MS,

@@ -78,8 +78,8 @@ class NetworkSettings:
     socket_receive_buffer_bytes: int = setting(
         "socket.receive.buffer.bytes",
         -1,  # docs/decisions/0017.
-        "SO_RCVBUF of client sockets. With -1, the kernel adapts the size to each connection, within"
-        " `net.ipv4.tcp_rmem`; Kafka sets 102400 by default.",
+        "SO_RCVBUF of client sockets. With -1, the kernel adapts the size to each connection,"
+        " within `net.ipv4.tcp_rmem`; Kafka sets 102400 by default.",
         at_least=1,
         also=(-1,),
         unit="bytes",

@@ -231,6 +231,8 @@ class Log:
         self.log_end_offset = end_offset
         if wants_sync:
             self._requested_end_offset, self._unflushed_since_ms = end_offset, None
+        if segment.size_bytes >= segment.preallocate_at:
+            self._hooks.preallocate(self, segment)
 
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
@@ -516,6 +518,7 @@ class Log:
             # The next startup would rebuild a time index that lacks its last entry.
             self._segments.active.on_become_inactive()
             for segment in self._unsealed:
+                segment.trim()
                 for file in segment.sync_files():
                     file.sync()
             # After the records, because a snapshot proves that all records below it are durable.

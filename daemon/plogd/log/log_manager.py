@@ -28,6 +28,7 @@ from plogd.log.disk.log_dir import LogDir, LogDirUnusable
 from plogd.log.disk.log_dirs import LogDirs
 from plogd.log.disk.log_start_checkpoint import LogStartCheckpoint
 from plogd.log.disk.offset_checkpoints import OffsetCheckpoints
+from plogd.log.disk.write_refusals import WriteRefusals
 from plogd.log.housekeeping import Housekeeping
 from plogd.log.io_errors import describe, is_refusal
 from plogd.log.log import Log
@@ -37,14 +38,11 @@ from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
 from plogd.log.recovery.log_loader import LogLoader
 from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
+from plogd.log.segment.preallocation import Preallocation
 from plogd.log.segment.sealing import Sealing
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
-
-# On a full disk, every append is rejected, and each rejection would otherwise be reported.
-_REFUSAL_INTERVAL_MS = 60_000.0
-"""Minimum interval between two reports of writes rejected for the same reason."""
 
 
 class LogManager:
@@ -61,7 +59,6 @@ class LogManager:
     ) -> None:
         self._config = config
         self._ports = ports
-        self._clock = ports.clock
         self._files = ports.files
         self._jobs = ports.jobs
         self._queue = fair_queue
@@ -70,9 +67,7 @@ class LogManager:
         self._is_loaded = False
         self.closed_logs = 0
         """Number of logs closed so far during shutdown."""
-        self._refusals_quiet_until_ms: dict[str, float] = {}
-        self.refusals: dict[str, tuple[float, str]] = {}
-        """The time (monotonic ms) and cause of the last rejected write, by log directory."""
+        self.refusals = WriteRefusals(ports.clock, ports.report)
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
         """Called with a failed log directory and its logs."""
@@ -125,9 +120,15 @@ class LogManager:
             index_rebuilds=self._index_rebuilds,
             storage_failed=self.storage_failed,
         )
+        preallocation = Preallocation(
+            jobs=self._jobs,
+            files=self._files,
+            max_bytes=self._config.plog_log_preallocate_bytes,
+        )
         return LogHooks(
             seal=self._sealing.seal,
             retire=self._retire,
+            preallocate=preallocation.extend,
             operation_failed=self._operation_failed,
             report=self._report,
             on_bug=self._on_bug,
@@ -279,7 +280,7 @@ class LogManager:
                 f" can have at most {descriptors.max_logs} with {descriptors.limit} descriptors;"
                 " delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
             )
-            if self._may_report_refusal("descriptors"):
+            if self.refusals.may_report("descriptors"):
                 self._report("{error}", error=error, level="error")
             raise PolicyViolation(error)
 
@@ -394,25 +395,15 @@ class LogManager:
             self.storage_failed(log_dir, error)
 
     def _operation_failed(self, path: str, error: OSError) -> None:
-        """Take the directory offline; if the disk is only full, report that at a limited rate."""
+        """Take the directory offline unless the disk is only full."""
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
-        self.refusals[path] = (self._clock.monotonic_ms(), error.strerror or str(error))
-        if self._may_report_refusal(path):
-            text = "writes to {log_dir} are rejected: {error}"
-            self._report(text, log_dir=path, error=describe(error), level="error")
+        self.refusals.note(path, error)
 
     def _report_bug(self, where: str, error: Exception) -> None:
         text = "unexpected error: {where}: {error}"
         self._report(text, where=where, error=repr(error), level="error")
-
-    def _may_report_refusal(self, what: str) -> bool:
-        now_ms = self._clock.monotonic_ms()
-        if now_ms < self._refusals_quiet_until_ms.get(what, 0.0):
-            return False
-        self._refusals_quiet_until_ms[what] = now_ms + _REFUSAL_INTERVAL_MS
-        return True
 
     def storage_failed(self, path: str, error: OSError) -> None:
         """Take a log directory offline until the broker restarts. Idempotent."""

@@ -380,6 +380,11 @@ class SimFiles:
         """Bytes of all files that have a name, and the space reserved for them."""
         return sum(node.used_bytes for node in self._disk.nodes() if isinstance(node, Inode))
 
+    def reserved_bytes(self, path: str) -> int:
+        """Return the number of bytes that are reserved after the end of a file."""
+        inode = _as_file(self._find(path), path)
+        return inode.used_bytes - len(inode.content)
+
     def _is_full(self, more_bytes: int) -> bool:
         return self.capacity_bytes is not None and (
             self.used_bytes + more_bytes > self.capacity_bytes

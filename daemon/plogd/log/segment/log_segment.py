@@ -61,6 +61,8 @@ class LogSegment:
         "index_is_suspect",
         "indexes",
         "is_checked",
+        "is_preallocated",
+        "preallocate_at",
         "records",
     )
 
@@ -73,6 +75,10 @@ class LogSegment:
         self.is_checked = False
         """Whether index_rebuild.py has recently read the whole segment, so that `corrupt_ranges` is
         complete."""
+        self.preallocate_at: float = 0
+        """The size from which the log allocates more space ahead of the appends."""
+        self.is_preallocated = False
+        """Whether space may be reserved after the end of the ``.log`` file."""
         self._is_closed = False
         self._files = files
         self._directory = directory
@@ -119,6 +125,7 @@ class LogSegment:
         copy = LogSegment.__new__(LogSegment)
         copy.base_offset = self.base_offset
         copy.index_is_suspect = copy.is_checked = copy._is_closed = False
+        copy.is_preallocated = False
         copy._files, copy._directory, copy._state = self._files, self._directory, self._state
         copy.records = FileRecords(self._files.open_read(self._path(LOG_SUFFIX)))
         copy._recent = RecentBatches()
@@ -481,6 +488,15 @@ class LogSegment:
     def sync_files(self) -> list[File]:
         """Return the files that a seal must sync: the records, then the open indexes."""
         return [self.records.file, *self.indexes.open_files]
+
+    def trim(self) -> None:
+        """Release the space that is reserved after the end of the records. Call it in a job."""
+        if self.is_preallocated:
+            self.is_preallocated = False
+            # Truncating a file to its own size releases the blocks after its end. If this fails,
+            # they stay allocated until the segment is deleted.
+            with contextlib.suppress(OSError):
+                self.records.file.truncate(self.size_bytes)
 
     def release_indexes(self) -> None:
         """Close the index files to save descriptors; the next lookup opens them again.

@@ -144,6 +144,7 @@ class Sealing:
                     if not is_refusal(error):
                         raise
                     return error
+                segment.trim()
                 for file in (*held, *opened):
                     file.sync()
             finally:
