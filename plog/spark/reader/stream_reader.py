@@ -91,6 +91,7 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
 
     def _planner(self) -> StreamPlanner:
         if self._driver is None:
+            # Workers only read, so they do not import the planning.
             from plog.spark.reader.stream_driver import StreamDriver
 
             for warning in self._options.warnings:
