@@ -18,7 +18,7 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """The number of offsets, which may exceed the number of records; 0 if the range is empty."""
+        """The number of offsets, which may exceed that of records; 0 if the range is empty."""
         # Transaction markers and compaction leave offsets without records. An end before the start,
         # to which times can lead, selects nothing.
         return max(0, self.end_offset - self.start_offset)
