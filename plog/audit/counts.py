@@ -41,8 +41,8 @@ class AuditTotals:
 
     records: int = 0
     value_bytes: int = 0
-    # A sum does not depend on the order of the records. It changes if one record is lost and another
-    # one is repeated, which the number of records does not show.
+    # A sum does not depend on the order of the records. It changes if one record is lost and
+    # another one is repeated, which the number of records does not show.
     crc32_sum: int = 0
     """The sum of the CRC-32 of all values, modulo 2^64."""
 

@@ -1,6 +1,6 @@
 """Lookups of partitions, offsets and sizes in a cluster, over blocking sockets.
 
-They run in Spark's driver, which plans queries. `LogLookup` in batch_ranges.py describes them.
+They run in Spark's driver, which plans queries. `LogLookup` in log_lookup.py describes them.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from plog.types import TopicPartition
 
 _NOTES: Final = NewTopic(
     name=NOTES_TOPIC,
+    # The last commit note of a name decides, so all notes need one order.
     partitions=1,
     # Retention would delete the last note of a stream that pauses. Compaction deletes older notes.
     configs={"cleanup.policy": "compact"},

@@ -73,7 +73,7 @@ class HourMerge:
                 self.files.link(hour / name, self._new / name)
         self.files.sync(self._new)
         if not self.files.exchange(self._new, hour):
-            # A folder cannot be renamed to one that has files, so the hour makes room first.
+            # A folder cannot be renamed to one that has files, so the hour is renamed first.
             self.files.move(hour, self._old)
             self.files.move(self._new, hour)
         self._clean_up(hour)

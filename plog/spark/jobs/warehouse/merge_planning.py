@@ -59,7 +59,7 @@ def plan_merges(
         and (hour not in changing or counts.get(hour, 0) > limits.max_files)
     }
     rest = pending - due
-    # A manifest with an hour that is still open is the only record that the hour has new files.
+    # The other manifests stay, because only they say which hours have new files.
     settled = tuple(manifest for manifest in manifests if not manifest.folders & rest)
     return MergePlan(hours=tuple(sorted(due)), settled=settled)
 

@@ -134,7 +134,6 @@ class TableColumns:
         while name.lower() in taken:
             name = f"{_PREFIX}{name}"
         column = Column(name=name, type=of, field=field)
-        # Columns are added at the end, so that those of older files keep their places.
         return replace(self, columns=(*self.columns, column))
 
     def _widened(self, column: Column, of: str) -> TableColumns:
