@@ -36,11 +36,13 @@ class AuditBounds:
 
     def contains(self, window: AuditWindow) -> bool:
         """Return whether a window is in the range of the audit."""
+        # The start decides, so that audits of adjacent ranges compare each window once.
         after = self.since_ms is None or window.window_ms >= self.since_ms
         return after and (self.before_ms is None or window.window_ms < self.before_ms)
 
     def is_retained(self, window: AuditWindow) -> bool:
         """Return whether all records and reports of a window still exist."""
+        # The start decides, because retention deletes the first records of a window first.
         return window.window_ms >= self.first_retained_ms(window.topic)
 
     def first_retained_ms(self, topic: str) -> int:
@@ -50,6 +52,7 @@ class AuditBounds:
 
     def is_recent(self, window: AuditWindow) -> bool:
         """Return whether records of a window may not have been reported yet."""
+        # The end decides, because producers send records of the window until then.
         return window.window_ms + WINDOW_MS > self.recent_ms
 
 

@@ -2,8 +2,7 @@
 
 Producers use `AuditCounts` for the records that brokers have acknowledged. Auditors use it for the
 records that they read. Records are identified by a checksum, the sum of zlib's CRC-32 of their
-values modulo 2^64. The sum does not depend on the order of the records, and it changes if one
-record is lost and another record is repeated. In Spark SQL, it is ``sum(crc32(value))``.
+values modulo 2^64. In Spark SQL, it is ``sum(crc32(value))``.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ WINDOW_MS = 60_000
 """The length of a time window of record timestamps."""
 AUDIT_HEADER = "plog.audit"
 """The name of the record header that contains the name of the producer, in UTF-8."""
+# A sum of fewer than 2^32 checksums cannot wrap.
 CHECKSUM_MODULUS = 1 << 64
 
 
@@ -41,12 +41,15 @@ class AuditTotals:
 
     records: int = 0
     value_bytes: int = 0
+    # A sum does not depend on the order of the records. It changes if one record is lost and
+    # another one is repeated, which the number of records does not show.
     crc32_sum: int = 0
     """The sum of the CRC-32 of all values, modulo 2^64."""
 
     @classmethod
     def of(cls, values: Iterable[bytes | None]) -> AuditTotals:
         """Return the totals of records with these values; null counts as an empty value."""
+        # A tombstone is a record, too, so a null value must count.
         filled = [value or b"" for value in values]
         return cls(
             records=len(filled),
@@ -90,6 +93,7 @@ class AuditCounts:
 
     def __getitem__(self, window: AuditWindow) -> AuditTotals:
         """Return the totals of a window; they are zero if the window has no records."""
+        # A lookup must not add a window, as a defaultdict would.
         return self._totals.get(window, NO_RECORDS)
 
     def items(self) -> Iterator[tuple[AuditWindow, AuditTotals]]:
@@ -112,12 +116,15 @@ class AuditCounts:
 
         This costs much less than a call of `add` per record if all records are in one window.
         """
+        # A batch without records would add a window without records, and has no minimum.
         if not timestamps_ms:
             return
         first_ms = window_start_ms(min(timestamps_ms))
+        # A batch usually collects records for milliseconds, so they are in one window.
         if max(timestamps_ms) < first_ms + WINDOW_MS:
             self.add_totals(AuditWindow(topic, first_ms, producer), AuditTotals.of(values))
             return
+        # Applications may set timestamps in any order.
         values_by_start: dict[int, list[bytes | None]] = {}
         for timestamp_ms, value in zip(timestamps_ms, values, strict=True):
             values_by_start.setdefault(window_start_ms(timestamp_ms), []).append(value)
@@ -136,6 +143,7 @@ class AuditCounts:
     def take(self, limit: int) -> AuditCounts:
         """Remove the totals of up to `limit` windows, oldest entries first, and return them."""
         taken = AuditCounts()
+        # The list is needed, because the loop changes the dictionary.
         for window in list(islice(self._totals, limit)):
             taken._totals[window] = self._totals.pop(window)
         return taken
@@ -147,6 +155,8 @@ def window_start_ms(timestamp_ms: int) -> int:
     >>> window_start_ms(119_999)
     60000
     """
+    # In Python, a remainder is never negative. A record without a timestamp (-1) is thus in the
+    # last window before 1970.
     return timestamp_ms - timestamp_ms % WINDOW_MS
 
 
@@ -162,4 +172,5 @@ def producer_of(headers: Iterable[tuple[str, bytes | None]]) -> str | None:
     for name, value in headers:
         if name == AUDIT_HEADER:
             found = value
+    # Any program may have written the header, so the name need not be UTF-8.
     return None if found is None else found.decode("utf-8", "replace")

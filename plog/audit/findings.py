@@ -55,6 +55,7 @@ class AuditFinding:
         excess = self.actual.records - self.expected.records
         if self.kind is FindingKind.DIFFERENT:
             return 0
+        # The records in doubt may all be in the topic, so only more than those are in excess.
         return -excess if excess < 0 else max(0, excess - self.in_doubt.records)
 
     def __str__(self) -> str:

@@ -60,6 +60,7 @@ class _Instance:
     def add(self, report: AuditReport) -> None:
         """Remember a report that the instance has not sent before."""
         self.times_by_number[report.number] = (report.since_ms, report.until_ms)
+        # Reports arrive in any order, and only the last one says whether the instance goes on.
         if report.number > self._last_number:
             self._last_number = report.number
             self._is_final = report.is_final
@@ -69,6 +70,7 @@ class _Instance:
     @property
     def is_gapless(self) -> bool:
         """Whether no report is missing before the last one."""
+        # Numbers start at 1, and each one is added only once.
         return len(self.times_by_number) == self._last_number
 
     def is_complete_for(self, window: AuditWindow, grace_ms: int) -> bool:
@@ -143,6 +145,8 @@ class AuditLedger:
         if instance is None:
             instance = self._instances[report.instance] = _Instance(report.producer)
             self._instances_by_producer.setdefault(report.producer, []).append(instance)
+        # A producer never changes a report that has a number, so the times are enough to recognize
+        # it, and the ledger need not keep the contents.
         known = instance.times_by_number.get(report.number)
         if known is not None or report.producer != instance.producer:
             if known == (report.since_ms, report.until_ms):
@@ -152,6 +156,7 @@ class AuditLedger:
             return False
         instance.add(report)
         (self._in_doubt if is_late else self._expected).add_all(report.counts)
+        # The producer does not know whether they were written, so they never count as lost.
         self._in_doubt.add_all(report.in_doubt)
         return True
 
@@ -189,6 +194,7 @@ class AuditLedger:
 
     def is_complete_for(self, window: AuditWindow) -> bool:
         """Return whether all reports about a window are known, as far as the ledger can tell."""
+        # No producer has an empty name, so windows without a producer are never complete.
         instances = self._instances_by_producer.get(window.producer or "", ())
         return bool(instances) and all(
             instance.is_complete_for(window, self._grace_ms) for instance in instances
@@ -242,15 +248,19 @@ class AuditLedger:
         in_doubt: AuditTotals,
         actual: AuditTotals,
     ) -> FindingKind | None:
+        # Records in doubt cannot stand in for acknowledged ones, so some are lost in any case.
         if actual.records < expected.records:
             return FindingKind.LOST
         if actual.records > expected.records + in_doubt.records:
+            # If no report contains the window, an instance that was killed before its first report
+            # may have sent the records.
             if expected and self.is_complete_for(window):
                 return FindingKind.REPEATED
             return FindingKind.UNREPORTED
         # If some of the records in doubt were written, the values cannot be checked.
         if actual.records not in (expected.records, expected.records + in_doubt.records):
             return None
+        # By the number of records, either none or all of those in doubt were written.
         same = expected if actual.records == expected.records else expected + in_doubt
         return None if actual == same else FindingKind.DIFFERENT
 

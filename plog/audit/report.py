@@ -6,8 +6,7 @@ report and notices a missing one. The instance ID is new for each producer that 
 creates; the name of the producer can stay the same.
 
 The key of a report is its instance ID. All reports of an instance are therefore in one partition,
-in the order of their numbers. The topic must not be compacted, because compaction would keep only
-the last increment of each instance.
+in the order of their numbers.
 
 The value is a JSON object:
 
@@ -26,8 +25,6 @@ The value is a JSON object:
     records     the number of records
     bytes       the total size of their values
     crc32_sum   the sum of the CRC-32 of their values modulo 2^64, as a string of decimal digits
-
-The sum is a string because JavaScript and jq read large JSON numbers inexactly.
 """
 
 from __future__ import annotations
@@ -44,6 +41,7 @@ from plog.errors import PlogError
 AUDIT_TOPIC = "_plog_audit"
 """The topic of the reports."""
 AUDIT_TOPIC_CONFIGS: Mapping[str, str] = {
+    # Compaction would keep only the last increment of each instance.
     "cleanup.policy": "delete",
     # Twice the default retention of a topic, so that its oldest records can still be audited.
     "retention.ms": str(14 * 24 * 60 * 60 * 1000),
@@ -51,8 +49,11 @@ AUDIT_TOPIC_CONFIGS: Mapping[str, str] = {
 """The configs with which producers create the topic."""
 REPORT_VERSION = 1
 
+# One spelling only, because the instance ID is also the key of the report.
 _INSTANCE = re.compile(r"[0-9a-f]{32}")
+# 2^64 has 20 digits. int() alone would also accept signs, spaces and underscores.
 _DIGITS = re.compile(r"[0-9]{1,20}", re.ASCII)
+# Timestamps in Kafka have 64 bits, so no time is larger.
 _LAST_INTEGER = (1 << 63) - 1
 
 
@@ -103,6 +104,7 @@ def encode_report(report: AuditReport) -> bytes:
         "counts": _entries(report.counts),
         "in_doubt": _entries(report.in_doubt),
     }
+    # A producer may send a report every 10 seconds, so the text is compact.
     return json.dumps(document, separators=(",", ":")).encode()
 
 
@@ -113,6 +115,7 @@ def _entries(counts: AuditCounts) -> list[dict[str, object]]:
             "window_ms": window.window_ms,
             "records": totals.records,
             "bytes": totals.value_bytes,
+            # A string, because JavaScript and jq read large JSON numbers inexactly.
             "crc32_sum": str(totals.crc32_sum),
         }
         for window, totals in counts.items()
@@ -133,12 +136,14 @@ def parse_report(value: bytes | None) -> AuditReport:
         raise _invalid(f"its value is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise _invalid("its value is not a JSON object")
+    # The version comes first, because other fields may have another meaning in a later version.
     version = _integer(document, "version", first=1)
     if version != REPORT_VERSION:
         raise _invalid(f"version {version} is not supported; use a newer plog")
     producer = _text(document, "producer")
     instance = _text(document, "instance")
     if not _INSTANCE.fullmatch(instance):
+        # Values in messages are cut, because any program can write a large one.
         raise _invalid(f"instance is {instance!r:.80}, not 32 lower-case hexadecimal digits")
     return AuditReport(
         producer=producer,
@@ -201,11 +206,14 @@ def _counts(document: Mapping[str, Any], name: str, producer: str) -> AuditCount
         if not isinstance(entry, dict):
             raise _invalid(f"{name} contains {entry!r:.80}, not an object")
         window = AuditWindow(_text(entry, "topic"), _integer(entry, "window_ms"), producer)
+        # No record is counted in such a window, so its reported records would all appear as lost.
         if window.window_ms % WINDOW_MS:
             raise _invalid(f"window_ms is {window.window_ms}, not a multiple of {WINDOW_MS}")
+        # Otherwise, the totals of both entries would be added up.
         if counts[window]:
             raise _invalid(f"{name} contains {window.topic} at {window.window_ms} twice")
         totals = AuditTotals(
+            # With 0 records, the check above would not notice another entry of the window.
             records=_integer(entry, "records", first=1),
             value_bytes=_integer(entry, "bytes"),
             crc32_sum=_checksum(entry),

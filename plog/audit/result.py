@@ -68,6 +68,7 @@ class AuditResult:
     def problems(self) -> int:
         """The number of things that are not accounted for."""
         return (
+            # Pending records and skipped windows are limits of the audit, so they are not problems.
             len(self.findings)
             + len(self.unreported)
             + len(self.missing_reports)
@@ -89,11 +90,14 @@ def compare(
 
     With `audited_only`, records without the header of a producer are ignored.
     """
+    # A topic without windows is a part of the result, too. The summary is immutable, so all topics
+    # can share one.
     summaries = dict.fromkeys(topics, TopicSummary())
     skipped: dict[str, SkippedWindows] = {}
     findings, unreported, pending = [], [], 0
     for window in _windows(ledger, actual, topics, bounds, audited_only):
         found = actual[window]
+        # Otherwise, records that retention has deleted would appear as lost.
         if not bounds.is_retained(window):
             skipped[window.topic] = _skipped(skipped, ledger, window, found.records, bounds)
             continue
@@ -179,6 +183,7 @@ def _skipped(
 
 def _reason(ledger: AuditLedger, window: AuditWindow) -> str:
     """Return why the records of a window are not reported."""
+    # The most certain reason comes first.
     if window.producer is None:
         return f"they have no header {AUDIT_HEADER}: their producer is not audited"
     if window.producer not in ledger.producers:
@@ -191,6 +196,7 @@ def _reason(ledger: AuditLedger, window: AuditWindow) -> str:
 def _missing_reports(ledger: AuditLedger, bounds: AuditBounds) -> Iterable[MissingReports]:
     """Yield the missing reports that may contain windows of the audit."""
     for gap in ledger.missing_reports():
+        # Only the start of the range matters. A report after its end may contain earlier records.
         if bounds.since_ms is not None and gap.until_ms < bounds.since_ms:
             continue
         # Retention deletes the first reports first.

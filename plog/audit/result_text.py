@@ -37,12 +37,14 @@ def result_lines(result: AuditResult) -> Iterator[str]:
             f"{topic}: reported {summary.reported}, found {summary.found} records in"
             f" {summary.windows} windows"
         )
+    # The verdict is last, where it is visible after a long output.
     yield _verdict(result)
 
 
 def _verdict(result: AuditResult) -> str:
     if result.problems:
         return f"found {result.problems} problems"
+    # An audit that compares nothing must not look like a success.
     if not any(summary.windows for summary in result.topics.values()):
         return "there were no records to compare"
     return "all records are accounted for"
@@ -50,6 +52,8 @@ def _verdict(result: AuditResult) -> str:
 
 def _unreported_lines(result: AuditResult) -> Iterator[str]:
     """Yield a line for each topic and producer with unreported records."""
+    # A producer that is not audited has unreported records in each window, and a line for each of
+    # them would hide the rest.
     groups: dict[tuple[str, str | None, str], list[UnreportedRecords]] = {}
     for one in result.unreported:
         window = one.finding.window
@@ -69,7 +73,7 @@ def _time_of(gap: MissingReports) -> str:
 
 
 def result_data(result: AuditResult) -> dict[str, object]:
-    """Return a result as data for JSON; CRC-32 sums are strings, as in reports."""
+    """Return a result as data for JSON; CRC-32 sums are strings."""
     return {
         "accounted_for": not result.problems,
         "topics": {name: asdict(summary) for name, summary in result.topics.items()},
@@ -98,6 +102,7 @@ def _finding_data(finding: AuditFinding) -> dict[str, object]:
             name: {
                 "records": totals.records,
                 "bytes": totals.value_bytes,
+                # A string, because JavaScript and jq read large JSON numbers inexactly.
                 "crc32_sum": str(totals.crc32_sum),
             }
             for name, totals in (

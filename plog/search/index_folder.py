@@ -45,6 +45,7 @@ class IndexLayout:
             raise SearchError(
                 f"cannot divide the index into {self.shards} shards: use 1 to {MAX_SHARDS}"
             )
+        # The names of SQLite's columns ignore the case.
         lower = [name.lower() for name in self.columns]
         if not lower or len(set(lower)) < len(lower):
             raise SearchError(
@@ -68,6 +69,7 @@ def shard_of(topic: str, partition: int, offset: int, shards: int) -> int:
     >>> shard_of("clicks", 0, 7, 4)
     1
     """
+    # Python's `hash` differs between processes, and Spark does not have it.
     return zlib.crc32(f"{topic}/{partition}/{offset}".encode()) % shards
 
 
@@ -163,14 +165,17 @@ def _write_layout(folder: Path, layout: IndexLayout) -> None:
         "shards": layout.shards,
         "tokenizer": layout.tokenizer,
     }
+    # `_is_new` ignores a file with this name, so that an interrupted creation is repeated.
     partial = folder / f".{_NAME}"
     with open(partial, "w", encoding="utf-8") as file:
         json.dump(text, file)
         file.flush()
+        # Without fsync, the description could be empty after a power failure.
         os.fsync(file.fileno())
     os.replace(partial, folder / _NAME)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
+        # The rename changes the folder, which has to be synced separately.
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

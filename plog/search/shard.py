@@ -23,8 +23,9 @@ from plog.search.search_error import SearchError
 
 LOCK_TIMEOUT_S: Final = 60
 _VERSION: Final = 1
+# Changes that do not fit are written before the transaction ends, which locks out readers.
 _CACHE_KIB: Final = 32_768
-"""More changes than this are written before the transaction ends, and lock out readers."""
+"""The memory for changes."""
 
 
 class IndexedRecord(NamedTuple):
@@ -52,9 +53,13 @@ class Shard:
     ) -> Shard:
         """Open a shard, and create it if it does not exist. Raises SearchError."""
         with shard_errors(path, "write"):
+            # Otherwise, Python would begin transactions itself, without IMMEDIATE.
             connection = sqlite3.connect(path, timeout=lock_timeout_s, isolation_level=None)
             try:
+                # Emptying the journal is cheaper than deleting it, which also changes the folder.
                 connection.execute("PRAGMA journal_mode = TRUNCATE")
+                # Spark does not repeat a batch that it has committed, so its records must survive a
+                # power failure.
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
                 _create_tables(connection, layout)
@@ -101,6 +106,8 @@ CREATE TABLE records (
     UNIQUE (topic, "partition", "offset")
 )
 """
+# REPLACE would give the record another number, and its old texts would remain. DO NOTHING would
+# return no number.
 _PUT_RECORD: Final = """
 INSERT INTO records (topic, "partition", "offset", timestamp_ms) VALUES (?, ?, ?, ?)
 ON CONFLICT (topic, "partition", "offset") DO UPDATE SET timestamp_ms = excluded.timestamp_ms
@@ -126,6 +133,7 @@ def _create_tables(connection: sqlite3.Connection, layout: IndexLayout) -> None:
         tokenizer = TOKENIZERS[layout.tokenizer]
         cursor.execute(_CREATE_RECORDS)
         cursor.execute(f"CREATE VIRTUAL TABLE texts USING fts5({columns}, tokenize='{tokenizer}')")
+        # In the same transaction, so that a shard with this version has both tables.
         cursor.execute(f"PRAGMA user_version = {_VERSION}")
 
 
@@ -136,6 +144,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Cursor]:
     try:
         yield cursor
     except BaseException:
+        # SQLite itself rolls back after some errors, such as a full disk.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

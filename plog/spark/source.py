@@ -53,6 +53,8 @@ class PlogSource(DataSource):
 
         options = read_source_options(self.options, is_stream=False)
         _check_schema(schema, with_headers=options.include_headers)
+        # Spark rejects every reader that defines `pushFilters`, unless its own setting allows
+        # filters.
         return FilteringBatchReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: StructType) -> StreamReader:
@@ -69,6 +71,7 @@ class PlogSource(DataSource):
         from plog.spark.sink.record_writers import BatchWriter
 
         if overwrite:
+            # The connector rejects this mode, too.
             raise ConfigError(['the mode is "overwrite": a topic only grows; use mode("append")'])
         options = self._sink_options(schema)
         if options.deduplicate is not None:
@@ -85,16 +88,19 @@ class PlogSource(DataSource):
     ) -> StreamWriter | DeduplicatingWriter:
         """Return the writer for a stream. Raises ConfigError for invalid arguments.
 
-        Spark calls it in the driver before each batch, and again to commit or abort the batch. It
-        sets `overwrite` for the output mode complete, whose rows are appended too.
+        Spark calls it in the driver before each batch, and again to commit or abort the batch.
         """
         from plog.spark.sink.record_writers import StreamWriter
 
+        # Spark sets `overwrite` for the output mode complete. Its rows are appended, too, as by the
+        # connector.
         options = self._sink_options(schema)
         if options.deduplicate is None:
             return StreamWriter(options)
         from plog.spark.sink.deduplicating_writer import DeduplicatingWriter
 
+        # The constructor reads the notes of the name. The writer that commits the batch thus also
+        # finds notes that another query has written in the meantime.
         return DeduplicatingWriter(options, options.deduplicate)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
@@ -102,6 +108,7 @@ class PlogSource(DataSource):
         from plog.spark.sink.row_columns import check_row_columns
 
         options = read_sink_options(self.options)
+        # The check receives the types as text, so that it needs no pyspark.
         columns = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         check_row_columns(columns, topic=options.topic)
         return options
@@ -109,6 +116,8 @@ class PlogSource(DataSource):
 
 def source_schema(*, with_headers: bool) -> StructType:
     """Return the schema of the connector, in its order of columns."""
+    # Spark compares these types with those of a task's first Arrow batch, and fails the task if
+    # they differ. `SparkColumns` builds the batches.
     schema = (
         StructType()
         .add("key", BinaryType())
@@ -126,6 +135,7 @@ def source_schema(*, with_headers: bool) -> StructType:
 
 
 def _check_schema(schema: StructType, *, with_headers: bool) -> None:
+    # If the application has set a schema, Spark passes it instead of the result of `schema`.
     if schema != source_schema(with_headers=with_headers):
         raise ConfigError(
             [

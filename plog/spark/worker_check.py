@@ -20,6 +20,7 @@ from typing import Any, Final
 from plog.error_base import PlogError
 from plog.version import VERSION
 
+# The compiled packages: one for checksums and three for compression. gzip is a part of Python.
 _CODECS: Final = ("crc32c", "lz4.frame", "snappy", "zstandard")
 _restorations = count(1)
 _REMEDY: Final = (

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+# Spark's windows reject months, whose length varies.
 _DURATION: Final = re.compile(r"[1-9]\d* (millisecond|second|minute|hour|day)s?")
 
 

@@ -1,7 +1,6 @@
 """The columns of events: fields of the decoded value, and columns of the record, by their names.
 
-Jobs that group records by name and time use them. A field has the same name in every job, whatever
-the columns of the record are, because the fields are in a struct of their own.
+Jobs that group records by name and time use them.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
 RECORD_COLUMNS: Final = ("topic", "partition", "key", "timestamp")
 """The columns of records that need no decoding; fields with these names cannot be used."""
+# In a struct of its own, a field keeps its name, whatever the columns of the record are.
 FIELDS: Final = "__plog_fields"
 """The struct column with the fields of the decoded value."""
 
@@ -64,4 +64,5 @@ def event_text(name: str) -> Column:
 
 def event_time(name: str) -> Column:
     """Return a column as a timestamp; text that is not a time is null."""
+    # With ANSI SQL, Spark's default, a cast would fail the query.
     return event_column(name).try_cast("timestamp")

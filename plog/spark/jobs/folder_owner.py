@@ -10,6 +10,7 @@ from plog.settings import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+# The id survives restarts of a job, so it identifies the owner of a folder.
 _QUERY_ID: Final = "sql.streaming.queryId"
 """Spark sets this property in the thread that runs a query; the id is that of the checkpoint."""
 
@@ -37,6 +38,7 @@ def check_checkpoint(root: Path, batch_id: int, *, oldest: int, newest: int) -> 
 
     `newest` is the newest batch that the folder contains.
     """
+    # With an older checkpoint, the job would write records a second time.
     if batch_id < oldest:
         raise ConfigError(
             [

@@ -49,10 +49,8 @@ class JobSource:
             raise ConfigError(["cannot choose topics: set either topics or a pattern"])
 
     def target_problems(self, *topics: str | None) -> list[str]:
-        """Return a problem for each topic to which a job would write, and which it also reads.
-
-        The job would never end: it would read its own results.
-        """
+        """Return a problem for each topic to which a job would write, and which it also reads."""
+        # The job would never end, because it would read its own results.
         return [
             f"cannot write to {topic}: the job also reads this topic; write to another topic, or"
             " choose the topics to read by a pattern that does not match it"
@@ -63,6 +61,7 @@ class JobSource:
     def _reads(self, topic: str) -> bool:
         if self.pattern is None:
             return topic in self.topics
+        # As in the source, a pattern need not match the whole name.
         return re.search(self.pattern, topic) is not None
 
     def client_options(self) -> dict[str, str]:
@@ -126,7 +125,9 @@ class TimeRange:
 def range_options(source: JobSource, times: TimeRange, *, include_headers: bool) -> dict[str, str]:
     """Return the options of a batch query that reads a range; some records are outside of it."""
     options = source.options(include_headers=include_headers)
+    # A batch query would warn about this option of streams.
     options.pop("maxOffsetsPerTrigger", None)
+    # The starting offsets of the source are for streams, and may be later than the range.
     options["startingOffsets"] = "earliest"
     if times.from_ms is not None:
         options["startingTimestamp"] = str(times.from_ms)
@@ -143,8 +144,11 @@ def read_range(
 
     options = range_options(source, times, include_headers=include_headers)
     rows = spark.read.format("plog").options(**options).load()
+    # The end of the range is only a filter. With CreateTime, records of the range may follow later
+    # ones, so an ending offset would lose them.
     for limit_ms, of in ((times.from_ms, ">="), (times.to_ms, "<")):
         if limit_ms is not None:
+            # Numbers do not depend on the time zone of the session, as literals of timestamps do.
             rows = rows.where(F.expr(f"unix_millis(timestamp) {of} {limit_ms}"))
     return rows
 
@@ -164,6 +168,8 @@ def read_offsets(
     for topic, number in starts:
         partitions.setdefault(topic, []).append(number)
     chosen = {
+        # The option subscribe would also select partitions that were added since, for which there
+        # are no offsets.
         "assign": json.dumps(partitions),
         "startingOffsets": format_offsets(starts),
         "endingOffsets": format_offsets(ends),
@@ -174,5 +180,6 @@ def read_offsets(
 
 def append_records(records: DataFrame, source: JobSource, topic: str) -> None:
     """Append the rows of a batch to a topic of the source's cluster, at least once."""
+    # Python data sources do not support Spark's default mode, ErrorIfExists.
     writer = records.write.format("plog").mode("append").options(**source.client_options())
     writer.option("topic", topic).save()

@@ -22,6 +22,7 @@ class LateRows:
         """Return the late rows of triggers that were not counted before, the oldest first."""
         found = 0
         for one in progress:
+            # Spark keeps the progress of the last 100 triggers, most of which were counted before.
             if one["timestamp"] <= self.last:
                 continue
             self.last = one["timestamp"]

@@ -20,8 +20,10 @@ def local_folder(text: str, purpose: str) -> Path:
     PosixPath('/data/table')
     """
     if not _SCHEME.match(text):
+        # The executors have other working directories than the driver.
         return Path(text).absolute()
     parts = urlsplit(text)
+    # The host in a URL such as file://host/folder is another machine.
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise ConfigError(
             [

@@ -10,10 +10,8 @@ Report: TypeAlias = Callable[[str], None]
 
 
 def print_progress(line: str) -> None:
-    """Print a line immediately, even into a pipe.
-
-    Names and keys come from records, so characters that control a terminal become question marks.
-    """
+    """Print a line immediately, even into a pipe, without characters that control a terminal."""
+    # Names and keys come from records, so they may contain anything.
     print("".join(each if each.isprintable() else "?" for each in line), flush=True)
 
 

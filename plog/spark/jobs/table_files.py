@@ -14,8 +14,10 @@ from typing import Final, NoReturn
 
 from plog.settings import ConfigError
 
+# From fcntl.h and linux/fs.h. Python has no function for renameat2(2).
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
+# A kernel without renameat2 returns ENOSYS, and a file system that cannot exchange EINVAL.
 _UNSUPPORTED: Final = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)
 
 
@@ -43,11 +45,13 @@ class TableFiles:
     def write(self, path: Path, text: str) -> None:
         """Replace the text of a file atomically and durably."""
         partial = path.with_name(f".{path.name}.partial")
+        # Without fsync, the new name could refer to an empty file after a power failure.
         with open(partial, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+        # A rename changes the folder, which has to be synced separately.
         self._sync(path.parent)
 
     def make_folder(self, path: Path) -> None:
@@ -64,6 +68,8 @@ class TableFiles:
 
     def exchange(self, one: Path, other: Path) -> bool:
         """Exchange two folders atomically; return False if the file system cannot do that."""
+        # The name None stands for the process itself, which contains the C library. glibc has the
+        # function since 2.28, and other systems than Linux lack it.
         libc = ctypes.CDLL(None, use_errno=True)
         rename = getattr(libc, "renameat2", None)
         if rename is None:
@@ -81,6 +87,7 @@ class TableFiles:
         self._sync(path)
 
     def _sync(self, path: Path) -> None:
+        # A folder can only be opened for reading, which is enough for fsync.
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -99,7 +106,10 @@ class TableFiles:
         """Remove a folder and everything in it; a missing one is not an error."""
         if not path.is_dir():
             return
+        # shutil.rmtree would remove everything in one call, and tests interrupt the job before each
+        # single removal.
         for entry in sorted(path.iterdir()):
+            # Of a link, only the link itself is removed.
             if entry.is_dir() and not entry.is_symlink():
                 self.remove_tree(entry)
             else:

@@ -11,6 +11,7 @@ from plog.settings import ConfigError, nearest_name
 RAW: Final = "raw"
 """Values are not decoded: they stay in the binary column ``value``."""
 FORMATS: Final = (RAW, "text", "json", "csv", "avro")
+# The values of these formats do not contain the names of their fields.
 _NEED_SCHEMA: Final = ("csv", "avro")
 
 

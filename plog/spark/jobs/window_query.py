@@ -1,7 +1,7 @@
 """`WindowQuery`: the streaming query of a job that groups events by windows of time.
 
-Spark returns a window in a single batch, when the watermark has passed its end. A second query
-writes values that cannot be decoded to a topic, because the aggregation would lose them.
+A second query writes values that cannot be decoded to a topic, because the aggregation would lose
+them.
 """
 
 from __future__ import annotations
@@ -60,9 +60,13 @@ class WindowQuery:
         each batch completes. Raises StreamingQueryException if a batch fails.
         """
         options = self.options
+        # Headers take time to read, and only dead letters keep them.
         has_letters = options.dead_letter_topic is not None
         rows = read_stream(spark, options.source, include_headers=has_letters)
+        # In append mode, Spark returns a window in a single batch, when the watermark has passed
+        # its end.
         writer = grouped(decoded_events(rows, options.values)).writeStream.outputMode("append")
+        # Spark rejects a second query with the same name in a session.
         writer = writer.queryName(f"plog-{self.job} {options.checkpoint}").foreachBatch(write)
         writer = writer.option("checkpointLocation", f"{options.checkpoint}/{self.part}")
         query = options.trigger.apply(writer).start()
@@ -83,6 +87,7 @@ class WindowQuery:
         writer = writer.options(**options.source.client_options())
         writer = writer.option("topic", options.dead_letter_topic)
         writer = writer.queryName(f"plog-{self.job}-dead-letters {options.checkpoint}")
+        # Queries cannot share a checkpoint, because each has batches of its own.
         writer = writer.option("checkpointLocation", f"{options.checkpoint}/dead-letters")
         return options.trigger.apply(writer).start()
 
@@ -96,7 +101,9 @@ def _await(queries: list[StreamingQuery], poll: Callable[[], None]) -> None:
                 one.awaitTermination(_POLL_S)
             poll()
         for one in queries:
+            # A query may have failed while the loop waited for another one.
             one.awaitTermination()
+        # The last triggers may have ended after the last poll.
         poll()
     finally:
         for one in queries:

@@ -33,6 +33,9 @@ class OffsetBound:
         """
         if isinstance(self.value, int):
             return dict.fromkeys(partitions, self.value)
+        # As in the connector, the option names exactly the partitions of the query. A partition
+        # without an offset has no start, and one that the query does not read is probably
+        # misspelled.
         missing = sorted(set(partitions) - self.value.keys())
         if missing:
             special = "" if self.is_time else "; -2 means the earliest offset, -1 the latest"
@@ -46,6 +49,7 @@ class OffsetBound:
 
 
 def _shown(partitions: list[TopicPartition], most: int = 5) -> str:
+    # A query may read thousands of partitions.
     names = ", ".join(map(str, partitions[:most]))
     rest = len(partitions) - most
     return f"{names} and {rest} more" if rest > 0 else names

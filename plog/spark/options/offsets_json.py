@@ -56,12 +56,10 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def nest_offsets(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Return `offsets` as the object that `format_offsets` prints.
-
-    The keys are sorted, because Spark compares the text of offsets to find out if there is anything
-    to read.
-    """
+    """Return `offsets` as the object that `format_offsets` prints, with sorted keys."""
     topics: dict[str, dict[str, int]] = {}
+    # Spark compares the text of offsets to find out if there is anything to read, so equal offsets
+    # must have equal texts.
     for partition in sorted(offsets):
         topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
     return topics
@@ -73,6 +71,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
     >>> parse_partitions('{"t": [1, 0]}')
     [TopicPartition(topic='t', partition=0), TopicPartition(topic='t', partition=1)]
     """
+    # A partition that is listed twice must not be read twice.
     partitions: set[TopicPartition] = set()
     for topic, numbers in _parse_object(text, _PARTITIONS_EXAMPLE).items():
         if not isinstance(numbers, list):
@@ -91,6 +90,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 def _parse_object(text: str, example: str) -> dict[str, object]:
     try:
         found = json.loads(text)
+    # Python's parser raises RecursionError for deeply nested text.
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -99,6 +99,8 @@ def _parse_object(text: str, example: str) -> dict[str, object]:
 
 
 def _partition(topic: str, text: str) -> TopicPartition:
+    # int() alone would also accept spaces, underscores and the digits of other scripts. The length
+    # is checked first, because Python does not convert texts with thousands of digits.
     if not (text.isascii() and text.isdigit()) or len(text) > 10 or int(text) > _INT_MAX:
         raise ValueError(f"{text!r} is not a partition of {topic!r}; partitions start at 0")
     return TopicPartition(topic, int(text))

@@ -24,6 +24,7 @@ def client_settings(
     """
     settings: dict[str, str] = {}
     for key, value in options.items():
+        # Spark ignores the case of option names, and all settings of Kafka are in lower case.
         name = key.lower().removeprefix(KAFKA)
         if not key.lower().startswith(KAFKA):
             continue
@@ -39,6 +40,7 @@ def check_client_settings(
 ) -> None:
     """Add the problems that the workers would find in `settings` when they `parse` them."""
     try:
+        # Without this check, the query would fail only in its tasks, after Spark has retried them.
         parse(settings)
     except ConfigError as error:
         problems += [f"{KAFKA}{problem}" for problem in error.problems]
@@ -47,6 +49,7 @@ def check_client_settings(
 def unknown_options(options: Mapping[str, str], known: Collection[str]) -> list[str]:
     """Return the names that are neither in `known` nor settings of the client."""
     lower = {name.lower() for name in known}
+    # `check_client_settings` reports misspelled settings of the client.
     keys = [key for key in options if not key.lower().startswith(KAFKA)]
     return [key for key in keys if key.lower() not in lower]
 

@@ -13,8 +13,10 @@ from plog.settings import LONG_MAX
 
 T = TypeVar("T")
 
+# int() alone would also accept spaces and underscores. LONG_MAX has 19 digits.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _DURATION = re.compile(r"([0-9]{1,15}) *([a-z]*)", re.ASCII)
+# The suffixes of Spark's JavaUtils.timeStringAs, except us, because the source measures in ms.
 _UNITS_MS = {
     "": 1,
     "ms": 1,
@@ -49,6 +51,7 @@ class OptionReader:
         try:
             return parse(text)
         except ValueError as error:
+            # Parsing goes on as if the option were not set, so that the error lists all problems.
             self.problems.append(f"{name}={text}: {error}")
             return None
 

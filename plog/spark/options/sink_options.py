@@ -29,9 +29,11 @@ OPTIONS: Final = ("deduplicate", "includeHeaders", "topic")
 _REJECTED: Final = {
     "key.serializer": "the column key is string or binary; convert it with cast or to_json",
     "value.serializer": "the column value is string or binary; convert it with cast or to_json",
+    # All tasks would have the same id, with which producers fence each other (KIP-98).
     "transactional.id": "the sink writes without transactions; remove it",
 }
 
+# In the keys of notes, a slash follows the name, so it must not contain one.
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}", re.ASCII)
 
 
@@ -61,6 +63,7 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
     reader.boolean("includeHeaders", False)
     problems += _misspelled(options)
     if made.deduplicate is not None and not problems:
+        # Settings that are wrong have been reported above, and cannot be parsed again.
         problems += _risks(made.client)
     if problems:
         raise ConfigError(problems)
@@ -82,8 +85,10 @@ def _name(text: str) -> str:
 def _risks(client: Mapping[str, str]) -> Iterator[str]:
     """Yield a problem for each setting with which the producer could lose or repeat records."""
     settings = ProducerSettings.from_options(client)
+    # A leader's failure could remove records that are noted as written.
     if settings.acks != "all":
         yield f"kafka.acks={settings.acks}: deduplicate requires acks=all; remove it"
+    # A request that the producer retries could append its records twice.
     elif not settings.enable_idempotence:
         yield (
             "kafka.enable.idempotence=false: deduplicate requires it; remove it, and do not set"

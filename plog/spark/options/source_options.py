@@ -69,6 +69,7 @@ OPTIONS: Final = (
 _FETCH_SIZES = ("max.partition.fetch.bytes", "fetch.message.max.bytes")
 """The setting for the size of a fetch, and its name in other clients."""
 _FETCH_BYTES = 4 << 20
+# The connector rejects the same settings.
 _REJECTED = {
     "auto.offset.reset": "use startingOffsets; a query never resets its offsets",
     "enable.auto.commit": "Spark stores the offsets of a query in its checkpoint; remove it",
@@ -103,6 +104,8 @@ class SourceOptions:
     max_trigger_delay_ms: int = _DEFAULT_DELAY_MS
     offset_lookup_retries: int = 3
     """How often a stream looks again at partitions that seem to have lost records."""
+    # The connector's guide names 10 ms, but three lookups within 30 ms would not outlast the start
+    # of a broker.
     offset_lookup_retry_interval_ms: int = 1000
     commit_group: str | None = None
     """The group to which a stream commits its progress, for tools that show consumer lag."""
@@ -145,6 +148,8 @@ def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Sourc
             f"minOffsetsPerTrigger={least}: is above maxOffsetsPerTrigger ({most}); lower it"
         )
     if is_stream:
+        # The connector ignores endingTimestamp in streams. The query would then not end where the
+        # application expects.
         problems += [
             f"{name} is set: a stream has no end; remove it"
             for name in _ONLY_BATCH
@@ -164,6 +169,7 @@ def _client_settings(options: Mapping[str, str], reader: OptionReader) -> dict[s
     settings = client_settings(options, _REJECTED, reader.problems)
     # Reading a known range needs no group, so the name of one has no effect.
     settings.pop("group.id", None)
+    # `kafka.default.api.timeout.ms` limits the same waits, and takes precedence if both are set.
     timeout_ms = reader.integer("kafkaConsumer.pollTimeoutMs")
     if timeout_ms is not None:
         settings.setdefault("default.api.timeout.ms", str(timeout_ms))
@@ -178,6 +184,7 @@ def _client_settings(options: Mapping[str, str], reader: OptionReader) -> dict[s
 
 
 def _starting(reader: OptionReader, *, is_stream: bool) -> OffsetBound:
+    # These are the connector's defaults.
     default = LATEST if is_stream else EARLIEST
     return _bound(reader, "starting", default, refused=None if is_stream else LATEST)
 
@@ -189,10 +196,14 @@ def _ending(reader: OptionReader) -> OffsetBound:
 def _bound(reader: OptionReader, which: str, default: int, *, refused: int | None) -> OffsetBound:
     """Return the bound that the first of the three options sets.
 
-    All three are checked. `refused` is the special offset that makes no sense here.
+    `refused` is the special offset that makes no sense here.
     """
+    # The order of precedence is that of the connector (getKafkaOffsetRangeLimit). All three options
+    # are parsed, so that a wrong one is reported even if another one takes precedence.
     bounds: list[OffsetBound] = []
     name = f"{which}Timestamp"
+    # The connector passes negative times on to ListOffsets, where -1 is the latest offset and -2
+    # the earliest. That would mislead, so they are rejected.
     time_ms = reader.integer(name, at_least=0)
     if time_ms is not None:
         bounds.append(OffsetBound(option=name, value=time_ms, is_time=True))
@@ -247,8 +258,10 @@ def _warnings(
 ) -> Iterator[str]:
     for key in unknown_options(options, OPTIONS):
         if nearest_option(key, OPTIONS) is None:
+            # This is not an error, because Spark adds options of its own, such as path.
             yield f"{key} has no effect: it is not an option of this source"
     if not is_stream:
+        # The connector, too, only warns about options of streams in a batch query.
         for name in _ONLY_STREAM:
             if reader.has(name):
                 yield f"{name} has no effect: it is an option of streams"

@@ -40,6 +40,7 @@ def read_topic_choice(options: OptionReader) -> TopicChoice:
 
 
 def _topics(text: str) -> tuple[str, ...]:
+    # A topic that is named twice must not be read twice.
     names = {name for part in text.split(",") if (name := part.strip())}
     if not names:
         raise ValueError("does not contain any topics; separate the names with commas")
@@ -47,6 +48,7 @@ def _topics(text: str) -> tuple[str, ...]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
+    # An empty pattern is found in every name, so the query would read all topics.
     if not text.strip():
         raise ValueError("is empty; set a regular expression")
     try:

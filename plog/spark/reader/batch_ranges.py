@@ -30,10 +30,13 @@ def plan_batch(
     bounds = lookup.bounds(partitions)
     ranges = _find_ranges(lookup, options, bounds)
     if filters is not None:
+        # Lost records have been reported above, so that a query fails with and without filters.
         ranges = filters.narrow(ranges, lookup)
     record_bytes: dict[TopicPartition, float] = {}
     if options.max_bytes_per_partition is not None:
+        # Every broker is asked for sizes, so they are only looked up if they are needed.
         for partition, size in lookup.size_bytes(partitions).items():
+            # The average is per offset, not per record, because tasks are ranges of offsets.
             offsets = bounds[partition].end_offset - bounds[partition].start_offset
             record_bytes[partition] = size / max(1, offsets)
     limits = TaskLimits(
@@ -51,6 +54,7 @@ def _find_ranges(
     starts = resolve(lookup, options.starting, bounds)
     ends = resolve(lookup, options.ending, bounds)
     ranges: list[OffsetRange] = []
+    # All losses are collected first, so that the error names every partition.
     losses: list[str] = []
     for partition, log_bounds in bounds.items():
         start, end = starts[partition], ends[partition]

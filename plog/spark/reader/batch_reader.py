@@ -74,17 +74,21 @@ class FilteringBatchReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the filters for `partitions`, and return all of them, so that Spark applies them."""
+        # A longer attribute names a field of a struct, on which the ranges do not depend.
         conditions = [
             Condition(one.attribute[0], operator, one.value)
             for one in filters
             if (operator := _OPERATORS.get(type(one))) and len(one.attribute) == 1
         ]
         self._filters = RangeFilters.of(conditions)
+        # Spark compares the result with its own filters by identity, so they must be the same
+        # objects.
         return filters
 
 
 _OPERATORS: dict[type[Filter], str] = {
     EqualTo: "=",
+    # It differs from EqualTo only for null, which `RangeFilters.of` leaves to Spark.
     EqualNullSafe: "=",
     GreaterThan: ">",
     GreaterThanOrEqual: ">=",

@@ -1,6 +1,6 @@
 """Lookups of partitions, offsets and sizes in a cluster, over blocking sockets.
 
-They run in Spark's driver, which plans queries. `LogLookup` in batch_ranges.py describes them.
+They run in Spark's driver, which plans queries. `LogLookup` in log_lookup.py describes them.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class ClusterLookup:
         admin = TopicDescriptionAdmin(self._cluster)
         names = topics.topics or tuple({partition.topic for partition in topics.partitions})
         if topics.pattern is not None:
+            # Internal topics are not listed, as in the connector.
             existing = self._run(admin.list_topics())
             names = tuple(name for name in existing if topics.pattern.search(name))
         if not names:
@@ -97,6 +98,7 @@ class ClusterLookup:
                 for partition in topics.partitions
                 if partition not in missing
             }
+        # The tasks of a query are in this order, so that they are the same each time.
         return dict(sorted(found.items()))
 
     def bounds(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogBounds]:

@@ -32,9 +32,11 @@ class LogBounds(NamedTuple):
 
 def within_log(one: OffsetRange, log: LogBounds) -> tuple[OffsetRange, list[str]]:
     """Return the part of `one` that `log` contains, and a description of each missing part."""
+    # An empty range loses nothing, even if it is outside of the log.
     if not one.size:
         return one, []
     name, losses = one.partition, []
+    # Both bounds stay within the range, so that a range that is missing completely becomes empty.
     start = min(max(one.start_offset, log.start_offset), one.end_offset)
     end = max(min(one.end_offset, log.end_offset), start)
     if start > one.start_offset:
@@ -42,6 +44,7 @@ def within_log(one: OffsetRange, log: LogBounds) -> tuple[OffsetRange, list[str]
             f"offsets {one.start_offset} to {start - 1} of {name} are missing: its log starts at"
             f" {log.start_offset}, because retention or delete-records removed earlier records"
         )
+    # The offsets may come from an option, and then need not have existed.
     if end < one.end_offset:
         losses.append(
             f"offsets {end} to {one.end_offset - 1} of {name} are missing: its log ends at"

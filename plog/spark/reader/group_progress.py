@@ -16,10 +16,13 @@ from plog.types import TopicPartition
 log = logging.getLogger("plog.spark")
 
 
+# A group without members forgets its offsets after offsets.retention.minutes, 7 days by default
+# (KIP-211).
 _REPEAT_MS = 24 * 3_600_000
-"""Offsets that do not change are committed again, because a group without members forgets them."""
+"""Time after which offsets that do not change are committed again."""
+# Each attempt delays a batch.
 _RETRY_MS = 60_000
-"""Time without commits after an error, because each attempt delays a batch."""
+"""Time without commits after an error."""
 
 
 class GroupCommits(Protocol):
@@ -59,6 +62,7 @@ class GroupProgress:
             return
         try:
             self._commits.commit(self._group, changed)
+        # The query does not depend on the commit, because its offsets are in the checkpoint.
         except PlogError as error:
             # Once per problem: a batch may take less than a second.
             if str(error) != self._problem:

@@ -58,11 +58,14 @@ def resolve(
     values = bound.by_partition(bounds.keys())
     if bound.is_time:
         return lookup.at_times(values)
+    # The bounds already contain these offsets. Another lookup could return later ones than those
+    # with which the ranges are compared.
     special = {
         EARLIEST: lambda partition: bounds[partition].start_offset,
         LATEST: lambda partition: bounds[partition].end_offset,
     }
     return {
+        # Other offsets stay as they are, because `within_log` compares them with the log.
         partition: special[value](partition) if value in special else value
         for partition, value in values.items()
     }

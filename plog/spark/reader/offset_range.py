@@ -18,10 +18,9 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """The number of offsets, which may exceed the number of records; 0 if the range is empty.
-
-        Transaction markers and compaction leave offsets without records.
-        """
+        """The number of offsets, which may exceed that of records; 0 if the range is empty."""
+        # Transaction markers and compaction leave offsets without records. An end before the start,
+        # to which times can lead, selects nothing.
         return max(0, self.end_offset - self.start_offset)
 
     def split(self, parts: int) -> list[OffsetRange]:
@@ -32,6 +31,7 @@ class OffsetRange:
         [(10, 12), (12, 15)]
         """
         start, size = self.start_offset, self.size
+        # Multiplying before dividing keeps the cuts exact, so that the parts have no gaps.
         cuts = [start + size * number // parts for number in range(parts + 1)]
         return [
             OffsetRange(partition=self.partition, start_offset=first, end_offset=end)

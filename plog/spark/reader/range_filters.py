@@ -53,6 +53,7 @@ class RangeFilters:
         times_us = _Interval()
         for column, operator, value in conditions:
             values = set(value) if operator == "in" else {value}
+            # A comparison with null has rules of its own in SQL, which Spark applies to the rows.
             if None in values:
                 continue
             if column == "topic" and operator in ("=", "in"):
@@ -76,8 +77,7 @@ class RangeFilters:
     def narrow(self, ranges: Iterable[OffsetRange], lookup: LogLookup) -> list[OffsetRange]:
         """Return the parts of `ranges` that can contain matching records.
 
-        The end of the time applies only to topics with LogAppendTime: elsewhere, a record with an
-        earlier time may follow one with a later time.
+        The end of the time applies only to topics with LogAppendTime.
         """
         left = [self._by_offset(one) for one in ranges if self._includes(one.partition)]
         # Records without a timestamp have the time -1, and lookups do not find them.
@@ -85,10 +85,13 @@ class RangeFilters:
             # All records before the first one at or after this time are earlier, in any topic.
             left = _at_times(left, self.since_ms, lookup, _from)
         if self.until_ms is not None:
+            # With CreateTime, a record with an earlier time may follow one with a later time, so
+            # there is no offset after which all records are later.
             ordered = lookup.topics_with_append_time({one.partition.topic for one in left})
             by_append_time = [one for one in left if one.partition.topic in ordered]
             others = [one for one in left if one.partition.topic not in ordered]
             left = others + _at_times(by_append_time, self.until_ms, lookup, _before)
+        # Tasks are then in the same order as without filters.
         return sorted(left, key=lambda one: one.partition)
 
     def _includes(self, partition: TopicPartition) -> bool:
@@ -111,6 +114,7 @@ class _Interval:
 
     def restrict(self, operator: str, values: set[int]) -> None:
         """Apply a condition."""
+        # The defaults turn an empty list, which matches nothing, into an empty interval.
         least, most = min(values, default=0), max(values, default=-1)
         starts = {"=": least, "in": least, ">=": least, ">": least + 1}
         ends = {"=": most + 1, "in": most + 1, "<=": most + 1, "<": most}
@@ -133,6 +137,7 @@ def _at_times(
     lookup: LogLookup,
     narrowed: Callable[[OffsetRange, int | None], OffsetRange],
 ) -> list[OffsetRange]:
+    # Negative times have other meanings in ListOffsets: -1 is the latest offset, -2 the earliest.
     found = lookup.at_times(dict.fromkeys((one.partition for one in ranges), max(0, time_ms)))
     return [narrowed(one, found[one.partition]) for one in ranges]
 

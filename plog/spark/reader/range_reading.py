@@ -41,6 +41,7 @@ def read_range(wanted: OffsetRange, options: ReadingOptions) -> Iterator[pyarrow
         if is_done:
             keep_consumer(options.client, consumer)
         else:
+            # Its connection may still receive a response to an earlier request.
             consumer.close()
 
 
@@ -55,6 +56,7 @@ def _batches(
                 partition, position, wanted.end_offset, max_records=_ROWS, build=columns.build
             ):
                 yield batch
+                # An error after this batch must not return its records twice.
                 position = batch["offset"][-1].as_py() + 1
             return
         except (OffsetOutOfRange, RequestTimedOut) as error:

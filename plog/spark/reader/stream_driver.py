@@ -26,6 +26,7 @@ class _SystemClock:
     """The real time."""
 
     def now_ms(self) -> int:
+        # The wall clock may be set back, which would extend delays.
         return int(time.monotonic() * 1000)
 
     def sleep(self, seconds: float) -> None:

@@ -34,6 +34,7 @@ log = logging.getLogger("plog.spark")
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 
+# Every broker is asked for sizes, and average sizes change slowly.
 _SIZES_EXPIRE_MS = 60_000
 
 
@@ -97,6 +98,7 @@ class StreamPlanner:
 
         Raises NoOffsetForTime, ConfigError, and the errors of the lookups.
         """
+        # Spark calls initialOffset twice, and the latest offset may grow in between.
         if self._initial is None:
             logs = self._look({})
             bound = self._options.starting
@@ -279,6 +281,8 @@ class StreamPlanner:
             elif bounds.end_offset < offset:
                 losses.append(truncated_log(partition, offset, bounds.end_offset))
         for partition, topic_id in logs.topic_ids.items():
+            # Brokers before KIP-516 return no ids. A recreated topic is then only detected if it is
+            # shorter.
             if topic_id is not None:
                 self._topic_ids[partition.topic] = topic_id
         return losses

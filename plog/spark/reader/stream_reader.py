@@ -60,8 +60,10 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
         """Return a limit other than ReadAllAvailable, which is kept for triggers.
 
         Spark passes this limit to `latestOffset`, or ReadAllAvailable if the trigger overrides the
-        limits. Spark has no limit for several options, so the planner reads them from the options.
+        limits.
         """
+        # Spark has no limit that stands for several options, so the planner reads them from the
+        # options.
         return ReadMaxRows(self._options.max_offsets_per_trigger or INT_MAX)
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -91,6 +93,7 @@ class StreamReader(CheckedPickle, DataSourceStreamReader, SupportsTriggerAvailab
 
     def _planner(self) -> StreamPlanner:
         if self._driver is None:
+            # Workers only read, so they do not import the planning.
             from plog.spark.reader.stream_driver import StreamDriver
 
             for warning in self._options.warnings:

@@ -42,6 +42,7 @@ def _parts_within_limits(one: OffsetRange, limits: TaskLimits) -> int:
         most = min(most, limits.max_records)
     record_bytes = limits.record_bytes.get(one.partition, 0.0)
     if limits.max_bytes is not None and record_bytes > 0:
+        # A task has at least one offset, even if the record exceeds the limit.
         most = min(most, max(1, int(limits.max_bytes / record_bytes)))
     return -(-one.size // most)
 

@@ -69,6 +69,8 @@ def limit_bytes(
 
 def _advanced(end: int, size: int, share: int) -> int:
     """Return the end after `share` offsets of a backlog of `size` that ends at `end`."""
+    # As in the connector, a share is at least one offset. Otherwise, a small backlog next to a
+    # large one would never be read.
     return end - size + min(size, max(1, share)) if size else end
 
 
@@ -85,6 +87,8 @@ class TriggerDelay:
 
     def is_due(self, new_offsets: int, now_ms: int) -> bool:
         """Return whether to start a batch of `new_offsets` now, on any clock that only advances."""
+        # As in the connector, the first batch is due, because its records have waited for an
+        # unknown time.
         has_waited = self._last_ms is None or now_ms - self._last_ms >= self.max_delay_ms
         if has_waited or new_offsets >= self.min_offsets:
             self._last_ms = now_ms

@@ -1,7 +1,6 @@
 """The consumer of a Python worker, kept between tasks so that its connections stay open.
 
-A Python worker of Spark runs one task at a time, but many tasks in its life. Each query has its own
-settings, and a worker usually serves one query, so only the last consumer is kept.
+A Python worker of Spark runs one task at a time, but many tasks in its life.
 """
 
 from __future__ import annotations
@@ -12,15 +11,17 @@ from plog.client.consumer.simple_consumer import SimpleConsumer
 
 _Key = tuple[tuple[str, str], ...]
 
+# Each query has its own settings, and a worker usually serves one query, so only the last consumer
+# is kept.
 _kept: dict[_Key, SimpleConsumer] = {}
 
 
 def take_consumer(settings: Mapping[str, str]) -> SimpleConsumer:
     """Return the kept consumer, or a new one; give it back with `keep_consumer`.
 
-    A consumer that failed, or whose task was abandoned, is not given back, because its connection
-    may have a response to an earlier request.
+    A consumer that failed, or whose task was abandoned, is not given back.
     """
+    # It is removed while it is in use, so that a task that fails does not leave it to the next one.
     kept = _kept.pop(_key(settings), None)
     return SimpleConsumer(config=settings) if kept is None else kept
 
@@ -34,4 +35,5 @@ def keep_consumer(settings: Mapping[str, str], consumer: SimpleConsumer) -> None
 
 
 def _key(settings: Mapping[str, str]) -> _Key:
+    # A dictionary cannot be a key, and its order does not matter here.
     return tuple(sorted(settings.items()))

@@ -61,9 +61,12 @@ def read_notes(options: SinkOptions, name: str) -> NameNotes:
             found = notes_of_name(consumer, name)
         if found is not None:
             return found
+        # Without a commit note, a repetition of the first batch could not tell where its records
+        # start.
         first = CommitNote(ends=logs.ends([] if options.topic is None else [options.topic]))
     with worker_producer(options.client) as producer:
         offset = append_note(producer, commit_key(name), encode_commit(first))
+    # The task notes of this execution follow the first note.
     return NameNotes(last=NotedCommit(offset, first), starts={}, end_offset=offset + 1)
 
 
@@ -79,6 +82,7 @@ def write_task(
 
     Raises DeduplicationError and the errors of `write_rows`.
     """
+    # The attempts of all executions of a batch need different ids, and Spark's numbers repeat.
     attempt = TaskAttempt(batch=batch, task=task, attempt=secrets.token_bytes(ATTEMPT_BYTES))
     settings = reading_settings(options.client)
     if is_committed(batch, plan.notes.last.note):
@@ -109,9 +113,12 @@ def commit_batch(
         return
     topics = topics_of(outcomes)
     if any(outcome.left for outcome in outcomes):
+        # Task notes have only the topics that the commit note lacks.
         starts = notes.starts.get(outcomes[0].attempt.batch, {}) | notes.last.note.ends
         _complete(options, outcomes, {topic: starts[topic] for topic in topics if topic in starts})
     with OutputLogs(reading_settings(options.client)) as logs:
+        # The ends are looked up after the missing rows were written, so that the next batch does
+        # not read these rows.
         note = next_note(outcomes, logs.ends(topics))
     with worker_producer(options.client) as producer:
         append_note(producer, commit_key(name), encode_commit(note))
@@ -125,9 +132,12 @@ def _complete(options: SinkOptions, outcomes: Sequence[TaskOutcome], starts: Off
         missing = missing_rows(outcomes, _records(settings, consumer, starts))
         if not missing:
             return
+        # These records are marked, too. If the driver fails now, the next execution finds them.
         attempt = secrets.token_bytes(ATTEMPT_BYTES)
         sent = []
         with worker_producer(options.client) as producer:
+            # The records are read a second time, because those of a large batch do not fit into
+            # memory.
             found = _records(settings, consumer, starts)
             for record, partition, count in copies(batch, missing, found):
                 marks = TopicMarks(batch, record.topic).headers(attempt)
@@ -144,11 +154,13 @@ def _complete(options: SinkOptions, outcomes: Sequence[TaskOutcome], starts: Off
                     )
             producer.flush()
             for one in sent:
+                # It raises the error of a record that was not delivered.
                 one.result()
 
 
 def reading_settings(client: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a producer that a consumer has too."""
+    # A consumer would warn about settings that only a producer has, such as acks.
     rows = settings_of(ConsumerSettings).values()
     names = {name for row in rows for name in (row.name, *row.aliases)}
     return {name: value for name, value in client.items() if name.replace("_", ".") in names}
@@ -169,6 +181,7 @@ def _consumer(settings: Mapping[str, str]) -> Iterator[SimpleConsumer]:
     consumer = take_consumer(settings)
     try:
         yield consumer
+    # A response to the interrupted request may still arrive, whatever interrupted it.
     except BaseException:
         consumer.close()
         raise
@@ -196,6 +209,7 @@ class _ClusterTaskLog:
 
     def notes_of_run(self) -> Iterable[TaskNote]:
         task, plan = self._attempt.task, self._plan
+        # The driver has read the notes of earlier executions, which are in the plan.
         notes = task_notes(self._consumer, self._name, task, plan.notes.end_offset)
         return [note for note in notes if note.run == plan.run]
 

@@ -42,6 +42,7 @@ class DeduplicatingWriter(CheckedPickle, DataSourceStreamArrowWriter):
     def __init__(self, options: SinkOptions, name: str) -> None:
         self._options = options
         self._name = name
+        # Spark repeats a batch under the same number, so each execution has an id of its own.
         self._plan = BatchPlan(run=str(uuid.uuid4()), notes=read_notes(options, name))
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> TaskWritten:
@@ -51,7 +52,9 @@ class DeduplicatingWriter(CheckedPickle, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Complete the batch and write its note; if this fails, Spark repeats the batch."""
+        # `batchId` is the same in other queries. The outcomes also have the id of the query.
         outcomes = [one.outcome for one in messages if isinstance(one, TaskWritten)]
+        # A batch without tasks has written nothing.
         if outcomes:
             commit_batch(self._options, self._name, outcomes, self._plan.notes)
 

@@ -10,9 +10,6 @@
 Why the driver decides: equal rows may be in several tasks. If an earlier execution of the batch has
 written one of them, a task cannot know whose row that was. The rows may even be distributed to
 other tasks than before: Spark's Kafka source numbers its tasks differently after a restart.
-
-Why a note and not the number of the attempt: Spark counts attempts from 0 again when it repeats a
-stage or a batch.
 """
 
 from __future__ import annotations
@@ -79,6 +76,7 @@ class TaskOutcome:
     attempt: TaskAttempt
     rows: int
     topics: frozenset[str]
+    # Not a list, because the outcome travels to the driver, with 16 bytes per row.
     left: bytes
     last_offset: int
 
@@ -115,6 +113,7 @@ class TaskFilter:
         """The starts to note; None until the first row."""
         self._earlier: frozenset[bytes] | None = frozenset()
         """The attempts whose records matter, or None for all."""
+        # A set is enough, because the driver counts equal rows.
         self._found: set[bytes] = set()
         self._left: list[bytes] = []
 
@@ -136,6 +135,7 @@ class TaskFilter:
         new = sorted(set(topics) - self._headers.keys())
         if not new:
             return
+        # The first row begins the attempt, so that a task without rows writes no note.
         is_first = self._starts is None
         if self._starts is None:
             self._starts = self._begin()
@@ -144,6 +144,7 @@ class TaskFilter:
             for name in new
             if name not in self._starts and name not in self._plan.notes.last.note.ends
         ]
+        # Topics without a note are new to the batch, so they contain none of its records.
         known = self._starts | self._plan.notes.last.note.ends
         if unknown:
             self._starts |= self._log.ends(unknown)
@@ -170,6 +171,7 @@ class TaskFilter:
         if not headers and not self._found:
             return mark
         headers = without_mark(headers)
+        # Computing a digest takes time, and most tasks repeat nothing.
         if self._found:
             digest = row_digest(topic, key, value, headers, partition)
             if digest in self._found:
@@ -179,17 +181,22 @@ class TaskFilter:
 
     def _begin(self) -> Offsets:
         """Find out whether earlier attempts may have written; return the starts of their topics."""
+        # Spark's number of the attempt does not tell whether there were earlier ones: it starts at
+        # 0 again when Spark repeats a stage or a batch.
         notes = list(self._log.notes_of_run())
         starts = [note.starts for note in notes]
         self._earlier = frozenset(note.attempt for note in notes)
         of_earlier_runs = self._plan.notes.starts.get(self._attempt.batch)
         if of_earlier_runs is not None:
             starts.append(of_earlier_runs)
+            # An earlier execution may have distributed the rows to other tasks, so the attempts of
+            # all tasks matter.
             self._earlier = None
         return merged_starts(starts)
 
     def _find(self, starts: Offsets) -> None:
         """Remember the rows of the batch in these topics."""
+        # The first attempt of the first execution need not read the output.
         if not starts or (self._earlier is not None and not self._earlier):
             return
         for row in rows_of_batch(self._attempt.batch, self._log.records(starts)):
@@ -215,6 +222,7 @@ def missing_rows(
         missing.update(outcome.left[start : start + DIGEST_BYTES] for start in starts)
     if not missing:
         return missing
+    # Rows that these attempts wrote were not left to the driver.
     successful = {outcome.attempt.attempt for outcome in outcomes}
     for row in rows_of_batch(outcomes[0].attempt.batch, records):
         if row.attempt not in successful and row.digest in missing:
@@ -232,6 +240,7 @@ def copies(
     """
     left = dict(missing)
     for row, record in _marked(batch, records):
+        # One record of equal ones is enough: `count` is the number of copies.
         count = left.pop(row.digest, 0)
         if count:
             yield record, row.partition, count
@@ -246,6 +255,7 @@ def copies(
 def _marked(
     batch: BatchId, records: Iterable[ConsumerRecord]
 ) -> Iterator[tuple[WrittenRow, ConsumerRecord]]:
+    # A mark differs by topic, and its hash is computed once for all records of a topic.
     marks: dict[str, TopicMarks] = {}
     for record in records:
         of_topic = marks.get(record.topic)
@@ -263,6 +273,7 @@ def is_committed(batch: BatchId, last: CommitNote) -> bool:
     than those of the committed batch with its number.
     """
     noted = last.batch
+    # Each query numbers its batches from 0, so numbers of different queries are not comparable.
     if noted is None or noted.query != batch.query or noted.batch < batch.batch:
         return False
     if noted.batch > batch.batch:
@@ -282,6 +293,8 @@ def needs_commit(outcomes: Sequence[TaskOutcome], name: str, last: NotedCommit) 
     """
     batch = outcomes[0].attempt.batch
     rows = sum(outcome.rows for outcome in outcomes)
+    # Spark repeats a batch whose note was written if the driver was killed before Spark's own
+    # commit.
     if last.note.batch == batch:
         if last.note.rows != rows:
             raise DeduplicationError(

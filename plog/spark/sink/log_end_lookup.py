@@ -42,6 +42,7 @@ async def log_ends(
             try:
                 found = await _ask(cluster, leader, asked, backoff.deadline)
             except KafkaError as error:
+                # The other leaders may answer. Only the partitions of this one are looked up again.
                 problem = error
                 continue
             ends |= found
@@ -102,6 +103,8 @@ def _request(cluster: Cluster, asked: Sequence[TopicPartition]) -> OffsetForLead
     for one in asked:
         known = cluster.metadata.partition(one)
         epoch = -1 if known is None else known.leader_epoch
+        # For its current epoch, a leader returns its log end. It also rejects the request if this
+        # epoch, from the metadata, is old (KIP-320).
         topics.setdefault(one.topic, []).append(
             OffsetForLeaderPartition(
                 partition=one.partition, current_leader_epoch=epoch, leader_epoch=epoch

@@ -25,6 +25,7 @@ from plog.spark.sink.sink_notes import (
 from plog.types import TopicPartition
 
 _PARTITION: Final = TopicPartition(NOTES_TOPIC, 0)
+# The ranges grow, so that an old note is found in a few lookups, and a recent one in a short range.
 _FIRST_RANGE: Final = 500
 _GROWTH: Final = 4
 
@@ -43,9 +44,11 @@ def notes_of_name(consumer: SimpleConsumer, name: str) -> NameNotes | None:
         for record in consumer.records(_PARTITION, middle, end):
             task = task_of_key(name, record.key)
             if record.key == key:
+                # The batches of earlier task notes are complete.
                 commit, tasks = record, []
             elif task is not None:
                 tasks.append(decode_task(task, record.value))
+        # The ranges are read from the end, so the notes of this one are older.
         later = tasks + later
         if commit is not None:
             last = NotedCommit(commit.offset, decode_commit(commit.value))

@@ -19,12 +19,14 @@ from plog.types import TopicPartition
 
 _NOTES: Final = NewTopic(
     name=NOTES_TOPIC,
+    # The last commit note of a name decides, so all notes need one order.
     partitions=1,
     # Retention would delete the last note of a stream that pauses. Compaction deletes older notes.
     configs={"cleanup.policy": "compact"},
 )
+# A broker may learn of a new topic later than others.
 _LOOKUPS_OF_MISSING: Final = 3
-"""How often to look up a missing topic: a broker may learn of a new topic later than others."""
+"""How often to look up a missing topic."""
 
 
 class OutputLogs(ClusterLookup):
@@ -32,19 +34,20 @@ class OutputLogs(ClusterLookup):
 
     def create_notes_topic(self) -> None:
         """Create the topic of notes if it does not exist."""
+        # One lookup is enough, because creating an existing topic has no effect.
         if self._run(self._existing([NOTES_TOPIC], attempts=1))[NOTES_TOPIC]:
             return
         created = self._run(TopicAdmin(self._cluster).create_topics([_NOTES]))
         error = created.errors.get(NOTES_TOPIC)
+        # Another query may create the topic at the same time.
         if error is not None and not isinstance(error, TopicAlreadyExists):
             raise error
 
     def ends(self, topics: Collection[str]) -> Offsets:
-        """Return the ends of the partitions of each topic; a missing topic has no partitions.
-
-        No failure of a broker truncates a log to less than this.
-        """
+        """Return the ends of the partitions of each topic; a missing topic has no partitions."""
         existing = self._run(self._existing(topics))
+        # No failure of a broker truncates a log below its high watermark, so records that follow it
+        # are not missed later.
         bounds = self.bounds([one for partitions in existing.values() for one in partitions])
         return {
             topic: {one.partition: bounds[one].end_offset for one in partitions}
@@ -62,6 +65,7 @@ class OutputLogs(ClusterLookup):
         appended = self._run(log_ends(self._cluster, partitions))
         ranges = {}
         for one, bounds in self.bounds(partitions).items():
+            # The end of the log is -1 if the leader does not know it.
             end = max(appended[one], bounds.end_offset)
             start = starts[one.topic].get(one.partition, 0)
             # If the log ends earlier, the topic has been recreated.

@@ -20,11 +20,14 @@ MARK_HEADER: Final = "plog.spark"
 """The name of the header with the mark, which is the last header of a record."""
 ATTEMPT_BYTES: Final = 8
 """The length of the id of an attempt, which is random."""
+# A repeated task keeps in memory the digests of all rows that the batch has written.
 DIGEST_BYTES: Final = 16
 """The length of the digest of a row."""
 
+# Each record contains a mark, so it is short. 12 bytes of a hash distinguish all batches.
 _BATCH_BYTES: Final = 12
 _MARK_BYTES: Final = _BATCH_BYTES + ATTEMPT_BYTES + 1
+# No length is negative, so null differs from empty.
 _NULL: Final = -1
 _two_numbers = struct.Struct("<qq").pack
 _four_numbers = struct.Struct("<qqqq").pack
@@ -66,6 +69,7 @@ class TopicMarks:
     def row(self, record: ConsumerRecord) -> WrittenRow | None:
         """Return the row of a record, or None if it belongs to another batch."""
         name, mark = record.headers[-1] if record.headers else ("", None)
+        # The sink adds its mark last. A mark at another place came with the row.
         if name != MARK_HEADER or mark is None or len(mark) != _MARK_BYTES:
             return None
         if not mark.startswith(self._batch):
@@ -102,6 +106,7 @@ def row_digest(
         value or b"",
     ]
     for header, content in headers:
+        # A name that is not UTF-8 has surrogates when it is read (PEP 383).
         text = header.encode("utf-8", "surrogatepass")
         parts.append(_two_numbers(len(text), _NULL if content is None else len(content)))
         parts += text, content or b""

@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 class RowsWritten(WriterCommitMessage):
     """The outcome of a task."""
 
+    # Spark requires a message of each task, but the sink has nothing to commit.
     count: int
 
 
+# Arrow writers receive whole batches. For others, pyspark creates a Row object for each row.
 class BatchWriter(CheckedPickle, DataSourceArrowWriter):
     """Writes the rows of a batch query. Spark pickles the writer, so it holds no connections."""
 

@@ -74,6 +74,7 @@ def write_rows(
     The number includes rows that `row_filter` omits. Raises RowError, the errors of `send`, or the
     error of the first record that failed.
     """
+    # The client's thread appends to the list, which needs no lock.
     errors: list[Exception] = []
     count = 0
     for batch in batches:
@@ -85,6 +86,7 @@ def write_rows(
         # A long task ends soon after the first failure.
         if errors:
             raise errors[0]
+    # Records of the last batches may still fail.
     producer.flush()
     if errors:
         raise errors[0]
@@ -94,6 +96,7 @@ def write_rows(
 def _topics(batch: pyarrow.RecordBatch, topic: str | None) -> set[str]:
     if topic is not None:
         return {topic} if batch.num_rows else set()
+    # `_row_topics` reports nulls.
     return set(batch.column("topic").drop_null().unique().to_pylist())
 
 
@@ -101,6 +104,8 @@ def _records(
     batch: pyarrow.RecordBatch, topic: str | None, row_filter: RowFilter | None
 ) -> Mapping[tuple[str, int | None], Sequence[RecordFields]]:
     """Return the records of the rows, in their order, by topic and partition."""
+    # Rows have no timestamp, as in the connector, so the records get the time at which they are
+    # sent.
     now_ms = int(time() * 1000)
     values, keys = _values(batch, "value"), _values(batch, "key")
     partitions = _values(batch, "partition")
@@ -135,7 +140,7 @@ def _row_topics(batch: pyarrow.RecordBatch, topic: str | None) -> Iterable[str]:
 
 
 def _values(batch: pyarrow.RecordBatch, name: str) -> Iterable[Any]:
-    """Return the values of a column, or nulls without end if there is no such column."""
+    """Return the values of a column, or as many nulls if there is no such column."""
     if name not in batch.schema.names:
         return repeat(None, batch.num_rows)
     column = batch.column(name)

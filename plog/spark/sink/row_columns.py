@@ -12,6 +12,7 @@ from typing import Final
 
 from plog.client.settings import ConfigError
 
+# It is also the type of this column in read queries, so their rows can be written as they are.
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _TYPES: Final = {
     "topic": ("string",),

@@ -20,6 +20,7 @@ from plog.spark.sink.record_marks import BatchId
 
 NOTES_TOPIC: Final = "_plog_spark"
 
+# A plog that ignored what a later version notes could write rows twice.
 _VERSION: Final = 1
 
 Offsets: TypeAlias = dict[str, dict[int, int]]
@@ -98,6 +99,7 @@ def task_of_key(name: str, key: bytes | None) -> int | None:
 
 def encode_commit(note: CommitNote) -> bytes:
     """Return the JSON of a commit note."""
+    # The first note of a name has no batch, but the same fields.
     query, batch = (None, -1) if note.batch is None else note.batch
     return _encode(query=query, batch=batch, rows=note.rows, ends=note.ends)
 
@@ -125,6 +127,7 @@ def decode_commit(value: bytes | None) -> CommitNote:
             rows=int(found["rows"]),
             ends=_offsets(found["ends"]),
         )
+    # Other programs may write to the topic, so a field can have any type.
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _malformed(error) from None
 
@@ -169,6 +172,7 @@ def merged_starts(every: Iterable[Offsets]) -> Offsets:
 
 def _decode(value: bytes | None) -> dict[str, Any]:
     try:
+        # A tombstone has no value, and is not a note.
         found = json.loads(value or b"")
     except (ValueError, RecursionError) as error:
         raise _malformed(error) from None

@@ -1,7 +1,6 @@
 """Translation of an Avro schema to Spark's columns. Pure.
 
-Logical types that Spark lacks are removed, so that their values have the underlying type, as Avro
-requires of readers that do not know a logical type.
+Values of logical types that Spark lacks have the underlying type.
 
 Source: Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 """
@@ -119,9 +118,11 @@ class _Translation:
 
     def _union(self, members: list[Any], path: str, namespace: str) -> tuple[str, Any]:
         others = [one for one in members if one != "null"]
+        # A union with null declares an optional value, and all columns of Spark can be null.
         if len(others) == 1:
             ddl, reader = self.type(others[0], path, namespace)
             return ddl, [one if one == "null" else reader for one in members]
+        # These are the unions that Spark's own Avro reader accepts, too (SchemaConverters).
         for wide, narrow in (("long", "int"), ("double", "float")):
             if sorted(map(str, others)) == sorted((wide, narrow)):
                 return _PRIMITIVES[wide], members
@@ -131,9 +132,11 @@ class _Translation:
     def _by_name(self, name: str, path: str, namespace: str) -> str:
         if name in _PRIMITIVES:
             return _PRIMITIVES[name]
+        # Avro looks up a name without a dot in the enclosing namespace first.
         for full in (f"{namespace}.{name}" if namespace and "." not in name else name, name):
             if full in self._named:
                 return self._named[full]
+            # A type of Spark cannot contain itself.
             if full in self._open:
                 return self._unsupported(path, f"the recursive record {name}")
         return self._unsupported(path, name)
@@ -150,6 +153,7 @@ class _Translation:
             fields = self.fields(reader, path)
             ddl = ",".join(f"{_quoted(field)}:{of}" for field, of, _ in fields)
             ddl, reader = f"struct<{ddl}>", {**reader, "fields": [of for _, _, of in fields]}
+        # Avro defines a type once, and refers to it by its name afterwards.
         self._named[name] = ddl
         return ddl, reader
 
@@ -164,6 +168,8 @@ class _Translation:
             return f"decimal({precision},{scale})", schema
         if (kind, logical) in _LOGICAL:
             return _LOGICAL[kind, str(logical)], schema
+        # Avro requires this of readers that do not know a logical type. Otherwise, fastavro would
+        # return values such as times, which do not fit the column.
         plain = {key: value for key, value in schema.items() if key != "logicalType"}
         return ("binary" if kind == "fixed" else self._by_name(kind, path, namespace)), plain
 
@@ -172,6 +178,7 @@ class _Translation:
             f"the Avro schema cannot be translated: {path} is {what}, which Spark has no type for;"
             " decode these values in a function of your own"
         )
+        # Translating continues, so that the error names all types that are not supported.
         return "void"
 
 

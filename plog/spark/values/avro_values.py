@@ -16,6 +16,7 @@ from plog.settings import ConfigError
 if TYPE_CHECKING:
     import pyarrow
 
+# The text of an error may contain the value, which may be large.
 _ERROR_CHARS_MAX: Final = 200
 
 
@@ -61,6 +62,7 @@ def decode_avro(
 
 def _reader(schema: Mapping[str, Any]) -> Callable[[bytes], Any]:
     fastavro = _fastavro()
+    # Otherwise, the reader would parse the schema for each value.
     parsed = fastavro.parse_schema(schema)
 
     def read(value: bytes) -> Any:
@@ -84,6 +86,7 @@ def _column(
     try:
         return pa.array(records, record_type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        # The error does not say which record does not fit, so each one is tried. Usually, all fit.
         for index, record in enumerate(records):
             try:
                 pa.array([record], record_type)

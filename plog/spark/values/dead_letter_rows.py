@@ -51,11 +51,14 @@ def dead_letters(df: DataFrame) -> DataFrame:
         if column in df.columns:
             fact = F.col(quoted(column))
             if column == "timestamp":
+                # The text of a timestamp would depend on the time zone of the session.
                 fact = F.unix_millis(fact)
+            # The sink's headers have binary values.
             text = fact.cast("string").cast("binary")
             added.append(F.struct(F.lit(header).alias("key"), text.alias("value")))
     headers = F.array(*added)
     if "headers" in df.columns:
+        # `concat` returns null if one of its arrays is null.
         headers = F.when(F.col("headers").isNull(), headers).otherwise(
             F.concat(F.col("headers"), headers)
         )

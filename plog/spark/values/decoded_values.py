@@ -60,6 +60,7 @@ def decode(
     """
     given = dict(options or {})
     check_request(format, column, df.columns, given)
+    # `_with_columns` adds these two again, also if another `decode` has added them before.
     existing = [name for name in df.columns if name not in (CORRUPT, ERROR)]
     if format == "avro":
         parsed = _parsed_avro(df, column, schema)
@@ -121,7 +122,9 @@ def _parsed_text(
     is_text = F.is_valid_utf8(text)
     usable = F.when(is_text, text)
     fields = tuple(schema.fieldNames())
+    # The mode FAILFAST would end the query at the first value that does not parse.
     settings = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    # The parsers fill this column only if it is in their schema.
     with_corrupt = schema.__class__([*schema.fields]).add(CORRUPT, StringType())
     if value_format == "json":
         made = F.from_json(usable, with_corrupt, settings)
@@ -191,6 +194,7 @@ def _with_columns(
     values = [parsed.record.getField(name).alias(name) for name in parsed.fields]
     if into is not None:
         whole = F.struct(*values)
+        # Otherwise, a null value would become a struct of nulls, which is not null.
         values = [F.when(parsed.record.isNotNull(), whole).alias(into)]
     outcome = []
     for name, found in ((CORRUPT, parsed.corrupt), (ERROR, parsed.error)):

@@ -36,6 +36,7 @@ def check_request(
         problems.append(
             f"cannot decode the column {column}: the rows have only {', '.join(columns)}"
         )
+    # Spark ignores the case of option names.
     lower = {name.lower() for name in options}
     problems += [
         f"the option {name} cannot be set: {reason}"
@@ -49,9 +50,9 @@ def check_request(
 def check_names(columns: Collection[str], fields: Sequence[str], into: str | None) -> None:
     """Check that no new column has the name of another one. Raises ConfigError.
 
-    Spark's names are equal if they differ only in case. Without `into`, each of the `fields`
-    becomes a column.
+    Without `into`, each of the `fields` becomes a column.
     """
+    # Spark's names are equal if they differ only in case.
     taken = {name.lower() for name in columns} | {CORRUPT, ERROR}
     added = fields if into is None else [into]
     same = [name for name in added if name.lower() in taken]
@@ -99,4 +100,5 @@ def quoted(name: str) -> str:
     >>> quoted("a.b`c")
     '`a.b``c`'
     """
+    # Without the backticks, Spark would take a dot for the field of a struct.
     return "`" + name.replace("`", "``") + "`"

@@ -36,6 +36,7 @@ def run_audit_job(spark: SparkSession, options: AuditJobOptions) -> AuditResult:
     """
 
     def count(ranges: Ranges) -> AuditCounts:
+        # The source rejects a query without partitions.
         if not ranges:
             return AuditCounts()
         rows = window_totals(records(spark, options.client, ranges)).collect()
@@ -66,10 +67,12 @@ def window_totals(rows: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     millis = F.unix_millis("timestamp")
+    # As in `producer_of`, the last header with the name counts.
     last_header = F.expr("try_element_at(filter(headers, h -> h.key = 'plog.audit'), -1).value")
     crc = F.crc32(F.coalesce("value", F.lit(b"")))
     counted = rows.select(
         "topic",
+        # Records without a timestamp have the time -1, of which `%` returns a negative remainder.
         (millis - F.pmod(millis, F.lit(60_000))).alias("window_ms"),
         last_header.alias("producer"),
         F.coalesce(F.octet_length("value"), F.lit(0)).alias("size"),

@@ -40,10 +40,13 @@ def counts_of(rows: Iterable[WindowRow]) -> AuditCounts:
     counts = AuditCounts()
     for row in rows:
         value = None if row.producer is None else bytes(row.producer)
+        # `producer_of` also replaces bytes that are not UTF-8, so that the name equals that in
+        # reports.
         window = AuditWindow(row.topic, row.window_ms, producer_of([(AUDIT_HEADER, value)]))
         totals = AuditTotals(
             records=row.records,
             value_bytes=row.value_bytes,
+            # The sums in reports wrap at 64 bits, but Python's integers do not.
             crc32_sum=((row.high_crc32_sum << 16) + row.low_crc32_sum) % CHECKSUM_MODULUS,
         )
         counts.add_totals(window, totals)

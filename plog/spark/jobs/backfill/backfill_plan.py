@@ -53,12 +53,15 @@ class BackfillPlan:
     @property
     def _step(self) -> int:
         """Return the number of offsets of each partition in a slice."""
+        # A slice advances in each partition, also if there are more partitions than records in a
+        # slice.
         return max(1, self.slice_size // max(1, len(self.start)))
 
     def stream_start(
         self, partitions: Mapping[TopicPartition, object]
     ) -> dict[TopicPartition, int]:
         """Return where the stream starts; new `partitions` start with their first record."""
+        # The source requires an offset for each partition that exists when the stream starts.
         return {partition: self.end.get(partition, EARLIEST) for partition in partitions}
 
 
@@ -81,6 +84,7 @@ def resolve_plan(
     for offsets, time_ms in ((start, from_ms), (end, to_ms)):
         if time_ms is None:
             continue
+        # The time may be found at a record that was appended after the bounds were looked up.
         for partition, offset in lookup.at_times(dict.fromkeys(bounds, time_ms)).items():
             log = bounds[partition]
             # Without such a record, all records are older.
@@ -115,6 +119,8 @@ def write_plan(files: TableFiles, path: Path, plan: BackfillPlan) -> None:
         "id": plan.id,
         "start": nest_offsets(plan.start),
         "end": nest_offsets(plan.end),
+        # The numbers of slices depend on it, so a restart uses the stored size, whatever its option
+        # is.
         "slice_size": plan.slice_size,
     }
     files.write(path, json.dumps(text))

@@ -53,6 +53,7 @@ class BackfillOptions:
     trigger: JobTrigger = field(default_factory=JobTrigger)
 
     def __post_init__(self) -> None:
+        # It raises ConfigError for a range that ends before it starts.
         TimeRange(from_ms=self.from_ms, to_ms=self.to_ms)
         problems = self.source.target_problems(self.table.dead_letter_topic)
         if problems:
@@ -73,6 +74,7 @@ def run_backfill(
     files = files or TableFiles()
     plan = _plan(options, files, report)
     client = options.source.client_options()
+    # Slices are not written by a streaming query, so the id of the plan owns the table.
     writer = BatchWriter.opened(options.table, plan.id, client, report, files)
     # The slice after the last committed one may have been written in part; it is repeated.
     for number in range(writer.folder.committed + 1, plan.slice_count):
@@ -97,6 +99,7 @@ def _plan(options: BackfillOptions, files: TableFiles, report: Report) -> Backfi
                 to_ms=options.to_ms,
                 slice_size=options.slice_size,
             )
+        # The plan is stored before anything is read, so that a restart uses the same offsets.
         write_plan(files, path, plan)
     report(f"backfill from {format_offsets(plan.start)} to {format_offsets(plan.end)}")
     return plan
@@ -129,6 +132,8 @@ def _run_stream(
 ) -> None:
     checkpoint = options.checkpoint / "stream"
     source = options.source
+    # A lookup would fail if a topic was deleted since the query started. The source then follows
+    # failOnDataLoss.
     if not _has_started(checkpoint):
         with _lookup(source) as lookup:
             starts = plan.stream_start(_partitions(lookup, source))
@@ -136,6 +141,7 @@ def _run_stream(
     first = plan.slice_count
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        # Spark numbers the batches of the stream from 0, but those of the table follow the slices.
         writer.write(batch, first + batch_id)
 
     query = read_stream(spark, source, include_headers=True).writeStream
@@ -147,8 +153,5 @@ def _run_stream(
 
 
 def _has_started(checkpoint: Path) -> bool:
-    """Return whether a query has saved the offsets of a batch; they replace the starting offsets.
-
-    Topics that have been deleted since then are the source's business: it knows failOnDataLoss.
-    """
+    """Return whether a query has saved the offsets of a batch, which replace starting offsets."""
     return any((checkpoint / "offsets").glob("[0-9]*"))

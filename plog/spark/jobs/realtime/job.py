@@ -25,6 +25,8 @@ def run_realtime(
     """
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        # Without persist, Spark would compute the batch once for the console and once for the
+        # topic.
         top = top_rows(batch, options.top).persist()
         if options.console:
             _print_windows(top, batch_id, report)
@@ -41,21 +43,22 @@ def window_counts(rows: DataFrame, options: RealtimeOptions) -> DataFrame:
     from pyspark.sql import functions as F
 
     named = rows.select(event_time(options.time).alias(_TIME), event_text(options.by).alias("name"))
+    # A watermark has no effect on an aggregation before it.
     named = named.where("name IS NOT NULL").withWatermark(_TIME, options.watermark)
     window = F.window(_TIME, options.window, options.slide)
     return named.groupBy(window.alias("window"), "name").count()
 
 
 def top_rows(counts: DataFrame, top: int) -> DataFrame:
-    """Return the most frequent names of each window in a batch, with their rank.
-
-    A window is complete when the watermark has passed its end. Spark then returns all of its
-    counts in the same batch.
-    """
+    """Return the most frequent names of each window in a batch, with their rank."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
+    # Spark returns all counts of a window in the same batch, when the watermark has passed its end,
+    # so the ranks in a batch are final.
     window = Window.partitionBy("window")
+    # The names make the order unique. Otherwise, a repeated batch could write other ranks under the
+    # same keys.
     ordered = window.orderBy(F.desc("count"), "name")
     return (
         counts.withColumn("rank", F.row_number().over(ordered))
@@ -69,6 +72,7 @@ def result_records(top: DataFrame) -> DataFrame:
     """Return the results as records: JSON values, and keys that a repeated batch repeats."""
     from pyspark.sql import functions as F
 
+    # Text of a timestamp would depend on the time zone of the session.
     start = F.unix_millis("start").cast("string")
     end = F.unix_millis("end")
     fields = [F.unix_millis("start").alias("start_ms"), end.alias("end_ms")]

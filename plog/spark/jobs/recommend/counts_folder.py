@@ -39,6 +39,7 @@ class CountsFolder:
         files.make_folder(made._counts)
         text = files.read(made._state)
         if text is None:
+            # The owner is stored first, so that another query cannot start to use the folder.
             made._write_state(())
         else:
             try:
@@ -88,8 +89,10 @@ class CountsFolder:
         batches.
         """
         newest = self.versions[-1] if self.versions else batch_id
+        # Only the newest batch can be repeated, because counts before the previous one are removed.
         check_checkpoint(self.root, batch_id, oldest=newest, newest=newest)
         kept = tuple(number for number in self.versions if number < batch_id)
+        # The state must not name counts that are being removed.
         if kept != self.versions:
             self._write_state(kept)
         self.files.remove_tree(self._staging)
@@ -98,12 +101,14 @@ class CountsFolder:
 
     def publish(self, batch_id: int, *, keep: bool = True) -> None:
         """Show readers the staged result; `keep` says whether the counts become a version."""
+        # The contents must be durable before their new names are.
         for path in sorted(self._staging.rglob("*")):
             self.files.sync(path)
         if keep:
             self.files.move(self.staged_counts, self._counts / str(batch_id))
             self.files.sync(self._counts)
         self._replace_similar()
+        # The state is written last: until then, Spark repeats the batch, with the counts before it.
         if keep:
             self._write_state((*self.versions[-1:], batch_id))
         self.files.remove_tree(self._staging)

@@ -28,22 +28,25 @@ def window_items(events: DataFrame, options: RecommendOptions) -> DataFrame:
     named = named.where("user IS NOT NULL AND item IS NOT NULL")
     named = named.withWatermark(_TIME, options.watermark)
     window = F.window(_TIME, options.window).alias("window")
+    # A set, because an item counts once per basket, however often the user has seen it.
     return named.groupBy(window, "user").agg(F.collect_set("item").alias("items"))
 
 
 def baskets(rows: DataFrame, max_items: int) -> DataFrame:
     """Return the column ``items``: the sorted items of each basket, of which at most `max_items`.
 
-    A larger basket is sampled. A repeated batch selects the same items, because they are selected
-    by hashes. The hashes depend on user and window, so that no item is preferred everywhere.
+    A larger basket is sampled. A repeated batch selects the same items.
     """
     from pyspark.sql import functions as F
 
+    # Items with small hashes are selected, because a random selection would differ when a batch is
+    # repeated. The hashes depend on user and window, so that no item is preferred everywhere.
     hashed = F.transform(
         "items", lambda item: F.struct(F.xxhash64(item, "user", "window.start"), item.alias("item"))
     )
     sample = F.slice(F.array_sort(hashed), 1, max_items).getField("item")
     items = F.when(F.size("items") > max_items, sample).otherwise(F.col("items"))
+    # `pair_counts` needs the items of all baskets in the same order.
     return rows.select(F.array_sort(items).alias("items"))
 
 

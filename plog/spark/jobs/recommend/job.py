@@ -51,6 +51,7 @@ def _run_range(
     rows = read_range(spark, options.source, options.times, include_headers=topic is not None)
     events = decoded_events(rows, options.values)
     if topic is not None and options.values.name != RAW:
+        # The dead letters come first, because a job whose result is published does not run again.
         append_records(dead_letters(events), options.source, topic)
     SimilarWriter(options, folder, report).write_range(window_items(events, options))
 
@@ -66,6 +67,7 @@ def _run_stream(
 
     def write(batch: DataFrame, batch_id: int) -> None:
         if not writers:
+            # The id of the query is known only while it processes a batch.
             folder = CountsFolder.opened(options.output, query_of(batch), files)
             writers.append(SimilarWriter(options, folder, report))
         writers[0].write(batch, batch_id)

@@ -13,6 +13,7 @@ from plog.spark.jobs.job_source import EARLIEST_OFFSETS, JobSource, JobTrigger, 
 from plog.spark.jobs.value_format import ValueFormat
 
 SCORES: Final = {
+    # As bigint, the product of two large counts would be an error.
     "cosine": "count / sqrt(double(item_count) * double(other_count))",
     "jaccard": "count / (item_count + other_count - count)",
 }
@@ -53,6 +54,7 @@ class RecommendOptions:
     time: str = "timestamp"
     window: str = "1 hour"
     watermark: str = "10 minutes"
+    # The number of pairs grows with the square of the items: 100 items are 4,950 pairs.
     max_items: int = 100
     """The maximum number of items of a basket; a larger one is sampled."""
     similarity: SimilarityOptions = field(default_factory=SimilarityOptions)
@@ -66,6 +68,7 @@ class RecommendOptions:
         problems += column_problems(self.values, (self.by, self.item, self.time))
         if self.output_format not in OUTPUT_FORMATS:
             problems.append(_unknown("output format", self.output_format, OUTPUT_FORMATS))
+        # A stream has no end, and the counts of a range need no checkpoint.
         if (self.checkpoint is None) != self.times.is_limited:
             problems.append(
                 "cannot choose the records: set either a checkpoint, for the stream, or the start"

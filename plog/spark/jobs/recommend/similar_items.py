@@ -19,6 +19,7 @@ def similar_items(items: DataFrame, pairs: DataFrame, options: SimilarityOptions
     from pyspark.sql import functions as F
 
     pairs = pairs.where(F.col("count") >= options.min_count).select("item", "other", "count")
+    # Each pair is counted in one order, but both items need a row.
     swapped = pairs.selectExpr("other AS item", "item AS other", "count")
     scored = (
         pairs.unionByName(swapped)
@@ -38,6 +39,7 @@ def result_records(similar: DataFrame, changed: DataFrame) -> DataFrame:
     """Return a record for each item of `changed`, with JSON and the item as its key."""
     from pyspark.sql import functions as F
 
+    # `collect_list` has no order. Structs are sorted by their first field, the rank.
     found = F.sort_array(F.collect_list(F.struct("rank", "other", "score", "count")))
     named = F.transform(
         found,

@@ -37,6 +37,7 @@ class SimilarWriter:
         try:
             number = found.count()
             self.report(f"batch {batch_id}: {counted(number, 'basket')} completed")
+            # A version without new baskets would only be a copy of the counts.
             if number:
                 self._publish(found, before, batch_id, keep=True)
         finally:
@@ -58,11 +59,14 @@ class SimilarWriter:
         for name, new in tables.items():
             old = None if before is None else spark.read.parquet(str(before / name))
             added_counts(old, new).write.parquet(str(staged / name))
+        # The counts are read back, because Spark would compute them again for each use.
         items, pairs = (spark.read.parquet(str(staged / name)) for name in tables)
         similar = similar_items(items, pairs, self.options.similarity).persist()
         try:
             writer = similar.write.format(self.options.output_format)
             writer.save(str(self.folder.staged_similar))
+            # The records are sent first. If the driver is killed now, the repeated batch sends them
+            # again.
             if self.options.output_topic is not None:
                 records = result_records(similar, tables["items"])
                 append_records(records, self.options.source, self.options.output_topic)

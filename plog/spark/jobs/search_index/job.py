@@ -58,8 +58,10 @@ def shard_rows(rows: DataFrame, fields: tuple[str, ...], layout: IndexLayout) ->
     """
     from pyspark.sql import functions as F
 
+    # Python and Spark compute the same CRC-32. Python's `hash` differs between processes.
     place = F.concat_ws("/", "topic", F.col("partition").cast("string"), F.col("offset"))
     shard = F.crc32(place.cast("binary")) % F.lit(layout.shards)
+    # Spark does not check the bytes that it casts, and Python cannot read other bytes as a string.
     texts = [F.make_valid_utf8(F.col(FIELDS).getField(name).cast("string")) for name in fields]
     made = rows.select(
         shard.cast("int").alias("shard"),
@@ -71,6 +73,7 @@ def shard_rows(rows: DataFrame, fields: tuple[str, ...], layout: IndexLayout) ->
         F.col(CORRUPT).isNotNull().alias("is_dead"),
     )
     assert tuple(made.columns) == INPUT
+    # Writers of a SQLite database exclude each other, so one task writes each shard.
     return made.repartitionById(layout.shards, "shard")
 
 
@@ -79,6 +82,7 @@ def _write_shards(rows: DataFrame, writing: ShardWriting) -> str:
     schema = ", ".join(f"{name} bigint" for name in COUNTS)
     sums = {name: "sum" for name in COUNTS}
     [total] = rows.mapInArrow(writing, schema).agg(sums).collect()
+    # The sum of no rows is null.
     indexed, empty, dead = (total[f"sum({name})"] or 0 for name in COUNTS)
     return (
         f"{counted(indexed, 'record')} indexed, {counted(empty, 'record')} without text,"

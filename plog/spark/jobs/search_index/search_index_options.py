@@ -18,6 +18,7 @@ class SearchIndexOptions:
     source: JobSource
     index: Path
     checkpoint: str
+    # The default of the other jobs, raw, has no text.
     values: ValueFormat = field(default_factory=lambda: ValueFormat(name="text"))
     texts: tuple[str, ...] = ()
     """The fields that are indexed; by default, all fields that are strings."""

@@ -43,11 +43,14 @@ class ShardWriting:
                 usable, without_text, letters = _divided(batch.to_pylist())
                 empty, dead = empty + without_text, dead + letters
                 for number, records in usable.items():
+                    # A shard is opened with its first record, so that a task without rows creates
+                    # no file.
                     if number not in shards:
                         path = shard_path(self.folder, number)
                         shards[number] = stack.enter_context(Shard.opened(path, self.layout))
                     shards[number].put(records)
                     indexed += len(records)
+        # Counts are returned only after all records are committed.
         counts = [pyarrow.array([number], "int64") for number in (indexed, empty, dead)]
         yield pyarrow.RecordBatch.from_arrays(counts, names=list(COUNTS))
 
@@ -65,6 +68,7 @@ def _divided(
         elif all(text is None for text in texts):
             empty += 1
         else:
+            # Spark shows a record without a timestamp 1 ms before 1970.
             at_ms = None if row["timestamp_ms"] == NO_TIMESTAMP else row["timestamp_ms"]
             record = IndexedRecord(row["topic"], row["partition"], row["offset"], at_ms, texts)
             found.setdefault(row["shard"], []).append(record)

@@ -25,6 +25,7 @@ def run_sessions(
     """
 
     def write(batch: DataFrame, batch_id: int) -> None:
+        # The window ends after the gap, and is not shown. The rows are used up to three times.
         sessions = batch.drop("window").persist()
         report(f"batch {batch_id}: {counted(sessions.count(), 'session')} ended")
         _print_sessions(sessions, options.shown, report)

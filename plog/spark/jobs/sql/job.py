@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _MISSING: Final = "TABLE_OR_VIEW_NOT_FOUND"
 _DESCRIBE: Final = re.compile(r"\s*(describe|desc)\b", re.IGNORECASE)
 _TIME_ZONE: Final = "spark.sql.session.timeZone"
+# Views have the names of their topics, so only one query of a process can have views at a time.
 _views: Final = threading.Lock()
-"""Views have the names of their topics, so only one query of a process can have views at a time."""
 
 
 def run_sql(spark: SparkSession, options: SqlOptions) -> DataFrame:
@@ -57,6 +57,7 @@ def _with_topics(spark: SparkSession, options: SqlOptions) -> DataFrame:
     with TopicReader(options.client) as cluster:
         topics = cluster.topics()
         try:
+            # Spark reports one missing table at a time.
             while True:
                 try:
                     return spark.sql(options.query)

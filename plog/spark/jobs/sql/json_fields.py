@@ -22,11 +22,12 @@ from typing import Final, TypeAlias
 from plog.spark.values.value_columns import ddl_of, quoted
 
 _LONGS: Final = range(-(1 << 63), 1 << 63)
+# Objects with more names are probably maps, whose keys are data.
 _NAMES_MAX: Final = 100
-"""Objects with more names are probably maps, whose keys are data."""
 _FIELDS_MAX: Final = 1000
+# Spark limits the depth of types, too.
 _DEPTH_MAX: Final = 50
-"""Values below this level are strings of JSON, because Spark limits the depth of types, too."""
+"""Values below this level are strings of JSON."""
 
 _NUMBERS: Final = (("bigint", "double"), ("double", "bigint"))
 
@@ -65,6 +66,7 @@ def sampled_fields(values: Iterable[bytes | None]) -> tuple[tuple[str, str], ...
         if isinstance(found, dict):
             objects += 1
             whole = _common(whole, _kind(found))
+    # A few broken values must not hide the fields of all others.
     if objects * 2 < total or not isinstance(whole, _Struct) or not whole.fields:
         return None
     named = list(whole.fields.items())[:_FIELDS_MAX]
@@ -87,6 +89,7 @@ def _kind(value: object, depth: int = 0) -> Kind:
     if isinstance(value, bool):  # Before int, of which it is a subclass.
         return "boolean"
     if isinstance(value, int):
+        # As a bigint, a larger integer would be a value that does not fit, and so a corrupt record.
         return "bigint" if value in _LONGS else "double"
     if isinstance(value, float):
         return "double"
@@ -102,6 +105,7 @@ def _kind(value: object, depth: int = 0) -> Kind:
 
 def _common(one: Kind, other: Kind) -> Kind:
     """Return the type for the values of both types."""
+    # Null fits every type.
     if one == other or other == "void":
         return one
     if one == "void":
@@ -162,6 +166,7 @@ def field_columns(
             continue
         seen.add(field_name.lower())
         name = field_name
+        # A field may already have the name with the prefix.
         while name.lower() in taken:
             name = f"value{name}" if name.startswith("_") else f"value_{name}"
         taken.add(name.lower())

@@ -30,6 +30,7 @@ def as_json(result: DataFrame) -> DataFrame:
     """Return one column with a JSON object for each row, which contains nulls, too."""
     from pyspark.sql import functions as F
 
+    # Most JSON parsers keep only one of several fields with the same name.
     named = result.toDF(*unique_names(result.columns))
     return named.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"}))
 
@@ -44,6 +45,7 @@ def unique_names(names: list[str]) -> list[str]:
     taken: set[str] = set()
     for name in names:
         number, candidate = 1, name
+        # Spark's names ignore the case, so that a struct cannot have both id and ID.
         while candidate.lower() in taken:
             number += 1
             candidate = f"{name}_{number}"

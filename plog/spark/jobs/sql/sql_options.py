@@ -36,4 +36,6 @@ class SqlOptions:
     @property
     def uses_headers(self) -> bool:
         """Return whether the query may use the column ``_headers``, which is costly to read."""
+        # The text is searched, because Spark can analyze the query only when its tables exist. A
+        # match in a literal only costs time.
         return "_headers" in self.query.lower()

@@ -26,6 +26,7 @@ def topic_of(relation: str, topics: Collection[str]) -> str:
     """Return the topic that a table in a query refers to. Raises ConfigError if it is missing."""
     parts = name_parts(relation)
     name = ".".join(parts)
+    # Several parts would be a table in a schema or in a catalog.
     if len(parts) == 1 and name in topics:
         return name
     problem = f"cannot find the table {name}"
@@ -39,8 +40,9 @@ def topic_of(relation: str, topics: Collection[str]) -> str:
 def check_case(topic: str, query: str, topics: Collection[str]) -> None:
     """Check that the query does not name another topic that differs only in case.
 
-    Spark would read the same topic for both. Raises ConfigError.
+    Raises ConfigError.
     """
+    # Spark would read the same topic for both.
     for other in topics:
         if other != topic and other.lower() == topic.lower() and _names(query, other):
             raise ConfigError(

@@ -36,6 +36,7 @@ def read_sample(cluster: Lookup, topic: str, sample_size: int) -> TopicReading:
     ends, starts = cluster.ends(partitions), cluster.starts(partitions)
     values: list[bytes | None] = []
     for partition in partitions:
+        # Compaction and transactions leave gaps, so the sample may be smaller.
         start = max(starts[partition], ends[partition] - sample_size)
         if start >= ends[partition]:
             continue

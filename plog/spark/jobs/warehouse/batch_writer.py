@@ -73,6 +73,8 @@ class BatchWriter:
         """Write the records of a batch; Spark may repeat the call."""
         self.folder.begin(batch_id)
         self.last_batch = batch_id
+        # `begin` has recorded that the batch before will not be repeated, so its files may be
+        # merged.
         self.upkeep.merge_closed(self.clock())
         # By default, Spark writes timestamps as INT96, which is deprecated, and in which other
         # programs find nanoseconds. Slices of a backfill use the session of the application.
@@ -126,6 +128,8 @@ class BatchWriter:
                 after = before.with_fields(fields)
             rewriting = before.rewriting or after.widened_since(before)
             if after != before or rewriting:
+                # The columns are stored before a file has the new types. After a kill, `rewriting`
+                # then says that other files may have the old ones.
                 self._report_columns(topic, before, after)
                 after = replace(after, rewriting=rewriting)
                 write_columns(self.folder.files, path, after)
@@ -157,6 +161,8 @@ class BatchWriter:
         if letters is None:
             return
         topic = self.options.dead_letter_topic
+        # Files are published with the batch, so each dead letter is there once. In a topic, it may
+        # be repeated.
         if topic is None:
             letters.write.parquet(str(staged))
             return
@@ -174,6 +180,7 @@ class BatchWriter:
         if self.options.dead_letter_topic is not None:
             dead = records - stored
             stored = records
+        # Files that lost or repeated a record must not reach readers.
         assert records == stored, f"batch {batch_id} has {records} records, but wrote {stored}"
         manifest = self.folder.publish(batch_id, empty)
         self.report(

@@ -54,10 +54,12 @@ class HourMerge:
         leaves the hour unchanged.
         """
         groups = [group for group in groups if group]
+        # The names are new, because recovery recognizes the merged hour by them.
         outputs = [f"merged-{uuid4().hex}{DATA_SUFFIX}" for _ in groups]
         if not outputs:
             return []
         text = {"hour": str(hour.relative_to(self.layout.root)), "outputs": outputs}
+        # The manifest is first, so that `recover` knows which hour was interrupted.
         self.files.write(self.layout.merge_manifest, json.dumps(text))
         self.files.make_folder(self._new)
         for group, output in zip(groups, outputs, strict=True):
@@ -67,9 +69,11 @@ class HourMerge:
         merged = {name for group in groups for name in group}
         for name in self.files.names(hour):
             if is_data(name) and name not in merged:
+                # Links cost no copy, and leave the hour unchanged until the exchange.
                 self.files.link(hour / name, self._new / name)
         self.files.sync(self._new)
         if not self.files.exchange(self._new, hour):
+            # A folder cannot be renamed to one that has files, so the hour is renamed first.
             self.files.move(hour, self._old)
             self.files.move(self._new, hour)
         self._clean_up(hour)

@@ -33,6 +33,7 @@ def run_warehouse(
 
     def write(batch: DataFrame, batch_id: int) -> None:
         if not writers:
+            # The id of the query, which owns the folder, is known only while it processes a batch.
             client, made = options.source.client_options(), files or TableFiles()
             writers.append(BatchWriter.opened(options.table, query_of(batch), client, report, made))
         writers[0].write(batch, batch_id)

@@ -1,8 +1,6 @@
 """Which hours to merge, and which of their files. Pure.
 
-An hour is merged when it is closed, because until then, batches add files to it. Only files below
-the target size are merged, so that a late record costs a small merge. Source of the defaults: one
-row group of Spark and Arrow is 128 MB at most.
+An hour is merged when it is closed, because until then, batches add files to it.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ class MergeLimits:
     """When to merge: `close_delay_s` after the end of an hour, up to `target_bytes` per file."""
 
     close_delay_s: float = 600
+    # One row group of Spark and Arrow is 128 MB at most.
     target_bytes: int = 256 << 20
     max_files: int = 50
     """An hour that the newest batch has changed waits for the next batch, up to this number."""
@@ -56,9 +55,11 @@ def plan_merges(
         hour
         for hour in pending
         if is_closed(hour, limits.close_delay_s, now_ms)
+        # With late records in each batch, an hour would otherwise never be merged.
         and (hour not in changing or counts.get(hour, 0) > limits.max_files)
     }
     rest = pending - due
+    # The other manifests stay, because only they say which hours have new files.
     settled = tuple(manifest for manifest in manifests if not manifest.folders & rest)
     return MergePlan(hours=tuple(sorted(due)), settled=settled)
 
@@ -101,7 +102,9 @@ def merge_groups(sizes: Mapping[str, int], target_bytes: int) -> list[list[str]]
     """
     groups: list[list[str]] = [[]]
     total = 0
+    # Names begin with the query and the batch, so this is the order in which files were written.
     for name, size in sorted(sizes.items()):
+        # Large files stay, so that a late record costs only a small merge.
         if size >= target_bytes:
             continue
         groups[-1].append(name)

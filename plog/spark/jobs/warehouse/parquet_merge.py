@@ -29,8 +29,10 @@ def merge_files(inputs: Sequence[Path], output: Path, types: Mapping[str, pyarro
     rows = 0
     with pq.ParquetWriter(output, schema, compression="zstd") as writer:
         for table in _row_groups(inputs, schema):
+            # By default, pyarrow divides a table into row groups of about a million rows.
             writer.write_table(table, row_group_size=max(1, table.num_rows))
             rows += table.num_rows
+    # The inputs are removed afterwards, so a missing row would be lost.
     expected = sum(row_count(path) for path in inputs)
     assert rows == expected == row_count(output), f"{output} has {rows} rows instead of {expected}"
     return rows
@@ -46,6 +48,7 @@ def merged_schema(
     for schema in schemas:
         for field in schema:
             wanted = types.get(field.name, found.get(field.name, field.type))
+            # Only columns that the job has widened may differ. Other differences are damage.
             if field.name not in types and not wanted.equals(field.type):
                 raise ConfigError(
                     [

@@ -27,12 +27,14 @@ from plog.settings import ConfigError
 from plog.spark.jobs.table_files import TableFiles, damaged
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key")
+# Spark takes date and hour from the names of folders.
 _RESERVED: Final = frozenset((*RECORD_COLUMNS, "value", "date", "hour"))
 _PREFIX: Final = "value_"
 COLUMNS_MAX: Final = 1000
 """The maximum number of columns of a table without a schema."""
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 _FRACTIONS: Final = ("float", "double")
+# try_parse_json stores 1.5, and integers of more than 64 bits, as DECIMAL.
 _FRACTION_KINDS: Final = frozenset({"DECIMAL", "DOUBLE", "FLOAT"})
 _NUMBER_KINDS: Final = _FRACTION_KINDS | {"BIGINT"}
 
@@ -83,15 +85,18 @@ class TableColumns:
         if there are too many fields, because they are probably not names but data.
         """
         made = self
+        # The fields of a batch have no order of their own, so their names decide.
         for name, found in sorted(kinds.items()):
             column = made.of_field(name)
             if column is not None:
+                # Values that do not fit other columns are dead letters.
                 if column.type == "bigint" and found & _FRACTION_KINDS:
                     made = made._widened(column, "double")
                 continue
             of = inferred_type(found)
             if of is not None and not made.clashes(name):
                 made = made._added(name, of)
+        # A table that a schema has given more columns keeps them.
         if len(kinds) > COLUMNS_MAX or len(made.columns) > max(COLUMNS_MAX, len(self.columns)):
             raise ConfigError(
                 [
@@ -125,6 +130,7 @@ class TableColumns:
             )
         taken = {column.name.lower() for column in self.columns} | _RESERVED
         name = field
+        # Another field may already have the name with the prefix.
         while name.lower() in taken:
             name = f"{_PREFIX}{name}"
         column = Column(name=name, type=of, field=field)
@@ -147,6 +153,7 @@ def common_type(one: str, other: str) -> str | None:
     both = {one, other}
     if both <= set(_INTEGERS):
         return max(both, key=_INTEGERS.index)
+    # A float would round integers of more than 24 bits.
     if both <= {*_INTEGERS, *_FRACTIONS}:
         return "double"
     return None
@@ -159,6 +166,7 @@ def inferred_type(kinds: frozenset[str]) -> str | None:
     ('double', None)
     """
     found = kinds - {"VOID"}
+    # Null says nothing about the type, so a later batch decides.
     if not found:
         return None
     if found == {"BIGINT"}:

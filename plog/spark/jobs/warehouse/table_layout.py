@@ -41,6 +41,7 @@ class TableLayout:
     @property
     def staging(self) -> Path:
         """Return the folder into which tasks write."""
+        # It is below the root, because a rename cannot move a file to another file system.
         return self._own / "staging"
 
     @property
@@ -86,11 +87,10 @@ class TableLayout:
 def folder_name(topic: str) -> str:
     """Return the name of a topic's folder, which readers must not ignore.
 
-    No topic has a name with a percent sign.
-
     >>> folder_name("clicks"), folder_name("_plog_audit")
     ('clicks', '%5Fplog_audit')
     """
+    # No topic has a name with a percent sign, so the names of folders stay distinct.
     if topic[:1] in ("_", "."):
         return f"%{ord(topic[0]):02X}{topic[1:]}"
     return topic
@@ -102,6 +102,7 @@ def batch_file_name(query: str, batch_id: int, number: int) -> str:
     >>> batch_file_name("q1", 7, 0)
     'part-q1-0000000007-000.parquet'
     """
+    # With leading zeros, the names sort in the order of the batches.
     return f"part-{query}-{batch_id:010d}-{number:03d}{DATA_SUFFIX}"
 
 

@@ -68,6 +68,8 @@ def _without_hidden_fields(rows: DataFrame, columns: TableColumns) -> DataFrame:
     known = F.array(*(F.lit(column.field) for column in columns.columns))
     lower = F.array(*(F.lit(column.field.lower()) for column in columns.columns))
     usable = F.when(F.col(CORRUPT).isNull() & F.is_valid_utf8(text), text)
+    # `from_json` ignores such fields, and the table cannot have a column for them, so their values
+    # would be lost.
     hidden = F.filter(
         F.json_object_keys(usable),
         lambda name: F.array_contains(lower, F.lower(name)) & ~F.array_contains(known, name),
@@ -92,8 +94,12 @@ def table_rows(decoded: DecodedRows, columns: TableColumns) -> DataFrame:
     selected = [F.col(name) for name in RECORD_COLUMNS]
     if CORRUPT in rows.columns:
         rows = rows.where(F.col(CORRUPT).isNull())
+        # A column that the schema does not contain any more is missing in new files, and so null
+        # for readers.
         names = {name for name, _ in decoded.fields}
         selected += [
+            # The schema may have a narrower type than the column, which keeps the type of an
+            # earlier schema.
             F.col(_FIELDS).getField(one.field).cast(one.type).alias(one.name)
             if _is_number(one.type)
             else F.col(_FIELDS).getField(one.field).alias(one.name)
@@ -115,6 +121,7 @@ def _hour_columns() -> list[Column]:
 
     hours = F.floor(F.unix_millis(F.col("timestamp")) / F.lit(_HOUR_MS)).cast("bigint")
     date = F.date_from_unix_date(F.floor(hours / F.lit(24)).cast("int"))
+    # Records without a timestamp have the time -1, which is in the last hour of 1969.
     hour = F.lpad(F.pmod(hours, F.lit(24)).cast("string"), 2, "0")
     return [date.alias("date"), hour.alias("hour")]
 
@@ -128,7 +135,7 @@ def json_kinds(batch: DataFrame) -> Mapping[str, Mapping[str, frozenset[str]]]:
     """Return the kinds of the values of each field, by topic, in a batch of JSON objects.
 
     The kinds are Spark's names for the types of variants. A topic has at most one more field than a
-    table can have columns, because the driver collects them.
+    table can have columns.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.window import Window
@@ -137,6 +144,7 @@ def json_kinds(batch: DataFrame) -> Mapping[str, Mapping[str, frozenset[str]]]:
     parsed = F.try_parse_json(F.when(F.is_valid_utf8(text), text)).alias("__plog_variant")
     rows = batch.select(F.col("topic").alias("__plog_topic"), parsed)
     variants = batch.sparkSession.tvf.variant_explode(F.col("__plog_variant").outer())
+    # Only the first word matters: DECIMAL(2,1) has digits, and OBJECT the types of its fields.
     kind = F.regexp_extract(F.schema_of_variant(F.col("value")), "^[A-Z]+", 0)
     of_topic = Window.partitionBy("__plog_topic").orderBy("key")
     fields = (
@@ -145,6 +153,7 @@ def json_kinds(batch: DataFrame) -> Mapping[str, Mapping[str, frozenset[str]]]:
         .groupBy("__plog_topic", "key")
         .agg(F.collect_set(kind))
         .withColumn("__plog_number", F.row_number().over(of_topic))
+        # The driver collects the fields, and one too many is enough to reject them.
         .where(F.col("__plog_number") <= COLUMNS_MAX + 1)
         .collect()
     )

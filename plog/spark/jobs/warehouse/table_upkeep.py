@@ -43,6 +43,7 @@ class TableUpkeep:
         plan = plan_merges(manifests, counts, self.limits, now_ms, is_end=is_end)
         for name in plan.hours:
             self.merge_hour(self._root / name)
+        # The manifests go last, because only they say which hours have new files.
         for manifest in plan.settled:
             self.folder.forget(manifest)
 
@@ -69,9 +70,11 @@ class TableUpkeep:
         types = wide_types(columns)
         count = 0
         for hour in self._hours(self.folder.layout.topic(topic)):
+            # Files are not merged here, because `merge_closed` decides that by their sizes.
             groups = [[name] for name in self._names(hour) if self._differs(hour / name, types)]
             self.folder.merge().run(hour, groups, types)
             count += len(groups)
+        # The end is stored last. Until then, an interrupted call is repeated.
         done = TableColumns(columns=columns.columns)
         write_columns(self.folder.files, self.folder.layout.columns_of(topic), done)
         if count:

@@ -80,6 +80,7 @@ class WarehouseFolder:
                 ]
             )
         check_checkpoint(self.layout.root, batch_id, oldest=committed + 1, newest=committed)
+        # Spark starts a batch only after it has committed the one before.
         self.commit(batch_id - 1)
         self.files.remove_tree(self.layout.staging)
         for manifest in read_manifests(self.files, self.layout):
@@ -100,10 +101,13 @@ class WarehouseFolder:
         moves = dict(self._moves(batch_id, skipped))
         names = tuple(str(target.relative_to(self.layout.root)) for target in moves.values())
         manifest = BatchManifest(batch_id=batch_id, files=names)
+        # A batch without files leaves nothing to remove, so it needs no manifest.
         if not moves:
             return manifest
         for path in moves:
             self.files.sync(path)
+        # The contents are durable before readers see a name, and the manifest before the first one.
+        # `begin` removes by it what an interrupted batch has published.
         write_manifest(self.files, self.layout, manifest)
         folders = sorted({target.parent for target in moves.values()})
         for folder in folders:
@@ -123,6 +127,7 @@ class WarehouseFolder:
     def _moves(self, batch_id: int, skipped: frozenset[Path]) -> Iterator[tuple[Path, Path]]:
         """Yield the path and the public path of each staged file."""
         wanted = [path for path in self.staged_files() if path not in skipped]
+        # The files are sorted, so those of a folder are next to each other.
         for folder, group in itertools.groupby(wanted, key=lambda path: path.parent):
             target = self.layout.root / folder.relative_to(self.layout.staging)
             for number, path in enumerate(group):

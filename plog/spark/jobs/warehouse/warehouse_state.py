@@ -30,6 +30,7 @@ class BatchManifest:
     """The files of a batch, as paths below the root of the warehouse."""
 
     batch_id: int
+    # Relative paths stay valid if the warehouse is moved.
     files: tuple[str, ...]
 
     @property
