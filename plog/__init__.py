@@ -123,15 +123,20 @@ __all__ = sorted(_MODULE_OF)  # Derived, so that each name is listed only once.
 
 
 def __getattr__(name: str) -> object:
+    # At module level, this import would make `plog.import_module` a name of the package.
     from importlib import import_module
 
     # Importing a submodule also stores it as an attribute of this package.
     if name in _FACES:
         return import_module(f"{__name__}.{name}")
+    # This name is not in `_MODULE_OF`: it differs in its module, and `from plog import *` must not
+    # define it in the importing module.
     if name == "__version__":
         return import_module("plog.version").VERSION
     module = _MODULE_OF.get(name)
     if module is None:
+        # Only for an AttributeError does hasattr() return false and `from plog import` raise an
+        # ImportError.
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Cached, so that the next use of the name does not call this function.
     value = globals()[name] = getattr(import_module(module), name)
@@ -139,4 +144,6 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
+    # By default, dir() would list only the names that have already been used, and an interactive
+    # shell would not complete the others.
     return [*__all__, *_FACES, "__version__"]

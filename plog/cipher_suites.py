@@ -18,18 +18,20 @@ _TLS_1_2 = re.compile(
     r"(?:AES_(?P<bits>128|256)_(?P<mode>GCM|CBC)_(?P<hash>SHA(?:256|384)?)"
     r"|(?P<chacha>CHACHA20_POLY1305)_SHA256)"
 )
+# The same key exchanges by OpenSSL's names. Keywords such as HIGH do not match, because they also
+# select suites without forward secrecy.
 _OPENSSL = re.compile(r"(ECDHE-RSA|ECDHE-ECDSA|DHE-RSA)-[A-Z0-9-]+")
 
 
 def openssl_cipher_lists(suites: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return OpenSSL's names for `suites`: a list for TLS 1.2 and a list for TLS 1.3.
 
-    OpenSSL configures the two versions with separate functions. Raises ValueError for an unknown
-    suite.
+    Raises ValueError for an unknown suite.
 
     >>> openssl_cipher_lists(["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"])
     (['ECDHE-RSA-AES256-GCM-SHA384'], ['TLS_AES_128_GCM_SHA256'])
     """
+    # OpenSSL has separate functions for the suites of the two versions.
     tls_1_2: list[str] = []
     tls_1_3: list[str] = []
     for suite in suites:

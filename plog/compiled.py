@@ -25,6 +25,8 @@ def folder_name(package_folder: str, modules: Sequence[str]) -> str:
         # The .pxd file declares the C types, so it also affects the compiled module.
         for suffix in (".py", ".pxd"):
             with open(os.path.join(package_folder, module + suffix), "rb") as file:
+                # The checksum of the earlier files is part of the input. A running checksum would
+                # not change if text moved from the end of one file to the start of the next.
                 check = crc32(b"%d:%b" % (check, file.read()))
     return f"compiled_{check:08x}"
 
@@ -45,4 +47,5 @@ def compiled_folders(package_folder: str, modules: Sequence[str]) -> list[str]:
 
 def is_compiled(module: ModuleType) -> bool:
     """Return whether the compiled form of a module was imported."""
+    # Not by the file's suffix, which depends on the platform and on the version of Python.
     return isinstance(module.__loader__, ExtensionFileLoader)

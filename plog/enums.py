@@ -16,6 +16,8 @@ class WireEnum(IntEnum):
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         # A newer peer may send numbers that this version does not define.
+        # For other types, None makes the enum raise ValueError: they are an error of the caller,
+        # not of a newer peer.
         return cls["UNKNOWN"] if isinstance(value, int) else None
 
     @property
@@ -47,9 +49,9 @@ class AclOperation(WireEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
+    CREATE_TOKENS = 13  # KIP-373: tokens for other users.
     DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
+    TWO_PHASE_COMMIT = 15  # KIP-939.
 
 
 class AclResourceType(WireEnum):
@@ -61,8 +63,8 @@ class AclResourceType(WireEnum):
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
+    DELEGATION_TOKEN = 6  # KIP-48.
+    USER = 7  # KIP-373: the owners of the tokens.
 
 
 class AclPatternType(WireEnum):
@@ -73,6 +75,7 @@ class AclPatternType(WireEnum):
 
     UNKNOWN = 0
     ANY = 1
+    # With the prefixes of KIP-290, a filter by the exact name does not find all ACLs of a resource.
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
@@ -96,9 +99,9 @@ class ConfigResourceType(WireEnum):
     UNKNOWN = 0
     TOPIC = 2
     BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
+    BROKER_LOGGER = 8  # KIP-412.
+    CLIENT_METRICS = 16  # KIP-714.
+    GROUP = 32  # KIP-848.
 
 
 class ConfigSource(WireEnum):
@@ -118,6 +121,7 @@ class ConfigSource(WireEnum):
 class AlterOperation(WireEnum):
     """How a setting is changed; APPEND and SUBTRACT change single entries of a list."""
 
+    # Kafka numbers the operations from 0 (KIP-339), so UNKNOWN needs another number here.
     UNKNOWN = -1
     SET = 0
     DELETE = 1
@@ -131,6 +135,7 @@ class AlterOperation(WireEnum):
 class ElectionType(WireEnum):
     """The replica to elect: the preferred leader, or any available replica (may lose records)."""
 
+    # As above, 0 is a valid number (KIP-460).
     UNKNOWN = -1
     PREFERRED = 0
     UNCLEAN = 1
@@ -141,5 +146,6 @@ class UpgradeType(WireEnum):
 
     UNKNOWN = 0
     UPGRADE = 1
+    # A controller refuses a safe downgrade that would lose metadata (KIP-778).
     SAFE_DOWNGRADE = 2
     UNSAFE_DOWNGRADE = 3

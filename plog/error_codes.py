@@ -11,6 +11,7 @@ from enum import IntEnum
 class ErrorCode(IntEnum):
     """Kafka's error codes: -1 is an unexpected error, 0 is success."""
 
+    # Kafka's clients treat codes that they do not know as this one.
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
@@ -151,7 +152,9 @@ class ErrorCode(IntEnum):
 # Kafka's subclasses of RetriableException: the same request may succeed later.
 RETRIABLE = frozenset(
     {
+        # The bytes may have been damaged on the way, so sending them again can succeed.
         ErrorCode.CORRUPT_MESSAGE,
+        # A broker that has not received the latest metadata does not know a new topic yet.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -164,6 +167,7 @@ RETRIABLE = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
         ErrorCode.NOT_CONTROLLER,
+        # The coordinator is still writing the markers of the previous transaction.
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,

@@ -17,6 +17,8 @@ METADATA_VERSIONS: Final[Mapping[int, str]] = dict(
             "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0",
             "4.2-IV1", "4.3-IV0",
         ),
+        # Versions before 3.0-IV1 have no level. KRaft records contain the level, so the numbers of
+        # existing names never change.
         start=1,
     )
 )  # fmt: skip

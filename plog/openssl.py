@@ -19,6 +19,8 @@ from OpenSSL import SSL, crypto
 
 from plog.cipher_suites import openssl_cipher_lists
 
+# Older versions are missing because RFC 8996 deprecates them and Kafka disables them by default
+# (KIP-553).
 _VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
 
 
@@ -33,6 +35,8 @@ def limit(context: SSL.Context, versions: Collection[str], suites: Sequence[str]
             "none of the suites belongs to a TLS version in ssl.enabled.protocols; add a suite or a"
             " version"
         )
+    # OpenSSL only accepts a range. It cannot include an unwanted version, because only two versions
+    # exist here.
     context.set_min_proto_version(min(_VERSIONS[version] for version in allowed))
     context.set_max_proto_version(max(_VERSIONS[version] for version in allowed))
 
@@ -42,6 +46,7 @@ def _limit_suites(context: SSL.Context, suites: Sequence[str]) -> set[str]:
     tls_1_2, tls_1_3 = openssl_cipher_lists(suites)
     versions = set()
     try:
+        # OpenSSL rejects an empty list. A version without suites is excluded by its number instead.
         if tls_1_2:
             context.set_cipher_list(":".join(tls_1_2).encode())
             versions.add("TLSv1.2")
@@ -107,6 +112,7 @@ def reason_of(error: SSL.Error) -> str:
     >>> reason_of(SSL.Error([("SSL routines", "", "unknown protocol")]))
     'unknown protocol'
     """
+    # The first argument of a SysCallError is an errno, not an error queue.
     queue = error.args[0] if error.args else None
     if isinstance(queue, list) and queue:
         return str(queue[-1][2]) or str(queue[-1])

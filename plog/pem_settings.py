@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
+# Neither OpenSSL nor the package cryptography reads Java's own format, but users who have such a
+# file also have keytool.
 CONVERT_TRUSTSTORE = (
     "convert it once: keytool -list -rfc -keystore FILE > ca.pem; then set"
     " ssl.truststore.type=PEM and ssl.truststore.location=ca.pem"
@@ -18,6 +20,8 @@ CONVERT_TRUSTSTORE = (
 
 def convert_keystore(name: str) -> str:
     """Return instructions for converting a Java keystore to PEM, in files named after `name`."""
+    # keytool writes only certificates in PEM format, not keys. Therefore openssl converts the keys,
+    # from PKCS12.
     return (
         f"convert it once: keytool -importkeystore -srckeystore FILE -destkeystore {name}.p12"
         f" -deststoretype PKCS12 && openssl pkcs12 -in {name}.p12 -out {name}.pem (without the"
@@ -29,6 +33,8 @@ def convert_keystore(name: str) -> str:
 class PemSettings(Protocol):
     """The settings that the checks read."""
 
+    # These are properties because the settings are frozen: a plain attribute of a protocol would
+    # have to accept assignments.
     @property
     def ssl_keystore_type(self) -> str: ...
     @property
@@ -53,8 +59,12 @@ def check_keystore(settings: PemSettings, *, convert: str) -> Iterator[tuple[str
     key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
     if settings.ssl_keystore_type.upper() != "PEM":
         yield "ssl.keystore.type", f"only PEM is supported; {convert}"
+    # As in Kafka's DefaultSslEngineFactory, two keys are an error instead of an order of
+    # precedence.
     elif key and settings.ssl_keystore_location:
         yield "ssl.keystore.key", "cannot be set together with ssl.keystore.location; remove one"
+    # As in Kafka, half of a pair is an error. Otherwise, a client would connect without a
+    # certificate, and only the broker would report the cause.
     elif key and not chain:
         yield "ssl.keystore.key", "requires ssl.keystore.certificate.chain"
     elif chain and not key:

@@ -31,19 +31,23 @@ class FeatureLevel(NamedTuple):
 
 
 FEATURES: Final[Mapping[str, tuple[FeatureLevel, ...]]] = {
+    # KIP-853: the controllers of a quorum can change.
     "kraft.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 21)),
+    # Level 1 makes the records of the transaction coordinator flexible, and level 2 enables
+    # KIP-890. Both came with the same release, so level 2 is the default there.
     "transaction.version": (
         FeatureLevel(0, FIRST_RELEASE),
         FeatureLevel(1, 24),
         FeatureLevel(2, 24),
     ),
-    "group.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 22)),
+    "group.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 22)),  # KIP-848.
+    # KIP-966. The sets are stored in new fields of KRaft records, hence the dependency.
     "eligible.leader.replicas.version": (
         FeatureLevel(0, FIRST_RELEASE),
         FeatureLevel(1, 26, {METADATA_VERSION: 23}),
     ),
-    "share.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 28)),
-    "streams.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 29)),
+    "share.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 28)),  # KIP-932.
+    "streams.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 29)),  # KIP-1071.
 }
 """The levels of all features except metadata.version, in the order of Kafka's tools."""
 
@@ -80,6 +84,7 @@ def default_levels(release: int) -> dict[str, int]:
     """
     levels = {METADATA_VERSION: release}
     for name, known in FEATURES.items():
+        # Level 0 of each feature belongs to the first release, so the maximum always exists.
         levels[name] = max(each.level for each in known if each.release <= release)
     return levels
 
@@ -89,6 +94,7 @@ def needed_levels(feature: str, level: int) -> Mapping[str, int]:
     if feature == METADATA_VERSION:
         if not FIRST_RELEASE <= level <= LAST_RELEASE:
             raise UnknownFeature(f"Unknown metadata.version {level}")
+        # As in Kafka, other features depend on metadata.version, but not the reverse.
         return {}
     if feature not in FEATURES:
         names = ", ".join((METADATA_VERSION, *FEATURES))

@@ -33,12 +33,15 @@ def salted_password(
     mechanism: ScramMechanism, password: bytes, *, salt: bytes, iterations: int
 ) -> bytes:
     """Return the salted password; this takes about 1 ms for 4096 iterations, deliberately."""
+    # Unlike RFC 5802, Kafka's ScramFormatter does not normalize passwords with SASLprep, so neither
+    # do the callers.
     # The function Hi() of RFC 5802 is PBKDF2 with HMAC.
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password, salt, iterations)
 
 
 def client_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
     """Return the key with which a client proves that it knows the password."""
+    # hmac.digest() computes a short message in one call of OpenSSL, without an object.
     return hmac.digest(salted, b"Client Key", mechanism.hash_name)
 
 

@@ -150,6 +150,7 @@ class Setting:
         try:
             return self._checked(self._read(text.strip()))
         except ValueError as error:
+            # The cause would add a traceback that says nothing about the setting.
             raise self._refusal(error) from None
 
     def take(self, given: object) -> Value:
@@ -159,6 +160,7 @@ class Setting:
         ('x', 'y')
         """
         if isinstance(given, str):
+            # Programs can therefore pass the values of a properties file unchanged.
             return self.parse(given)
         try:
             return self._checked(self._read_typed(given))
@@ -194,6 +196,7 @@ class Setting:
             return tuple(self._spelt(str(item).strip()) for item in given)
         # Before the numbers, because a bool is also an int.
         if isinstance(given, bool):
+            # As text, it is an error for a setting that is a number.
             return self._read("true" if given else "false")
         if isinstance(given, float) and self.type is not SettingType.DOUBLE:
             # Computations such as 0.5 * 1000 result in floats, even if the number is whole.
@@ -213,6 +216,7 @@ class Setting:
         """Return the value that `text` is another spelling of, or `text` itself."""
         if self.any_case:
             known = (*self.one_of, *(other for other, _ in self.spellings))
+            # Unknown text stays as it is, so that `_checked` rejects it.
             text = next((each for each in known if each.lower() == text.lower()), text)
         return dict(self.spellings).get(text, text)
 
@@ -229,6 +233,7 @@ class Setting:
 
     def _check_list(self, items: tuple[str, ...]) -> None:
         if "" in items:
+            # Otherwise, a trailing comma would add an entry that names nothing.
             raise ValueError("has an empty entry")
         if len(set(items)) < len(items):
             raise ValueError("has a duplicate entry")
@@ -263,11 +268,13 @@ class Setting:
 
     def shown(self, value: Value) -> str | None:
         """Return the result of `format`, or None if the setting is sensitive."""
+        # As in Kafka, DescribeConfigs returns null for secrets, even to administrators.
         return None if self.sensitive else self.format(value)
 
 
 def _number_text(number: float | None) -> str:
     """Return a bound as text; empty if there is no bound or it is the type's maximum."""
+    # Tables would otherwise show a limit of 9223372036854775807 for settings that have none.
     return "" if number is None or number in (INT_MAX, LONG_MAX) else f"{number}"
 
 
@@ -333,6 +340,7 @@ _rows_by_table: dict[type[Any], Mapping[str, Setting]] = {}
 
 def settings_of(table: type[Any]) -> Mapping[str, Setting]:
     """Return the settings of a table by name, in the order of their declaration."""
+    # The fields are searched only once, because every new client reads the table.
     rows = _rows_by_table.get(table)
     if rows is None:
         declared = [f.metadata["setting"] for f in fields(table) if "setting" in f.metadata]
@@ -346,5 +354,7 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
     >>> nearest_name("log.retention.hour", ["log.retention.hours", "num.partitions"])
     'log.retention.hours'
     """
+    # With difflib's default of 0.6, auto.create.topics.enable would be suggested for
+    # auto.leader.rebalance.enable.
     matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.75)
     return matches[0] if matches else None

@@ -34,6 +34,8 @@ def by_group(rows: Iterable[Setting]) -> Iterator[tuple[str, list[Setting]]]:
     group = ""
     members: list[Setting] = []
     for row in rows:
+        # Settings are declared in the order of the docs, so a group only has to name its first
+        # setting.
         if row.group:
             if members:
                 yield group, members
@@ -89,6 +91,7 @@ def _readable(row: Setting) -> str:
     elif row.unit == "ms":
         units = ((24 * HOUR_MS, "d"), (HOUR_MS, "h"), (60_000, "min"), (1_000, "s"))
     for size, name in units:
+        # A rounded value would not be the default.
         if value >= size and value % size == 0:
             return f"{row.unit} ({value // size} {name})"
     return row.unit
@@ -97,6 +100,7 @@ def _readable(row: Setting) -> str:
 def commented(row: Setting, fact: str = "") -> str:
     """Return an example file entry: a setting's description and default, commented out."""
     # Lines of 100 characters, of which two start the comment.
+    # Words are not split at hyphens, because users search the file for values such as read-only.
     text = textwrap.wrap(row.doc.replace("`", ""), 98, break_on_hyphens=False)
     facts = [f"Allowed: {row.allowed}" if row.allowed else "", row.unit and f"Unit: {row.unit}"]
     facts.append(fact)

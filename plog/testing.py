@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+# Type checkers do not see the names that `__getattr__` returns.
 if TYPE_CHECKING:
     from plogd.testing.broker_process import BrokerProcess as BrokerProcess
     from plogd.testing.broker_thread import BrokerThread as BrokerThread
@@ -73,6 +74,8 @@ def broker(
     The broker runs in a thread of this process or in a separate process, depending on `kind`.
     """
     if kind == "process":
+        # Imported here, because BrokerThread imports Twisted, which a test with a process does not
+        # need.
         from plogd.testing.broker_process import BrokerProcess
 
         # With controls, a test can use hooks and advance the time, as with a thread.

@@ -4,6 +4,7 @@
 protocols and `StreamService` are for streams (plog.client.faces.twisted.streams).
 """
 
+# Imports are absolute, so this module's name does not hide the package Twisted.
 from plog.client.faces.twisted import Admin, Consumer, Producer
 from plog.client.faces.twisted.streams import (
     ConsumerFactory,

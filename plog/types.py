@@ -19,6 +19,8 @@ class TopicPartition(NamedTuple):
     'page-views-3'
     """
 
+    # A tuple is the fastest key of a dictionary: with a frozen dataclass, whose hash and comparison
+    # run in Python, a lookup takes four times as long.
     topic: str
     partition: int
 

@@ -31,6 +31,8 @@ def run_admin(
     Raises ConfigError for invalid settings, and any error that `work` raises.
     """
     settings = admin_settings(arguments)
+    # SocketNetwork's awaitables never suspend, so this call runs the coroutine to its end, without
+    # a reactor (docs/decisions/0009).
     return run_blocking(_with_cluster(SocketNetwork(client_id=settings.client_id), settings, work))
 
 
@@ -38,6 +40,7 @@ def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
     """Return the client's settings from ``--command-config`` and the command line."""
     given: dict[str, object] = {}
     servers = arguments.bootstrap_servers
+    # Few tools have the option, because Kafka's controllers serve few requests (KIP-919).
     controllers = getattr(arguments, "bootstrap_controllers", None)
     if servers is not None and controllers is not None:
         raise UsageError(
@@ -90,6 +93,8 @@ def topic_filter(pattern: str | None) -> Callable[[str], bool]:
         compiled = re.compile(text)
     except re.error as error:
         raise UsageError(f"'{pattern}' is not a regular expression: {error}") from None
+    # The entire name must match, as in Kafka. Otherwise, `orders` would also select
+    # `orders-archive`.
     return lambda name: compiled.fullmatch(name) is not None
 
 

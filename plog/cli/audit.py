@@ -36,6 +36,7 @@ _GRACE_S: Final = 120  # The same as in audit_options.py, whose import takes lon
 def configure(parser: argparse.ArgumentParser) -> None:
     """Find records that were lost or repeated, with the counts that producers have reported."""
     if isinstance(parser, Parser):
+        # Exit code 1 is taken: it means that the audit has found something.
         parser.usage_error = AUDIT_FAILED
     add_audit_options(parser)
     add_examples(
@@ -103,6 +104,7 @@ def audit_options_of(arguments: argparse.Namespace) -> AuditOptions:
 
 def client_settings(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the settings of the client. Raises OSError or UsageError."""
+    # As in Kafka's tools, --bootstrap-server overrides the servers in the file.
     config = arguments.command_config
     settings = {} if config is None else read_properties(config)
     return {**settings, "bootstrap.servers": arguments.bootstrap_servers}
@@ -112,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Audit and print the result; return the exit code."""
     try:
         result = audit(arguments)
+    # It is an OSError, but no failure of the audit; `main` handles it.
     except BrokenPipeError:
         raise
     except (PlogError, OSError) as error:
@@ -125,6 +128,7 @@ def audit(arguments: argparse.Namespace) -> AuditResult:
     """Read reports and topics. Raises PlogError or OSError."""
     import time
 
+    # Imported here, because help and completion do not need the client, which is slow to import.
     from plog.audit.counts import AuditCounts
     from plog.client.audit.audit_run import Ranges, run_audit
     from plog.client.audit.record_counts import count_records
@@ -134,6 +138,7 @@ def audit(arguments: argparse.Namespace) -> AuditResult:
     with TopicReader(client_settings(arguments)) as cluster:
 
         def count(ranges: Ranges) -> AuditCounts:
+            # This is an upper bound: compaction and control records leave gaps between offsets.
             total = sum(end - start for start, end in ranges.values())
             with progress(total, "records") as advance:
                 return count_records(cluster, ranges, advance)

@@ -56,6 +56,7 @@ async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
 def node_text(broker: BrokerDescription) -> str:
     """Return the description of a broker in the format of Kafka's tools."""
     rack = "null" if broker.rack is None else broker.rack
+    # Java prints booleans in lower case.
     fenced = str(broker.is_fenced).lower()
     return f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: {fenced})"
 
@@ -67,6 +68,7 @@ def lines(name: str, response: BrokerApiVersions | KafkaError) -> Iterator[str]:
         return
     rows = [f"\t{api_name(key)}({key}): {text}" for key, text in _texts(response.apis).items()]
     yield f"{name} -> ("
+    # The lines form one item, because no comma follows the last one.
     yield ",\n".join(rows)
     yield ")"
 
@@ -88,6 +90,8 @@ def version_text(key: int, served: VersionRange) -> str:
     """
     lowest, highest = served
     text = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+    # A newer broker may serve APIs that this client does not know; `ApiKey` would raise ValueError
+    # for their keys.
     api = API_BY_KEY.get(ApiKey(key)) if key in ApiKey.__members__.values() else None
     if api is None:
         return text
@@ -95,6 +99,7 @@ def version_text(key: int, served: VersionRange) -> str:
         return f"{text} [unusable: node too new]"
     if highest < api.request.min_version:
         return f"{text} [unusable: node too old]"
+    # As in Kafka's NodeApiVersions, a client uses the latest version that both sides know.
     return f"{text} [usable: {min(highest, api.request.max_version)}]"
 
 

@@ -29,6 +29,7 @@ def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
     add_client_config_option(parser, role)
     add_property_option(
         parser,
+        # KIP-1147 gave the options of all tools one name; scripts still use the names of the role.
         "--command-property",
         f"--{role}-property",
         dest="command_properties",
@@ -69,6 +70,7 @@ def topic_pattern(text: str) -> str:
 
 def merged(file: str | None, given: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return the properties in `file`, if there is one, overridden by `given`."""
+    # Of a repeated property, the last one counts, as in the file.
     return {**(read_properties(file) if file else {}), **dict(given)}
 
 
@@ -84,6 +86,7 @@ def client_config(
     # A flag that is not given keeps the client's own default. The defaults of Kafka's old scripts
     # (three retries, a request timeout of 1.5 s) lose records when a broker restarts.
     config |= {name: value for name, value in flags.items() if value is not None}
+    # Some tools do not require the option, because the file can name the servers.
     if arguments.bootstrap_servers is not None:
         config[SERVERS] = arguments.bootstrap_servers
     if not config.get(SERVERS):

@@ -130,12 +130,14 @@ async def unregister(cluster: Cluster, arguments: argparse.Namespace) -> int:
 async def list_endpoints(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Print the endpoints of the brokers or controllers. Raises UsageError."""
     of_controllers = cluster.settings.uses_controllers
+    # Only brokers report fenced brokers in DescribeCluster (KIP-1073).
     if of_controllers and arguments.include_fenced_brokers:
         raise UsageError("--include-fenced-brokers requires --bootstrap-server")
     described = await BrokerAdmin(cluster).describe_cluster(
         include_fenced=arguments.include_fenced_brokers
     )
     nodes = list(described.brokers.values())
+    # Kafka pads the header like the rows, so the table includes it.
     columns, *rows = endpoint_table(nodes, of_controllers=of_controllers)
     show(
         lambda: endpoint_lines([columns, *rows]),
@@ -160,6 +162,7 @@ def endpoint_table(
 def endpoint_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return the rows as lines, with Kafka's column widths."""
     min_widths = list(_MIN_WIDTHS)
+    # As in Kafka's tool, the table of controllers has no state, because only brokers are fenced.
     if len(rows[0]) < len(_COLUMNS):
         del min_widths[_STATE]
     widths = list(min_widths)

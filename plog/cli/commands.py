@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 GROUP: Final = "plog.commands"
 
+# A string, because argparse is imported only for type checkers here.
 Configure: TypeAlias = "Callable[[argparse.ArgumentParser], None]"
 
 
+# Not a dataclass: the import of dataclasses, which imports inspect, would delay the list of
+# commands by several milliseconds.
 class Command(NamedTuple):
     """A tool: its name, the function that configures its parser, and its summary."""
 
@@ -33,11 +36,14 @@ class Command(NamedTuple):
     @property
     def is_installed(self) -> bool:
         """Return whether the tool's package is installed; `plogd` can be missing."""
+        # Only for the top-level package does find_spec() not import anything: for a submodule, it
+        # imports the packages above it.
         return importlib.util.find_spec(self.target.partition(".")[0]) is not None
 
     def load(self) -> Configure:
         """Import the tool and return its configure function."""
         module, _, function = self.target.partition(":")
+        # Only this tool is imported, because the imports of all tools would delay each command.
         configure: Configure = getattr(importlib.import_module(module), function)
         return configure
 
@@ -72,6 +78,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "console-consumer",
         "plog.cli.console.console_consumer:configure",
         "Print records from topics as they arrive.",
+        # Short names of plog, for commands that are typed often. setup.cfg declares them, too.
         ("consume", "tail"),
     ),
     Command(
@@ -97,6 +104,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ),
     Command(
         "dump-log",
+        # This and other tools for files of the broker are in its package, which may be missing.
         "plogd.tools.dump.command:configure",
         "Print the contents of log files: records, indexes, producer snapshots.",
     ),
@@ -181,4 +189,5 @@ COMMANDS: Final[tuple[Command, ...]] = (
 
 def find_command(name: str, commands: tuple[Command, ...] = COMMANDS) -> Command | None:
     """Return the row with this name or short name."""
+    # A dictionary would not be faster: it would be built for a single search.
     return next((row for row in commands if name == row.name or name in row.short_names), None)

@@ -56,6 +56,7 @@ def complete(environment: Mapping[str, str]) -> None:
         import argcomplete
     except ImportError:
         return
+    # It exits the process itself, so that the command that is being completed never runs.
     argcomplete.autocomplete(completion_parser(environment.get("COMP_LINE", "")))
 
 

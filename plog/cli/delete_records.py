@@ -43,6 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Delete the records below the offsets in the file; return 1 if a partition failed."""
+    # The file is read first, so that its errors are reported even if no broker is available.
     with open(arguments.offset_json_file, encoding="utf-8") as file:
         offsets = parse_offsets(file.read())
     return run_admin(arguments, lambda cluster: delete_records(cluster, offsets, arguments))
@@ -64,7 +65,9 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
             (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
             for row in document["partitions"]
         ]
+    # Invalid JSON is a ValueError; an entry that is not an object raises TypeError.
     except (ValueError, KeyError, TypeError) as error:
+        # The text of a KeyError is only the key.
         reason = f"{error} is missing" if isinstance(error, KeyError) else error
         raise UsageError(
             f"cannot read --offset-json-file: {reason}; it must look like {_EXAMPLE}"
@@ -91,6 +94,7 @@ async def delete_records(
     # With --json, standard output contains only the document.
     plain = not arguments.json
     if plain:
+        # Kafka's tool prints this and the line after the request, too.
         print("Executing records delete operation")
     done = await RecordAdmin(cluster).delete_records(offsets)
     if plain:

@@ -59,6 +59,7 @@ def markdown() -> str:
 def _sections(parser: argparse.ArgumentParser, level: int) -> Iterator[str]:
     """Yield a tool's section and the sections of its subcommands."""
     for each in parsers_below(parser):
+        # The name of a subcommand's parser contains the names of its parents.
         depth = each.prog.count(" ") - parser.prog.count(" ")
         yield f"{'#' * (level + depth)} {each.prog}"
         if each.description:
@@ -92,6 +93,7 @@ def documented_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Act
             continue
         if isinstance(action, argparse._SubParsersAction) and action.help is None:
             continue
+        # The long spelling comes last: -h, --help.
         if action.option_strings and action.option_strings[-1] in ("--help", "--version"):
             continue
         yield action
@@ -109,6 +111,7 @@ def value_of(action: argparse.Action) -> str:
 
 def help_of(action: argparse.Action) -> str:
     """Return an option's help text, which states whether the option is required."""
+    # argparse's own formatter expands more keys, but the tools use only this one.
     text = (action.help or "") % {"default": action.default}
     return f"{text} (required)" if action.required and action.option_strings else text
 

@@ -68,6 +68,8 @@ def run_version_mapping(arguments: argparse.Namespace) -> int:
 def run_feature_dependencies(arguments: argparse.Namespace) -> int:
     """Print the dependencies of each level. Raises UnknownFeature or UsageError."""
     requested = [(name, level_of(name, text)) for name, text in arguments.feature]
+    # All levels are looked up before the first line is printed, so that an unknown one is the only
+    # output.
     needs = [(name, level, dict(needed_levels(name, level))) for name, level in requested]
     show(
         lambda: (line for name, level, needed in needs for line in _lines(name, level, needed)),
@@ -110,6 +112,7 @@ def named_level(feature: str, level: int) -> str:
 
 def level_of(feature: str, text: str) -> int:
     """Parse the level of a feature. Raises UsageError."""
+    # int() would also accept signs, underscores and the digits of other scripts.
     if not (text.isascii() and text.isdecimal()):
         raise UsageError(f"{feature}={text}: the level must be a whole number")
     return int(text)

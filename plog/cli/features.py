@@ -38,6 +38,7 @@ from plog.release_features import METADATA_VERSION, UnknownFeature, default_leve
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describe a cluster's features and change their levels."""
+    # As in Kafka's tool, these options come before the subcommand.
     add_bootstrap_option(parser, required=False)
     add_bootstrap_controller_option(parser)
     add_command_config_option(parser)
@@ -62,6 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def configure_describe(parser: argparse.ArgumentParser) -> None:
     """Describe the levels of features."""
+    # Brokers of different versions support different levels (KIP-1160).
     parser.add_argument(
         "--node-id", type=int, metavar="BROKER", help="id of the broker to query (default: any)"
     )
@@ -192,8 +194,10 @@ def run_update(verb: str, arguments: argparse.Namespace) -> int:
     """Change levels; with ``--dry-run``, only validate the change."""
     levels = requested_levels(verb, arguments)
     if verb == "upgrade":
+        # An upgrade is never unsafe: a level that is lower than the current one is an error.
         kind = UpgradeType.UPGRADE
     else:
+        # The controller refuses a safe downgrade that would lose metadata (KIP-778).
         kind = UpgradeType.UNSAFE_DOWNGRADE if arguments.unsafe else UpgradeType.SAFE_DOWNGRADE
     updates = {name: FeatureUpdate(level, kind) for name, level in levels.items()}
     return run_admin(arguments, lambda cluster: update(cluster, verb, updates, arguments))
@@ -211,11 +215,14 @@ def requested_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]
     else:
         given = list(arguments.feature)
         if arguments.metadata is not None:
+            # As text, like the values of --feature, so that the loop below finds a repetition
+            # there.
             given.append((METADATA_VERSION, str(_metadata_level(arguments.metadata))))
     if not given:
         raise UsageError(f"cannot {verb}: no feature specified; use --feature")
     levels: dict[str, int] = {}
     for name, text in given:
+        # A dictionary would silently keep one of the levels. Kafka's tool rejects them, too.
         if name in levels:
             raise UsageError(f"feature {name} is specified more than once")
         levels[name] = level_of(name, text)
@@ -239,6 +246,7 @@ def _metadata_level(version: str) -> int:
     except UnknownFeature:
         raise UsageError(
             f"unknown metadata version {version}; use one of "
+            # Levels are consecutive from 1, so their number is also the latest level.
             f"{METADATA_VERSIONS[1]} to {METADATA_VERSIONS[len(METADATA_VERSIONS)]}"
         ) from None
 
@@ -259,6 +267,7 @@ async def update(
     else:
         for name in sorted(done):
             print(_result_line(verb, name, updates[name].level, done[name], dry_run))
+    # As in Kafka's tool, the error comes after the results of all features.
     if done.errors:
         raise PlogError(f"{len(done.errors)} out of {len(updates)} operation(s) failed.")
     return 0

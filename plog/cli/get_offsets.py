@@ -89,6 +89,7 @@ def offset_time(text: str) -> OffsetSpec | int:
         raise argparse.ArgumentTypeError(
             f"'{text}' is not a time: use {', '.join(_TIMES)}, or milliseconds since 1970"
         ) from None
+    # Negative timestamps are ListOffsets' symbols for offsets, such as -2 for the earliest one.
     return OffsetSpec(number) if number in _TIMES.values() else number
 
 
@@ -111,11 +112,13 @@ def _rule(text: str) -> Filter:
         )
     topic, first, end, only = match.groups()
     try:
+        # A rule without a topic, such as `:0-3`, applies to all topics.
         topics = topic_filter(topic or None)
     except UsageError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     lowest, highest = int(first or 0), int(end) if end else None
     if only:
+        # The end of a range is exclusive, as in Kafka's GetOffsetShell.
         lowest, highest = int(only), int(only) + 1
     return lambda each: (
         topics(each.topic)
@@ -136,6 +139,8 @@ def run(arguments: argparse.Namespace) -> int:
 async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Print the offsets of all matching partitions in Kafka's order."""
     partitions = await _matching(cluster, arguments)
+    # As in Kafka's tool, this is an error. Otherwise, a misspelled pattern would look like an empty
+    # topic.
     if not partitions:
         raise UsageError(
             "no partition matches --topic, --partitions and --topic-partitions: change a pattern"
@@ -175,6 +180,7 @@ async def _matching(cluster: Cluster, arguments: argparse.Namespace) -> Sequence
     topics = topic_filter(arguments.topic)
     names = sorted(name for name in listed if topics(name))
     described = (await admin.describe_topics(names)).raise_first()
+    # A generator, because it is consumed only once, by one of the returned lists.
     partitions: Iterable[TopicPartition] = (
         TopicPartition(topic.name, each.partition)
         for topic in described.values()

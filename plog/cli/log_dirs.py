@@ -23,6 +23,7 @@ from plog.client.network.cluster import Cluster
 def configure(parser: argparse.ArgumentParser) -> None:
     """Describe brokers' log directories."""
     add_admin_options(parser)
+    # Kafka's tool requires --describe, although there is no other action.
     parser.add_argument(
         "--describe", action="store_true", required=True, help="describe the log directories"
     )
@@ -61,6 +62,7 @@ async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
             f"{_joined(known)}"
         )
     brokers = sorted(set(arguments.broker_list)) or known
+    # As in Kafka's tool, topics are filtered after the request, which could only name partitions.
     described = (await LogDirAdmin(cluster).describe_log_dirs(brokers)).raise_first()
     data = as_data(described, arguments.topic_list)
     show(
@@ -101,6 +103,7 @@ def as_data(
                             for partition, replica in sorted(log_dir.replicas.items())
                             if not topics or partition.topic in topics
                         ],
+                        # A directory that has failed (KIP-112) has an error instead of partitions.
                         "error": None if log_dir.error is None else log_dir.error.message,
                         "logDir": path,
                     }
@@ -126,7 +129,9 @@ def tables(
                     broker,
                     path,
                     len(log_dir.replicas),
+                    # Replicas that are being moved into the directory (KIP-113) use space, too.
                     sum(replica.size_bytes for replica in log_dir.replicas.values()),
+                    # Brokers before Kafka 3.3 do not report it (KIP-827).
                     log_dir.usable_bytes,
                     None if log_dir.error is None else log_dir.error.message,
                 )

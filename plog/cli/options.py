@@ -28,6 +28,7 @@ def raw_key_value(text: str) -> tuple[str, str]:
     """
     name, separator, value = text.partition("=")
     if not separator or not name.strip():
+        # argparse shows the text of this exception, but replaces the text of a ValueError.
         raise argparse.ArgumentTypeError(f"'{text}' is not name=value")
     return name.strip(), value
 
@@ -39,6 +40,7 @@ def key_value(text: str) -> tuple[str, str]:
     (('a.b', 'c=d'), ('a', ''))
     """
     name, value = raw_key_value(text)
+    # As in Kafka's ConfigDef, white space around a value is not part of it.
     return name, value.strip()
 
 
@@ -123,6 +125,7 @@ def add_property_option(
         *older,
         dest=dest,
         action="append",
+        # argparse copies the list before it appends, so command lines do not share it.
         default=[],
         type=read,
         metavar="NAME=VALUE",
@@ -168,6 +171,7 @@ def comma_list(text: str) -> list[str]:
     >>> comma_list("a, b,,c")
     ['a', 'b', 'c']
     """
+    # Scripts that assemble a list often leave a comma at its end.
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -182,6 +186,7 @@ def read_properties(path: str) -> dict[str, str]:
     with open(path, "rb") as file:
         text = decode_properties(file.read())
     try:
+        # As in Java's Properties, the last assignment of a key counts.
         return {each.key: each.value for each in parse_properties(text)}
     except PropertiesError as error:
         raise UsageError(f"{path}, {error}") from None
@@ -201,6 +206,7 @@ def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
 
 def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str) -> None:
     """Reject the options `names` unless one of `actions` is given. Raises UsageError."""
+    # An iterator could be read only once, but the error needs the names again.
     actions = list(actions)
     if any(is_given(arguments, action) for action in actions):
         return

@@ -38,6 +38,7 @@ def show(
 
     Only the function for the selected format is called.
     """
+    # Not a default argument, which would keep the stream from before a redirection.
     stream = stream or sys.stdout
     if as_json:
         print_json(data(), stream)
@@ -69,6 +70,7 @@ def print_json(data: object, stream: IO[str] | None = None) -> None:
 def print_table(table: Table, stream: IO[str]) -> None:
     """Print a table on a terminal."""
     head, *lines = table_lines(table, terminal_width())
+    # A dumb terminal, such as the shell of Emacs, shows escape sequences as text.
     if "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
         head = f"{_BOLD}{head}{_PLAIN}"
     for line in (head, *lines):
@@ -115,6 +117,7 @@ def fitted(natural: Sequence[int], width: int) -> list[int]:
     # One character at a time, so that several wide columns end up with the same width.
     while excess > 0:
         widest = max(range(len(widths)), key=widths.__getitem__)
+        # Narrower columns would be unreadable, so the lines become too long instead.
         if widths[widest] <= _MIN_WIDTH:
             break
         widths[widest] -= 1
@@ -139,10 +142,13 @@ def kafka_columns(rows: Sequence[Sequence[object]]) -> Iterator[str]:
 def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable[[int], None]]:
     """Show a progress bar if standard error is a terminal; yield the bar's update function."""
     if not sys.stderr.isatty():
+        # Logs of batch jobs must not contain a line for each update.
         yield lambda _: None
         return
     from tqdm import tqdm  # Few commands need this slow import.
 
+    # As in the rest of plog, sizes in bytes have binary units; the divisor only matters with
+    # `scale`.
     with tqdm(total=total, unit=unit, unit_scale=scale, unit_divisor=1024) as bar:
 
         def advance(done: int) -> None:
@@ -152,6 +158,7 @@ def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable
 
 
 def _is_number(cell: str) -> bool:
+    # A missing value does not change the alignment of a column.
     return cell == "-" or cell.lstrip("-").isdigit()
 
 
@@ -165,4 +172,5 @@ def one_line(text: str) -> str:
     >>> one_line("a\\n b\\x1b[31m")
     'a b?[31m'
     """
+    # A record could otherwise change the colors, the title or the contents of the terminal.
     return "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))

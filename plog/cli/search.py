@@ -57,6 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
                 "partition": match.partition,
                 "offset": match.offset,
                 "timestamp": match.timestamp_ms,
+                # FTS5's scores are negative, and the lowest is the best. Programs expect the
+                # opposite.
                 "score": -match.score,
                 "snippet": match.snippet,
             }
@@ -89,6 +91,7 @@ def time_text(timestamp_ms: int | None) -> str:
     if timestamp_ms is None:
         return "-"
     try:
+        # The format of datetime has microseconds, but no milliseconds.
         seconds, ms = divmod(timestamp_ms, 1000)
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
     # Records can have timestamps after the year 9999.

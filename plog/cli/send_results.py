@@ -73,6 +73,7 @@ class SendResults(Generic[T]):
         run.is_done = True
         late: list[tuple[T, RecordHandle]] = []
         with self.lock:
+            # A second call for the same run reports only the tags that were added in between.
             first = run.reported
             tags = run.tags[first:]
             run.reported += len(tags)

@@ -50,6 +50,7 @@ class Shutdown:
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
+            # The previous handlers are restored, because tests run several tools in one process.
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -65,6 +66,7 @@ class Shutdown:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._event.is_set():
             if time.monotonic() - self._requested_s >= _SAME_REQUEST_S:
+                # `run_tool` handles it, so that closing the client cannot delay the end any longer.
                 raise KeyboardInterrupt
             return
         self._signal = number

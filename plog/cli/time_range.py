@@ -49,5 +49,7 @@ def time_ms(text: str) -> int:
             f"'{text}' is neither a time such as 2026-03-01T12:00:00 nor a number of ms since 1970"
         ) from None
     if time.tzinfo is None:
+        # Otherwise, timestamp() would use the zone of this machine, and the same command would
+        # select other records on another machine.
         time = time.replace(tzinfo=UTC)
     return round(time.timestamp() * 1000)

@@ -151,6 +151,8 @@ async def describe(
         from plog.cli.configs.quotas import describe_quotas  # Few commands need it.
 
         return await describe_quotas(cluster, entities, as_json=arguments.json)
+    # As in Kafka's tool, a missing entity has a message of its own only without --all. With --all,
+    # the error of the broker is printed.
     if not arguments.all and await _is_unknown(cluster, entities[0]):
         return _print_unknown(entities[0], as_json=arguments.json)
     resources = await _resources(cluster, entities[0])
@@ -183,6 +185,7 @@ async def describe(
 def _print_unknown(entity: Entity, *, as_json: bool) -> int:
     """Print the same message as Kafka's tool and return 1."""
     # Kafka's tool exits with 0, so a script cannot detect a misspelled name.
+    # Kafka's tool also drops the last letter of the type, so the message says `client-metric`.
     text = f"The {entity.type[:-1]} '{entity.name}' doesn't exist and doesn't have dynamic config."
     print_outcome(text, [], as_json=as_json)
     return 1
@@ -211,6 +214,7 @@ async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
 async def _groups_with_settings(cluster: Cluster) -> set[str] | None:
     """Return the groups that have settings; None before Kafka 4.1 or without authorization."""
     try:
+        # Before KIP-1142, this request lists only client metrics.
         listed = await ConfigAdmin(cluster).list_config_resources([ConfigResourceType.GROUP])
     except (UnsupportedVersion, ClusterAuthorizationFailed):
         return None
@@ -225,6 +229,7 @@ async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
     if kind is ConfigResourceType.TOPIC:
         names = sorted(await TopicDescriptionAdmin(cluster).list_topics(include_internal=True))
     elif kind is ConfigResourceType.GROUP:
+        # Neither list is complete: a group can have settings before its first member joins.
         with_settings = await _groups_with_settings(cluster) or set()
         names = sorted(with_settings.union(await GroupAdmin(cluster).list_groups()))
     elif kind is ConfigResourceType.CLIENT_METRICS:
@@ -278,6 +283,8 @@ def _table(kind: str, resource: ConfigResource, entries: Sequence[ConfigEntry]) 
         [
             (
                 entry.name,
+                # Brokers return no value for a secret, which the table would otherwise show as not
+                # set.
                 "(secret)" if entry.is_sensitive else entry.value,
                 entry.source.name.lower().replace("_", " ").removesuffix(" config"),
             )
@@ -323,6 +330,7 @@ async def alter(
 
         await alter_quotas(cluster, entities, added, deleted)
     else:
+        # `run` rejects --alter without a name.
         assert first.name is not None
         await _alter_resource(
             cluster, ConfigResource(RESOURCE_TYPES[first.type], first.name), added, deleted
@@ -353,6 +361,7 @@ async def _alter_resource(
         unknown = [name for name in (*added, *deleted) if name not in known]
         if unknown:
             raise UsageError(f"Invalid broker logger(s): {','.join(unknown)}")
+    # The older request AlterConfigs would reset all settings that it does not contain (KIP-339).
     changes = [AlterConfig(name, value) for name, value in added.items()]
     changes += [AlterConfig(name, operation=AlterOperation.DELETE) for name in deleted]
     (await admin.incremental_alter_configs({resource: changes})).raise_first()

@@ -71,6 +71,7 @@ class _AppendEntity(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
+        # This list is new, because all command lines share the default list.
         given = [*getattr(namespace, "entities"), (option_string, values)]  # noqa: B009 - set here
         namespace.entities = given
 
@@ -79,6 +80,7 @@ def add_entity_options(parser: argparse.ArgumentParser) -> None:
     """Add all options that select an entity."""
     parser.set_defaults(entities=[])
     group = parser.add_argument_group("entities")
+    # The options have no destination of their own (`_`): all of them append to `entities`.
     for option, _, text in _SHORT:
         group.add_argument(option, action=_AppendEntity, dest="_", metavar="NAME", help=text)
     for option, kind in _DEFAULTS:
@@ -143,6 +145,7 @@ def _check(entities: list[Entity]) -> None:
         raise UsageError(
             "no entity specified; use --topic, --broker, --group, --user, --client or --ip"
         )
+    # Only quotas have entities with two parts, a user and a client id (KIP-55).
     if len(types) > 1 and sorted(types) != ["clients", "users"]:
         raise UsageError(
             f"cannot combine {' and '.join(types)}: only a user and a client can be combined"
@@ -152,5 +155,6 @@ def _check(entities: list[Entity]) -> None:
             raise UsageError(f"{kind} do not have a default: specify a name")
         if kind in _NUMBERED and name and not name.isdecimal():
             raise UsageError(f"'{name}' is not a broker id: it must be a number")
+    # Loggers belong to the process of a broker, which the request must name.
     if types == ["broker-loggers"] and entities[0].name is None:
         raise UsageError("broker-loggers require a broker id: --broker-logger ID")

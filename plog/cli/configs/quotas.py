@@ -164,6 +164,8 @@ async def alter_quotas(
     values: dict[str, float | None] = dict.fromkeys(deleted)
     for name, text in added.items():
         try:
+            # Quotas are doubles in the protocol (KIP-546), because request_percentage has
+            # fractions.
             values[name] = float(text)
         except ValueError:
             raise UsageError(f"{name}={text}: a quota must be a number") from None

@@ -187,11 +187,13 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
     """Return the consumer's settings from the options. Raises UsageError."""
     flags = {"isolation.level": arguments.isolation_level}
     config = client_config(arguments, flags, defaults={"client.id": "console-consumer"})
+    # As in Kafka's tool, the properties may also name the group, but not another one.
     group = config.get("group.id", arguments.group)
     if arguments.group not in (None, group):
         raise UsageError(
             f"--group {arguments.group} conflicts with group.id={group} in the properties"
         )
+    # The partitions of a group's members are assigned by the group.
     if group and arguments.partition is not None:
         raise UsageError("--group and --partition cannot be combined")
     if group:
@@ -210,6 +212,8 @@ def formatter_of(arguments: argparse.Namespace) -> Formatter:
     """Return the formatter that the options select. Raises UsageError."""
     from plog.cli.console.record_formatters import JsonFormatter, find_formatter
 
+    # As in Kafka's tool, properties override the options for deserializers, which override the
+    # file.
     properties = merged(arguments.formatter_config, ())
     for part in ("key", "value"):
         name = getattr(arguments, f"{part}_deserializer")
@@ -224,6 +228,7 @@ def run(arguments: argparse.Namespace) -> int:
     check(arguments)
     config = settings_of(arguments)
     formatter = formatter_of(arguments)
+    # Imported after the checks, because the import of the reactor takes longer than they do.
     from plog.client.faces.blocking import Consumer
 
     consumer = Consumer(config=config)
@@ -238,6 +243,7 @@ def run(arguments: argparse.Namespace) -> int:
             try:
                 consumer.close()
             finally:
+                # As in Kafka's tool, standard output contains only records.
                 print(f"Processed a total of {printer.count} messages", file=sys.stderr)
         if arguments.enable_systest_events:
             print("shutdown_complete")
@@ -248,6 +254,7 @@ def check_topic(consumer: Consumer, arguments: argparse.Namespace) -> None:
     """Raise PlogError if the topic or its partition does not exist."""
     from plog.errors import UnknownTopicOrPartition
 
+    # A pattern may also match topics that are created later.
     if arguments.topic is None:
         return
     try:
@@ -273,6 +280,7 @@ def set_position(consumer: Consumer, arguments: argparse.Namespace) -> None:
 
     if arguments.include is not None:
         consumer.subscribe(pattern=arguments.include)
+    # Without a group, the consumer then assigns all partitions to itself.
     elif arguments.partition is None:
         consumer.subscribe([arguments.topic])
     else:
@@ -305,6 +313,7 @@ def print_records(
         timeout_s = arguments.timeout_ms / 1000
     limit = -1 if arguments.max_messages is None else arguments.max_messages
     while not is_stopped() and (limit < 0 or printer.count < limit):
+        # Records beyond the limit must not be consumed, because their offsets would be committed.
         count = _MAX_RECORDS if limit < 0 else min(_MAX_RECORDS, limit - printer.count)
         try:
             records = next_records(consumer, count, timeout_s, printer)
@@ -324,6 +333,8 @@ def print_records(
             fail(_PIPE_CLOSED)
             return
         except PlogError:
+            # The record that cannot be printed counts as read, as in Kafka. Otherwise, each run of
+            # a group would stop at this record.
             mark_unread(consumer, records[printer.count - before :])
             raise
 
@@ -349,6 +360,7 @@ def mark_unread(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
 
     first: dict[TopicPartition, int] = {}
     for record in records:
+        # Only the first offset matters, because the records of a partition are in order.
         first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
     for partition, offset in first.items():
         # The partition may have been assigned to another member in the meantime.
@@ -378,6 +390,7 @@ class Printer:
         lines: list[bytes] = []
         try:
             for record in records:
+                # As in Kafka's tool, records that cannot be printed count, too.
                 self.count += 1
                 try:
                     lines.append(self._formatter.format(record))
@@ -391,5 +404,6 @@ class Printer:
                     fail(f"skipped the record in {where}: {error}")
         # The records before an error are printed, and the caller commits their offsets.
         finally:
+            # Records are written together, because each flush is a system call.
             self._stream.write(b"".join(lines))
             self._stream.flush()

@@ -102,6 +102,7 @@ def _add_reader_options(parser: argparse.ArgumentParser) -> None:
 def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compression-codec",
+        # As in Kafka's tool, the option may stand alone.
         nargs="?",
         const="gzip",
         choices=CODECS,
@@ -183,6 +184,7 @@ def run(arguments: argparse.Namespace) -> int:
         producer = stack.enter_context(Producer(config=config))
         sender = LineSender(producer, arguments.topic, line_format, tally, sync=arguments.sync)
         sender.send_all(stripped(lines))
+    # The counts are final here, because the block has closed the producer.
     tally.conclude()
     return int(tally.failed > 0)
 
@@ -202,6 +204,7 @@ class Tally:
     def count_failed(self, number: int, error: Exception) -> None:
         """Count a line whose record failed, and print the first few errors."""
         self.failed += 1
+        # When a broker is unavailable, all of a million lines may fail.
         if self.failed <= _MAX_PRINTED_ERRORS:
             fail(f"line {number} was not delivered: {error}")
 
@@ -239,7 +242,9 @@ class LineSender:
 
     def send_all(self, lines: Iterable[bytes]) -> None:
         """Send each line. Raises LineError for an invalid line, after sending all earlier lines."""
+        # Plain lines, the default, skip the parser.
         parse = None if self._format.is_plain else self._format.parse
+        # Local variables, because the loop runs for each line.
         send, topic, watch = self._producer.send, self._topic, self._outcomes.watch
         key: bytes | None = None
         headers: Headers = ()
@@ -284,6 +289,7 @@ class _LineSource(ExitStack):
         if self._path is None:
             return _with_prompt(sys.stdin.buffer)
         file = self.enter_context(open(self._path, "rb"))
+        # Without a progress bar, the size is not needed, and the file may be a pipe.
         if not sys.stderr.isatty():
             return iter(file)
         size = file.seek(0, 2)
@@ -292,6 +298,7 @@ class _LineSource(ExitStack):
 
 
 def _with_prompt(stream: IO[bytes]) -> Iterator[bytes]:
+    # As with Java's System.console(), the prompt must not end up in a pipe or file.
     if not (stream.isatty() and sys.stdout.isatty()):
         yield from stream
         return

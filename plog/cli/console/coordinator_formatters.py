@@ -33,6 +33,7 @@ class CoordinatorFormatter:
         """Return a line of JSON, or empty bytes for a record of another type. Raises PlogError."""
         from plog.wire.as_json import Json, as_json, compact_json
 
+        # Coordinators always write a key, so another producer has written this record.
         if record.key is None:
             return b""
         number, key = _split(record.key, "key", record)
@@ -45,8 +46,10 @@ class CoordinatorFormatter:
             "key": {"type": number, "data": as_json(kind.key.decode(key, version), version)},
             "value": None,
         }
+        # A record without a value is a tombstone, which deletes an earlier record.
         if record.value is not None:
             version, value = _split(record.value, "value", record)
+            # A newer broker may have written the record.
             if not kind.value.min_version <= version <= kind.value.max_version:
                 raise PlogError(f"unknown version {version} of {kind.value.__name__}")
             data = as_json(kind.value.decode(value, version), version)
@@ -64,9 +67,12 @@ def _split(data: bytes, what: str, record: ConsumerRecord) -> tuple[int, bytes]:
 
 
 def _offsets(properties: Mapping[str, str]) -> CoordinatorFormatter:
+    # Imported here, because a command uses at most one of the formatters.
     from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
 
     kind = _Kind(OffsetCommitKey, OffsetCommitValue)
+    # The topic __consumer_offsets also contains other types: 2 for the metadata of classic groups,
+    # and types from 3 on for newer kinds of groups (KIP-848).
     return CoordinatorFormatter({0: kind, 1: kind})
 
 

@@ -46,6 +46,7 @@ def find_deserializer(name: str | None) -> Deserializer | None:
     def deserialize(data: bytes) -> str:
         try:
             return read(data)
+        # UnicodeDecodeError is a ValueError, too.
         except (struct.error, ValueError) as error:
             raise CannotDeserialize(
                 f"{class_name} cannot deserialize {len(data)} bytes: {error}"
@@ -60,6 +61,7 @@ def _python_function(name: str) -> Deserializer:
         function: Any = importlib.import_module(module)
         for attribute in path.split("."):  # Can also name a method: `module:Class.method`.
             function = getattr(function, attribute)
+    # import_module() raises ValueError for an empty module name.
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"cannot load the deserializer {name}: {error}") from None
 
@@ -73,6 +75,7 @@ def _python_function(name: str) -> Deserializer:
 
 
 def _of_struct(layout: str) -> Deserializer:
+    # As in Java, another length is an error: unpack() requires the exact size.
     unpack = struct.Struct(layout).unpack
     return lambda data: str(unpack(data)[0])
 
@@ -96,6 +99,7 @@ _JAVA: Final[Mapping[str, Deserializer]] = {
     "FloatDeserializer": _of_struct(">f"),
     "DoubleDeserializer": _of_struct(">d"),
     "BooleanDeserializer": _boolean,
+    # Kafka serializes a UUID as text, not as 16 bytes.
     "UUIDDeserializer": lambda data: str(uuid.UUID(data.decode())),
     "VoidDeserializer": _void,
 }

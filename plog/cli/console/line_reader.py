@@ -63,6 +63,7 @@ class LineFormat:
         }
         for name in (*_SEPARATORS, _MARKER):
             if name in properties:
+                # Python decodes command-line bytes that are not UTF-8 as surrogates (PEP 383).
                 given[_field(name)] = properties[name].encode("utf-8", "surrogateescape")
         found = cls(**given)
         found._check()
@@ -111,10 +112,12 @@ class LineFormat:
     def _cut(
         self, text: bytes, separator: bytes, what: str, number: int
     ) -> tuple[bytes | None, bytes]:
+        # Only the first separator counts, so the rest of the line can contain others.
         head, found, rest = text.partition(separator)
         if found:
             return head, rest
         if self.ignore_error:
+            # As in Kafka, the whole text becomes the next field then.
             return None, text
         raise LineError(
             f"line {number} does not contain the {what} {excerpt(separator)}: {excerpt(text)}"
@@ -146,6 +149,7 @@ def stripped(lines: Iterable[bytes]) -> Iterator[bytes]:
     [b'a', b'b', b'', b'c']
     """
     for line in lines:
+        # rstrip() would also remove carriage returns at the end of the value.
         if line[-1:] == b"\n":
             line = line[:-2] if line[-2:-1] == b"\r" else line[:-1]
         yield line
@@ -153,6 +157,7 @@ def stripped(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def excerpt(data: bytes) -> str:
     """Return a line for an error message, shortened if necessary."""
+    # A line can have megabytes, for example if the file is binary.
     cut = data if len(data) <= _SHOWN_BYTES else data[:_SHOWN_BYTES] + b"..."
     return repr(cut.decode("utf-8", "backslashreplace"))
 
@@ -163,6 +168,7 @@ def _name(data: bytes) -> str:
 
 
 def _is_true(text: str) -> bool:
+    # As in Java's Boolean.parseBoolean, any other text means false.
     return text.strip().lower() == "true"
 
 

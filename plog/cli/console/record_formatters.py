@@ -18,6 +18,7 @@ from plog.cli.options import UsageError
 from plog.client.values import ConsumerRecord
 from plog.records.batch import TimestampType
 
+# Kafka's formatter prints the parts in this order, whatever the order of the options is.
 _PRINTED: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key")
 _BYTES: Final = ("key.separator", "line.separator", "headers.separator", "null.literal")
 _DESERIALIZERS: Final = ("key", "value", "headers", "header")
@@ -39,6 +40,7 @@ class DefaultFormatter:
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         _check_names(properties)
+        # The methods are looked up once, because `format` runs for each record.
         self._parts = [
             getattr(self, f"_{name}")
             for name in _PRINTED
@@ -57,6 +59,7 @@ class DefaultFormatter:
         )
 
     def format(self, record: ConsumerRecord) -> bytes:
+        # As in Kafka, there is no line ending either.
         if not self._parts:
             return b""
         return self._separator.join([part(record) for part in self._parts]) + self._end
@@ -104,6 +107,7 @@ class LoggingFormatter(DefaultFormatter):
     def format(self, record: ConsumerRecord) -> bytes:
         name = timestamp_type_name(record)
         when = "" if name is None else f"{name}:{record.timestamp}, "
+        # As in Kafka's formatter, no comma follows a null key.
         key = "null " if record.key is None else f"{_text(record.key)}, "
         value = "null" if record.value is None else _text(record.value)
         print(f"{when}key:{key}value:{value}", file=sys.stderr)
@@ -143,6 +147,8 @@ class JsonFormatter:
             "key": _json(record.key),
             "value": _json(record.value),
         }
+        # Without this argument, each character that is not ASCII would become six or more
+        # characters.
         return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
 
 
@@ -173,6 +179,7 @@ def timestamp_type_name(record: ConsumerRecord) -> str | None:
 
 
 def _check_names(properties: Mapping[str, str]) -> None:
+    # Kafka's formatter ignores unknown names, so a misspelled one would have no effect.
     names = {f"print.{part}" for part in (*_PRINTED, "value")} | set(_BYTES)
     deserializers = {f"{part}.deserializer" for part in _DESERIALIZERS}
     for name in properties:
@@ -202,4 +209,5 @@ def _json(data: bytes | None) -> object:
     try:
         return data.decode()
     except UnicodeDecodeError:
+        # An object, so that a program can tell these bytes from text that looks like base64.
         return {"base64": base64.b64encode(data).decode()}

@@ -41,6 +41,7 @@ _ACTIONS = (
     "--validate-regex",
 )
 _TYPES = ("classic", CONSUMER)
+# The states of classic groups, and those of the consumer protocol (KIP-848).
 _STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance",
            "Reconciling", "Stable")  # fmt: skip
 # Constructs that Python supports but RE2 does not: lookaround, backreferences and possessive
@@ -108,6 +109,7 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--state",
         nargs="?",
+        # An empty text means that the option has no value, None that it is missing.
         const="",
         metavar="STATE,...",
         help="--describe: show group states; --list: show them, or list groups in these states",
@@ -145,6 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the requested action."""
     action = one_of(arguments, _ACTIONS)
     if action == "--validate-regex":
+        # This is the only action without a cluster, hence the parser does not require a server.
         return validate_regex(arguments.validate_regex)
     if arguments.bootstrap_servers is None:
         raise UsageError("no server specified; use --bootstrap-server HOST:PORT")
@@ -179,8 +182,10 @@ def check(arguments: argparse.Namespace, action: str) -> None:
         raise UsageError(f"{action} requires --group or --all-groups")
     if action == "--describe":
         reports = [x for x in ("--members", "--offsets", "--state") if is_given(arguments, x)]
+        # Each report has its own columns, so they would not fit one table.
         if len(reports) > 1:
             raise UsageError(f"--describe accepts only one of {', '.join(reports)}")
+        # For --describe, the option selects a report. Only --list filters by states.
         if arguments.state:
             raise UsageError("--describe --state does not accept states")
     if action == "--delete-offsets" and (len(arguments.group) != 1 or not arguments.topic):
@@ -211,6 +216,7 @@ def validate_regex(pattern: str) -> int:
 async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--list``."""
     states, types = states_of(arguments.state or ""), types_of(arguments.type or "")
+    # Brokers filter by state since KIP-518, and by type since KIP-848.
     listed = await GroupAdmin(cluster).list_groups(states=states, types=types)
     # Groups with other protocol types, such as the workers of Kafka Connect, do not commit offsets.
     # The protocol type of a group that has committed offsets but never had members is empty.
@@ -222,6 +228,7 @@ async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
         columns.append("STATE")
     rows = []
     for group in groups:
+        # Brokers without KIP-848 do not return the type.
         cells = {"GROUP": group.group_id, "TYPE": (group.type or "Unknown").capitalize(),
                  "STATE": str(group.state or GroupState.UNKNOWN)}  # fmt: skip
         rows.append([cells[column] for column in columns])
@@ -299,6 +306,7 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 async def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--delete-offsets``; return 1 if an offset could not be deleted."""
+    # `check` has ensured that there is exactly one group.
     [group] = arguments.group
     partitions: list[TopicPartition] = []
     outcomes: dict[TopicPartition, KafkaError | None] = {}

@@ -144,6 +144,7 @@ async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     The tool reports and skips groups with members, and groups without offsets in ``--from-file``;
     the exit code is then 1.
     """
+    # The file is read first, so that an invalid line is reported before any offset changes.
     plan = _read_plan(arguments)
     code = 0
     moved: dict[str, Offsets] = {}
@@ -233,11 +234,13 @@ async def _scope(
             described = await TopicDescriptionAdmin(cluster).describe_topic(topic)
             numbers = [each.partition for each in described.partitions]
         partitions += [TopicPartition(topic, number) for number in numbers]
+    # The options can name a partition twice, for example by `orders` and `orders:0`.
     return sorted(set(partitions))
 
 
 async def _check_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
     """Raise UnknownTopicOrPartition or LeaderNotAvailable for unusable partitions."""
+    # For a partition without a leader, ListOffsets would be retried until the call times out.
     wanted = sorted(set(partitions))
     topics = sorted({partition.topic for partition in wanted})
     described = (await TopicDescriptionAdmin(cluster).describe_topics(topics)).raise_first()
@@ -323,6 +326,7 @@ def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
     {'billing': {TopicPartition(topic='orders', partition=0): 5}}
     """
     plan: dict[str, Offsets] = {}
+    # Names of groups can contain commas, in quotes, so split() would not be enough.
     for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
         if not row:
             continue
@@ -342,6 +346,7 @@ def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
 
 def _csv(moved: Mapping[str, Offsets], *, with_group: bool) -> str:
     out = io.StringIO()
+    # By default, the csv module ends lines with a carriage return and a line feed.
     writer = csv.writer(out, lineterminator="\n")
     for group, offsets in moved.items():
         for partition, offset in sorted(offsets.items()):

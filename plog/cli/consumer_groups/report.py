@@ -54,6 +54,8 @@ class OffsetRow(NamedTuple):
         """Return the number of records between the committed offset and the end."""
         if self.offset is None or self.end_offset is None:
             return None
+        # As in Kafka's tool, the lag can be negative: after an unclean leader election, the log can
+        # end before the committed offset.
         return self.end_offset - self.offset
 
 
@@ -78,6 +80,7 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 def _warn_about_state(group: GroupDescription) -> None:
     """Print a warning on standard error if a group has no members or is rebalancing."""
+    # Standard error keeps the warnings out of the table, which scripts parse.
     if group.state is GroupState.EMPTY:
         print(f"\nConsumer group '{group.group_id}' has no active members.", file=sys.stderr)
     elif group.state in _REBALANCING:
@@ -101,6 +104,8 @@ async def _offset_rows(cluster: Cluster, group: GroupDescription) -> list[Offset
     assigned = [(member, sorted(member.assignment)) for member in members]
     owned = {partition for _, some in assigned for partition in some}
     unowned = sorted(partition for partition in offsets if partition not in owned)
+    # The ends are read after the offsets. In the other order, a group that is reading could seem to
+    # be ahead of the log.
     ends = await _end_offsets(cluster, {*owned, *unowned})
     rows = [
         _offset_row(group.group_id, partition, offsets, ends, member)
@@ -145,6 +150,7 @@ async def _end_offsets(
     specs = {partition: OffsetSpec.LATEST for partition in partitions if partition in led}
     if not specs:
         return {}
+    # Errors are not raised: a partition that has just lost its leader has an unknown end.
     found = await RecordAdmin(cluster).list_offsets(specs)
     return {partition: each.offset for partition, each in found.values_by_key.items()}
 
@@ -162,6 +168,7 @@ def _show_offsets(
 
     def tables() -> Iterator[Table]:
         for group in groups:
+            # On a terminal, both streams are the same, so the warnings come before the table.
             _warn_about_state(group)
         yield _offset_table([row for group in groups for row in rows[group.group_id]])
 
@@ -183,6 +190,7 @@ def _show_offsets(
 def offset_lines(rows: Sequence[OffsetRow], *, verbose: bool) -> Iterator[str]:
     """Yield an empty line, then the lines of Kafka's table for one group."""
     cells = [_offset_cells(row) for row in rows]
+    # The last column is not padded, hence its width of 0.
     head = ["GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET",
             "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"]  # fmt: skip
     widths = [15, 15, 10, 15, 15, 15, 15, 15, 15, 0]
@@ -219,6 +227,7 @@ def _offset_cells(row: OffsetRow) -> list[str]:
 
 def _offset_table(rows: Sequence[OffsetRow]) -> Table:
     return Table(
+        # Ids of members are omitted: they consist of the client id and a UUID, and would not fit.
         ("GROUP", "TOPIC", "PARTITION", "OFFSET", "END", "LAG", "CLIENT", "HOST"),
         [
             (
@@ -310,6 +319,7 @@ def member_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
     if not static:
         columns, widths = _without(columns, 2), _without(widths, 2)
         rows = [_without(row, 2) for row in rows]
+    # The first entry belongs to the header.
     more: list[list[str]] = [[] for _ in range(len(rows) + 1)]
     if verbose:
         more = _assignment_columns(group)
@@ -339,7 +349,7 @@ def _assignment_columns(group: GroupDescription) -> list[list[str]]:
 
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions as text without spaces, grouped by topic.
+    """Return partitions as text, grouped by topic.
 
     >>> assignment_text([TopicPartition("b", 1), TopicPartition("a", 2), TopicPartition("a", 0)])
     'a:0,2;b:1'
@@ -347,6 +357,7 @@ def assignment_text(partitions: Iterable[TopicPartition]) -> str:
     numbers: dict[str, list[int]] = defaultdict(list)
     for topic, number in partitions:
         numbers[topic].append(number)
+    # Without spaces, a program can split a line of the table at white space.
     return ";".join(
         f"{topic}:{','.join(map(str, sorted(some)))}" for topic, some in sorted(numbers.items())
     )
@@ -407,6 +418,7 @@ def _show_states(groups: Sequence[GroupDescription], arguments: argparse.Namespa
 def state_lines(group: GroupDescription, *, verbose: bool) -> Iterator[str]:
     """Yield an empty line, then the lines of Kafka's table for one group's state."""
     broker = group.coordinator
+    # Kafka's tool also prints two spaces here.
     coordinator = f"{broker.host}:{broker.port}  ({broker.id})"
     widths = [max(15, len(group.group_id)), max(25, len(coordinator)), 20, 20]
     head = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]

@@ -16,6 +16,7 @@ CONSUMER: Final = "consumer"
 async def group_names(cluster: Cluster, arguments: argparse.Namespace) -> list[str]:
     """Return the names of the groups that the options select."""
     if not arguments.all_groups:
+        # A group that is named twice must not be reported or reset twice.
         return list(dict.fromkeys(arguments.group))
     listed = await GroupAdmin(cluster).list_groups()
     # The protocol type of a group that has committed offsets but never had members is empty.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from plog.types import TopicPartition
 
 _MIB: Final = 1024 * 1024  # The columns call it MB, as in Kafka's tool.
+# As in Kafka's tool.
 _POLL_S: Final = 0.1
 _DATE_FORMAT: Final = "yyyy-MM-dd HH:mm:ss:SSS"
 _CLIENT_ID: Final = "perf-consumer-client"
@@ -145,6 +146,7 @@ class JoinTimer:
     total_ms: int = field(default=0)
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        # From here until the next assignment, the member cannot fetch.
         self.began_ms = now_ms()
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
@@ -166,6 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
     }
     defaults = {
         "client.id": _CLIENT_ID,
+        # A random group hardly ever has committed offsets, so each run reads from the start.
         "group.id": f"perf-consumer-{random.randrange(100_000)}",
     }
     config = client_config(arguments, flags, defaults=defaults)
@@ -173,6 +176,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not arguments.hide_header:
         print((_DETAILED if arguments.show_detailed_stats else _COLUMNS) + _MORE_COLUMNS)
+    # No call has to be interrupted, because each one ends within `_POLL_S`.
     with Shutdown() as stopping, Consumer(config=config) as consumer:
         start = Progress(now_ms())
         end = read(consumer, arguments, start, stopping)
@@ -212,6 +216,7 @@ def read(
         size = sum(len(x.key or b"") + len(x.value or b"") for x in records)
         done = Progress(now, done.records + len(records), done.size_bytes + size, timer.total_ms)
         if arguments.show_detailed_stats and now - reported.now_ms >= arguments.reporting_interval:
+            # A script that reads the pipe must see the line immediately.
             print(detailed_line(reported, done, arguments.date_format), flush=True)
             reported = done
     return done
@@ -220,6 +225,7 @@ def read(
 def total_line(start: Progress, end: Progress, date_format: str) -> str:
     """Return the line for the entire run."""
     elapsed_ms = end.now_ms - start.now_ms
+    # As in Kafka's tool, fetching is the time that is not spent on joining the group.
     fetching_ms = elapsed_ms - end.joining_ms
     read_mb = end.size_bytes / _MIB
     return (

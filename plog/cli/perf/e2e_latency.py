@@ -28,6 +28,7 @@ from plog.error_base import PlogError
 if TYPE_CHECKING:
     from plog.client.faces.blocking import Consumer, Producer
 
+# As in Kafka's tool.
 _TIMEOUT_S: Final = 60.0
 # Until Kafka 4.2, the tool had only positional arguments (KIP-1172).
 _POSITIONS: Final[tuple[tuple[str, Callable[[str], object]], ...]] = (
@@ -93,6 +94,7 @@ def apply_positions(arguments: argparse.Namespace) -> None:
     if given:
         if len(given) not in (_REQUIRED, len(_POSITIONS)):
             raise UsageError(f"expected 5 or 6 positional arguments, got {len(given)}")
+        # The last argument is optional, hence the lengths can differ.
         for text, (name, convert) in zip(given, _POSITIONS, strict=False):
             try:
                 setattr(arguments, name, convert(text))
@@ -168,6 +170,7 @@ def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) 
 
     Raises PlogError if the record does not arrive or a different record arrives.
     """
+    # The system time can jump during the measurement.
     begin_ns = time.perf_counter_ns()
     # As in Kafka's tool, the latency includes the acknowledgment.
     producer.send(topic, sample.value, sample.key, headers=sample.headers).result()
@@ -184,7 +187,9 @@ def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) 
 def _begin(consumer: Consumer, topic: str) -> None:
     from plog.types import TopicPartition
 
+    # A new topic does not immediately have leaders, hence the timeout.
     partitions = [TopicPartition(topic, x.index) for x in consumer.partitions_for(topic, 30)]
+    # As in Kafka's tool, there is no group: a rebalance would add to a latency.
     consumer.assign(partitions)
     consumer.seek_to_end(partitions)
     for partition in partitions:

@@ -20,6 +20,7 @@ _NUMBERS: Final[dict[str, Callable[[datetime], int]]] = {
     "M": lambda t: t.month,
     "d": lambda t: t.day,
     "H": lambda t: t.hour,
+    # In Java, k counts the hours of the day from 1 to 24, and K those of half a day from 0 to 11.
     "k": lambda t: t.hour or 24,
     "K": lambda t: t.hour % 12,
     "h": lambda t: t.hour % 12 or 12,

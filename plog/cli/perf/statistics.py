@@ -23,6 +23,7 @@ class Statistics:
         self._start_ms = start_ms
         self._interval_ms = interval_ms
         self._is_steady = is_steady
+        # This is Kafka's formula, so both tools sample the same records.
         self._sampling = max(1, expected // min(max(expected, 1), _SAMPLES_MAX))
         self._latencies: list[int] = []
         self.count = 0
@@ -54,6 +55,7 @@ class Statistics:
             return None
         count = self._window_count
         is_first = self._is_steady and count == self.count
+        # As in Kafka's tool, only the first line after the warm-up has a heading.
         line = "In steady state.\n" if is_first else ""
         line += (
             f"{count} records sent, {_rate(count, elapsed_ms):.1f} records/sec"
@@ -96,6 +98,7 @@ def percentiles(values: Sequence[int], shares: Sequence[float] = _SHARES) -> lis
 
 
 def _rate(count: float, elapsed_ms: float) -> float:
+    # A short test can end within the millisecond in which it started.
     return 1000 * count / elapsed_ms if elapsed_ms > 0 else 0.0
 
 

@@ -34,6 +34,7 @@ def speed(text: str) -> Speed:
     if text == "max":
         return Speed()
     match = _SPEED.fullmatch(text)
+    # With a speed of 0, no record would ever be due.
     if match is None or float(match["number"]) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is not a speed such as 1x, 10x, 500/s or max")
     number = float(match["number"])
@@ -53,6 +54,7 @@ class TimePace:
         """Return the time to wait before sending a record, or 0 if it is due."""
         if self._begin_s is None:
             self._begin_s, self._first_ms = now_s, timestamp_ms
+        # Relative to the first record, so that inaccurate waits do not accumulate.
         due_s = self._begin_s + (timestamp_ms - self._first_ms) / 1000 / self._factor
         wait_s = due_s - now_s
         if wait_s > self._longest_s:
@@ -101,6 +103,7 @@ class TimeOrder:
         record = waiting.popleft()
         if waiting:
             heapq.heappush(self._heads, (waiting[0].timestamp, partition))
+        # A finished partition must not be awaited, or the others would wait forever.
         elif partition not in self._finished:
             self._awaited.add(partition)
         return record

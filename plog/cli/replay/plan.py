@@ -92,6 +92,7 @@ class State:
                 PartitionRange(int(number), int(each["next"]), int(each["end"]))
                 for number, each in saved["partitions"].items()
             ]
+        # For example, an AttributeError means that the partitions are a list.
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UsageError(
                 f"cannot read {self._path}: it does not contain the state of a replay; use another"
@@ -120,4 +121,6 @@ class State:
             file.write(json.dumps(state, indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        # The folder is not synced: if a power failure undoes the change, the previous state is
+        # valid, too, and some records are copied again.
         temporary.replace(self._path)

@@ -21,6 +21,7 @@ from plog.error_base import PlogError
 INFO_NAME: Final = "plog-archive.json"
 SUFFIXES: Final = (".tar.gz", ".tgz")
 """Spark recognizes archives by these."""
+# The modes of installed files depend on the umask of the user who ran pip.
 _MODE: Final = 0o644
 
 
@@ -50,7 +51,9 @@ def write_archive(path: Path, files: Mapping[str, Path], info: ArchiveInfo) -> N
             gzip.GzipFile("", "wb", 4, raw, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
         ):
+            # It comes first, so that `read_info` decompresses only the start of the archive.
             _add(archive, INFO_NAME, json.dumps(asdict(info), sort_keys=True).encode() + b"\n")
+            # In this order, the same packages always result in the same bytes.
             for name, file in sorted(files.items()):
                 _add(archive, name, file.read_bytes())
         os.replace(partial, path)
@@ -75,6 +78,7 @@ def read_info(path: Path) -> ArchiveInfo:
                 found = json.load(content)
                 return ArchiveInfo(plog=str(found["plog"]), python=str(found["python"]))
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, ValueError, KeyError, TypeError):
+        # The archive may be that of another tool, such as venv-pack.
         pass
     raise ArchiveError(
         f"cannot use {path} as the environment of executors: plog spark pack has not made it; run"

@@ -96,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         job_options(arguments.job, JOBS[arguments.file], arguments.arguments)
     elif (near := misspelled(arguments.file)) is not None:
         fail(f"cannot run {arguments.file}: there is no such job or file; did you mean {near}?")
+        # A wrong command line of a job has this code, whether its name or its options are wrong.
         return JOB_USAGE_ERROR
     job = Job(
         file=Path(arguments.file),
@@ -110,11 +111,13 @@ def run(arguments: argparse.Namespace) -> int:
     check_archives(job, python)
     check_packages()
     java = find_java(os.environ)
+    # This starts a JVM, so it comes after all checks of files.
     warning = check_version(java_version(java), java)
     if warning is not None:
         fail(warning)
     home = spark_home()
     if not needs_archive(job, os.environ):
+        # The Python processes on this host start faster without the archive of pyspark.
         home = linked_home(home, os.environ)
     environment = job_environment(job, python, home, os.environ)
     program = [arguments.file] if arguments.job is None else ["-m", _JOB_PROCESS, arguments.file]
@@ -125,6 +128,7 @@ def run_job(name: str, words: Sequence[str]) -> int:
     """Run one of plog's own jobs on this machine, with Spark's own settings."""
     return run(
         argparse.Namespace(
+            # The parser of `plog sql` has no options of Spark, so these are Spark's defaults.
             file=name,
             arguments=words,
             job=job_parser(name),
@@ -138,6 +142,7 @@ def run_job(name: str, words: Sequence[str]) -> int:
 
 def become(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
     """Replace this process. Raises OSError."""
+    # execve() discards what is still in Python's buffers.
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], list(command), environment)
@@ -147,6 +152,7 @@ def misspelled(name: str) -> str | None:
     """Return the job or subcommand that a name resembles which is not a file, or None."""
     if Path(name).exists():
         return None
+    # A name that resembles no job is treated as a file, so that the error names the missing file.
     near = difflib.get_close_matches(name, [*JOBS, *_SUBCOMMANDS], n=1)
     return near[0] if near else None
 
@@ -167,12 +173,16 @@ def check_archives(job: Job, python: Python) -> None:
                 f"--archives {archive} has no name: append #NAME, such as #{PACKED} for an archive"
                 " of plog spark pack"
             )
+        # An archive on another host, such as hdfs://, cannot be checked here: the workers check
+        # themselves (docs/decisions/0016).
         if file is not None and name == PACKED:
             check_info(file, read_info(file), pack.this_python())
         elif file is not None and not file.is_file():
             raise UsageError(f"cannot use {file}: there is no such file")
     if job.is_packed:
         programs = Path(python.path).parent
+        # Spark starts the workers on this host by this name, too, and finds it in PATH
+        # (docs/decisions/0016).
         if not (programs / python.versioned_name).exists():
             raise UsageError(
                 f"cannot run on executors with another Python: {programs} has no"

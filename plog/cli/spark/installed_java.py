@@ -16,6 +16,7 @@ from plog.error_base import PlogError
 
 SUPPORTED: Final = (17, 21)
 _REMEDY: Final = "install Java 17 or 21, and set JAVA_HOME if it is not the first in PATH"
+# Otherwise, a program named java that does not end would block the command.
 _TIMEOUT_S: Final = 60
 
 
@@ -26,6 +27,8 @@ class JavaError(PlogError):
 def find_java(environment: Mapping[str, str]) -> str:
     """Return the path of the program. Raises JavaError if there is no such program."""
     home = environment.get("JAVA_HOME")
+    # As in bin/spark-class, an empty JAVA_HOME counts as not set. If it is set, PATH is not
+    # searched.
     if home:
         path = os.path.join(home, "bin", "java")
         if not os.access(path, os.X_OK):
@@ -47,6 +50,7 @@ def java_version(path: str) -> int:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(f"cannot run Spark: {path} does not run: {error}; {_REMEDY}") from None
+    # java -version prints to standard error.
     version = parse_version(done.stderr + done.stdout)
     if version is None:
         raise JavaError(f"cannot run Spark: {path} -version prints no version; {_REMEDY}")
@@ -59,6 +63,7 @@ def parse_version(text: str) -> int | None:
     >>> parse_version('openjdk version "21.0.4" 2024-07-16'), parse_version('version "1.8.0_292"')
     (21, 8)
     """
+    # Up to Java 8, versions start with `1.`.
     found = re.search(r'version "(?:1\.)?([0-9]+)', text)
     return None if found is None else int(found[1])
 
@@ -72,4 +77,5 @@ def check_version(version: int, path: str) -> str | None:
         raise JavaError(f"cannot run Spark: {path} is Java {version}; {_REMEDY}")
     if version in SUPPORTED:
         return None
+    # Only a warning, because a later version of Java may work.
     return f"{path} is Java {version}, which is not tested; Java 17 and 21 are"

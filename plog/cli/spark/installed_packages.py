@@ -34,6 +34,7 @@ class Bounds(NamedTuple):
 
 
 NEEDED: Final = {
+    # Spark 4 does not support pandas 3.
     "pandas": Bounds((2, 2), (3,)),
     "pyarrow": Bounds((18,)),
     "pyspark": Bounds((4, 2), (5,)),
@@ -47,6 +48,7 @@ def check_packages(find_version: Callable[[str], str] = version) -> None:
             found = find_version(name)
         except PackageNotFoundError:
             raise PackageError(f"cannot run Spark: {name} is missing; {REMEDY}") from None
+        # Suffixes are ignored: a release candidate of an excluded version is excluded, too.
         numbers = release(found)
         if numbers < bounds.at_least or (bounds.below is not None and numbers >= bounds.below):
             raise PackageError(
@@ -67,6 +69,7 @@ def release(text: str) -> tuple[int, ...]:
 
 def spark_home() -> Path:
     """Return the folder of pyspark, which contains all of Spark. Raises PackageError."""
+    # find_spec() does not import pyspark, which would delay the start of the job.
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
         raise PackageError(f"cannot run Spark: pyspark is missing; {REMEDY}")

@@ -87,12 +87,15 @@ def job_environment(
     # Spark starts the workers of data sources with the driver's Python, and other workers with
     # the first one. Both run plog.
     made["PYSPARK_PYTHON"] = made["PYSPARK_DRIVER_PYTHON"] = workers_python
+    # pyspark splits the text with shlex.
     made["PYSPARK_SUBMIT_ARGS"] = shlex.join(submit_arguments(job))
     return made
 
 
 def submit_arguments(job: Job) -> list[str]:
     """Return the arguments of spark-submit."""
+    # By default, Spark does not push filters down to Python sources, which then read records that
+    # the query discards.
     conf = {_PUSHDOWN: "true", **job.conf}
     if job.is_packed:
         # Executors unpack archives into their working directory.
@@ -104,12 +107,14 @@ def submit_arguments(job: Job) -> list[str]:
         arguments += ["--archives", ",".join(job.archives)]
     for name, value in conf.items():
         arguments += ["--conf", f"{name}={value}"]
+    # spark-submit requires a program: this name stands for the Python process that starts it.
     return [*arguments, "pyspark-shell"]
 
 
 def check_conf(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the settings by name. Raises UsageError for names that Spark would ignore."""
     for name, _ in pairs:
+        # spark-submit only prints a warning for such a name, and the job runs without the setting.
         if not name.startswith("spark."):
             raise UsageError(
                 f"--conf {name} is not a setting of Spark: its name must start with 'spark.'"

@@ -30,6 +30,7 @@ def main(words: Sequence[str]) -> int:
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.getOrCreate()
+    # After the session, because SparkContext sets a handler of its own.
     _interrupt_quietly()
     try:
         return job.run(spark, options) or 0
@@ -69,6 +70,8 @@ def _reason(error: Exception) -> str:
     'no'
     """
     own = _OWN_ERROR.findall(str(error))
+    # Spark repeats the traceback of the worker in its own message, so the text of plog's error is
+    # deep inside.
     return str(own[-1]) if own else str(error)
 
 

@@ -71,6 +71,7 @@ def _linked(home: Path) -> list[str]:
 
 
 def _is_complete(linked: Path, names: list[str]) -> bool:
+    # exists() follows the links, so it also finds those whose targets were uninstalled.
     return all((linked / name).exists() for name in names)
 
 

@@ -38,8 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
     path: Path = arguments.archive
     if not path.name.endswith(SUFFIXES):
         raise UsageError(f"cannot write {path}: Spark unpacks only names that end with .tar.gz")
+    # Imported here, because jobs do not need it.
     from plog.cli.spark.packed_files import packed_files
 
+    # The folder of the running plog, which may be a working tree.
     write_archive(path, packed_files(Path(__file__).parents[2], arguments.add), this_python())
     size = path.stat().st_size / _MIB
     print(f"Wrote {path} ({size:.0f} MiB); use it with --archives {path}#environment")
@@ -48,4 +50,5 @@ def run(arguments: argparse.Namespace) -> int:
 
 def this_python() -> ArchiveInfo:
     """Return what an archive for the running Python is made for."""
+    # Compiled packages work with all patch releases of a minor version of Python.
     return ArchiveInfo(plog=VERSION, python=f"{sys.version_info.major}.{sys.version_info.minor}")

@@ -26,6 +26,7 @@ NEEDED: Final = (
     "zstandard",
 )
 """What the tasks of plog's data source import. pyspark is part of the executors' Spark."""
+# Only jobs that decode Avro values import it.
 IF_INSTALLED: Final = ("fastavro",)
 # Never imported by a job, and a third of the size.
 _LEFT_OUT_FOLDERS: Final = {"__pycache__", "include", "tests"}
@@ -87,6 +88,7 @@ def distributions(
             continue
         for requirement in found[key].requires or ():
             text, _, marker = requirement.partition(";")
+            # pip installs the requirements of an extra only if the user asks for them.
             if "extra" not in marker:
                 pending.append((_name_in(text), not marker))
     return [found[key] for key in sorted(found)]
@@ -102,6 +104,7 @@ def distribution_files(distribution: Distribution) -> Mapping[str, Path]:
         if ".." not in file.parts and _is_wanted(file)
     }
     existing = {name: file for name, file in files.items() if file.is_file()}
+    # Debian's packages have no list of files (docs/decisions/0016).
     if not any(Path(file).suffix in _CODE_SUFFIXES for file in existing):
         raise PackError(
             f"cannot pack {name}: the list of its files is missing or incomplete; install it with"
@@ -121,4 +124,5 @@ def _name_in(requirement: str) -> str:
 
 
 def _normalized(name: str) -> str:
+    # PEP 503 treats these characters as equal.
     return re.sub(r"[-_.]+", "-", name).lower()

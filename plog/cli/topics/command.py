@@ -110,6 +110,7 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="setting for the new topic; may be repeated (to change a topic, use 'plog configs')",
     )
+    # Hidden: old documentation has this option, and the error names its replacement.
     group.add_argument("--delete-config", metavar="NAME", help=argparse.SUPPRESS)
     group.add_argument(
         "--if-exists",
@@ -140,6 +141,7 @@ def _add_description_options(parser: argparse.ArgumentParser) -> None:
     ):
         group.add_argument(name, action="store_true", help=f"show only {selection}")
     group.add_argument(
+        # Kafka's default, for the pages of DescribeTopicPartitions (KIP-966).
         "--partition-size-limit-per-response",
         type=positive,
         default=2000,
@@ -163,6 +165,7 @@ def replica_assignment(text: str) -> list[list[int]]:
     for number, replicas in enumerate(brokers):
         if len(set(replicas)) < len(replicas):
             raise argparse.ArgumentTypeError(f"partition {number} lists a broker twice")
+        # As in Kafka's tool, all partitions have the same replication factor.
         if len(replicas) != len(brokers[0]):
             raise argparse.ArgumentTypeError(
                 f"partition {number} has {len(replicas)} brokers, but partition 0 has"
@@ -203,6 +206,7 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     only_with(arguments, ["--alter", "--delete"], "--regex")
     only_with(arguments, ["--list", "--describe"], "--exclude-internal")
     only_with(arguments, ["--describe"], "--topic-id", "--topics-with-overrides", *REPORTS)
+    # The assignment already determines both numbers.
     if arguments.create and arguments.replica_assignment:
         for name in ("--partitions", "--replication-factor"):
             if is_given(arguments, name):
@@ -234,6 +238,8 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
         configs=dict(arguments.config),
     )
     created = (await TopicAdmin(cluster).create_topics([topic]))[name]
+    # The broker decides: a lookup before the request could miss a topic that another client
+    # creates.
     if isinstance(created, TopicAlreadyExists) and arguments.if_not_exists:
         print_outcome("", {"created": []}, as_json=arguments.json)
         return 0
@@ -256,6 +262,7 @@ async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
             totals[name] = NewPartitions(
                 total=arguments.partitions, assignments=arguments.replica_assignment[count:]
             )
+    # With --if-exists, there may be no topic to change.
     if totals:
         (await TopicAdmin(cluster).create_partitions(totals)).raise_first()
     print_outcome("", {"altered": names}, as_json=arguments.json)
@@ -265,6 +272,7 @@ async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
 async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Run ``--delete``."""
     names = await _topics_to_change(TopicDescriptionAdmin(cluster), arguments)
+    # Errors are not raised yet: other topics are still deleted, and the user must know which ones.
     results = await TopicAdmin(cluster).delete_topics(names)
     deleted = [name for name in names if name not in results.errors]
     # Kafka's tool does not print anything, although a pattern can match more topics than intended.
@@ -338,12 +346,14 @@ async def _topics_to_change(
             found = [name for name in sorted(listed) if topic_filter(part)(name)]
         if not found and not arguments.if_exists:
             raise UsageError(f"Topic '{part}' does not exist as expected")
+        # A dictionary keeps the order, and each topic only once, even if several patterns match.
         names.update(dict.fromkeys(found))
     return list(names)
 
 
 def _is_name(text: str) -> bool:
     """Return whether `text` contains only characters that are valid in a topic name."""
+    # These are the characters of Kafka's Topic.LEGAL_CHARS.
     return re.fullmatch(r"[a-zA-Z0-9._-]+", text) is not None
 
 
@@ -362,5 +372,6 @@ async def _matching(
     admin: TopicDescriptionAdmin, arguments: argparse.Namespace
 ) -> Sequence[TopicListing]:
     matches = topic_filter(arguments.topic)
+    # As in Kafka's tool, internal topics are included unless an option excludes them.
     listed = await admin.list_topics(include_internal=not arguments.exclude_internal)
     return [listed[name] for name in sorted(listed) if matches(name)]

@@ -63,6 +63,8 @@ class Partition:
             "--under-replicated-partitions": in_sync < self.replication_factor,
             # Metadata can still name a leader that has just failed.
             "--unavailable-partitions": leader is None or leader not in self.live_brokers,
+            # As in Kafka, a partition without a leader is below its minimum, whatever its last ISR
+            # was.
             "--under-min-isr-partitions": leader is None or in_sync < self.min_isr,
             "--at-min-isr-partitions": in_sync == self.min_isr,
         }
@@ -114,12 +116,15 @@ async def _read(cluster: Cluster, names: Sequence[str], page_partitions: int) ->
     """Request descriptions, settings and reassignments of the topics. Raises the first error."""
     if not names:
         return []
+    # With a limit for each response, a broker does not have to build one response for all
+    # partitions.
     described = await TopicDescriptionAdmin(cluster).describe_topics(
         names, page_partitions=page_partitions
     )
     topics: list[TopicDescription] = list(described.raise_first().values())
     resources = [ConfigResource.topic(topic.name) for topic in topics]
     configs = (await ConfigAdmin(cluster).describe_configs(resources)).raise_first()
+    # The leaders in the descriptions are compared with the brokers that are alive.
     brokers = (await BrokerAdmin(cluster).describe_cluster()).brokers
     moving = await _reassignments(cluster, topics)
     return [
@@ -168,6 +173,7 @@ def lines(topic: Topic, partitions: Sequence[Partition], *, head: bool) -> Itera
     about = topic.about
     if head:
         topic_id = f"\tTopicId: {uuid_to_text(about.topic_id)}" if about.topic_id else ""
+        # As in Kafka's tool, the first partition stands for all.
         factor = topic.partitions[0].replication_factor if topic.partitions else 0
         yield (
             f"Topic: {about.name}{topic_id}\tPartitionCount: {len(about.partitions)}"
@@ -196,6 +202,7 @@ def _partition_line(name: str, partition: Partition) -> str:
 
 
 def _joined(brokers: Iterable[int] | None) -> str:
+    # Brokers without KIP-966 do not report eligible leader replicas.
     return "N/A" if brokers is None else ",".join(map(str, brokers))
 
 

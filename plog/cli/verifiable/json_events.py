@@ -41,6 +41,7 @@ class Events:
         """Print an event, which starts with the current time."""
         event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
         line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
+        # The engine's thread prints results while the main thread prints other events.
         with self._lock:
             self._stream.write(line + "\n")
             # A test that reads the pipe must see each event immediately.

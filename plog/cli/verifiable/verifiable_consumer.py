@@ -85,6 +85,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
     flags = {
         "group.id": arguments.group_id,
         "group.instance.id": arguments.group_instance_id,
+        # Settings have the text form of a properties file, where Java's booleans are in lower case.
         "enable.auto.commit": str(arguments.enable_autocommit).lower(),
         "auto.offset.reset": arguments.reset_policy,
         "session.timeout.ms": arguments.session_timeout,
@@ -108,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             reader.read_all(stopping)
         finally:
             consumer.close()
+            # Closing the consumer prints revoked partitions, and this event must be the last one.
             reader.conclude()
     return stopping.exit_code
 
@@ -147,6 +149,7 @@ class VerifiableReader:
 
     def _print_records(self, records: Sequence[ConsumerRecord]) -> dict[TopicPartition, int]:
         """Print the received records and return the offsets to commit."""
+        # The event has minimum and maximum offsets by partition, so that a checker can find gaps.
         by_partition: dict[tuple[str, int], list[ConsumerRecord]] = {}
         for record in records:
             by_partition.setdefault((record.topic, record.partition), []).append(record)
@@ -170,6 +173,7 @@ class VerifiableReader:
         )
         from plog.types import TopicPartition
 
+        # A committed offset is that of the next record to read.
         return {TopicPartition(*key): batch[-1].offset + 1 for key, batch in by_partition.items()}
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -183,6 +187,8 @@ class VerifiableReader:
             # shutdown, so the commit is repeated: `wakeup` only interrupts one call.
             except WokenUp:
                 self._consumer.commit(offsets)
+        # As in Kafka's tool, a failed commit is an event: a rebalance can always cause one, and the
+        # checker decides what it means.
         except PlogError as caught:
             error = caught
         shown = [{**partition_fields(x), "offset": offset} for x, offset in offsets.items()]

@@ -148,6 +148,7 @@ class VerifiableSender:
     def _send(self, key: str | None, value: str) -> None:
         def on_delivery(metadata: RecordMetadata | None, error: Exception | None) -> None:
             if metadata is None:
+                # The engine passes either metadata or an error.
                 assert error is not None
                 self._print_failure(key, value, error)
                 return
@@ -171,6 +172,7 @@ class VerifiableSender:
                 timestamp=None if create_ms == -1 else create_ms + self._elapsed_ms(),
                 on_delivery=on_delivery,
             )
+        # As in Kafka's tool, sending continues, and the checker counts the failures.
         except PlogError as error:
             self._print_failure(key, value, error)
 
@@ -189,6 +191,7 @@ class VerifiableSender:
 
     def conclude(self, elapsed_s: float) -> None:
         """Print the last two events."""
+        # As in Kafka's tool, the totals follow this event.
         self._events.print("shutdown_complete")
         self._events.print(
             "tool_data",

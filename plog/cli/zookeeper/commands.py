@@ -38,6 +38,7 @@ def run_command(console: Console, words: Sequence[str]) -> Iterator[str]:
     name = words[0]
     command = COMMANDS[name]
     given = parse_options(words[1:], command.flags, command.with_value)
+    # ZooKeeper's shell also checks the options before it counts the words.
     if command.check is not None:
         command.check(given)
     if len(given.words) < command.min_words:
@@ -48,6 +49,7 @@ def run_command(console: Console, words: Sequence[str]) -> Iterator[str]:
             f"'{name} path [watch]' has been deprecated. "
             f"Please use '{name} {command.watch_replacement} path' instead."
         )
+        # The old form means the same as the option -w.
         given = Given(given.words[:1], {**given.options, "w": ""})
     yield from command.run(console, given)
 
@@ -76,6 +78,7 @@ def hex_lines(data: bytes) -> Iterator[str]:
     yield "+--------+-------------------------------------------------+----------------+"
     for start in range(0, len(data), 16):
         row = data[start : start + 16]
+        # Control characters would disturb the terminal.
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
         yield f"|{start:08x}| {row.hex(' '):<48}|{text:<16}|"
     yield "+--------+-------------------------------------------------+----------------+"
@@ -144,6 +147,7 @@ def _create(console: Console, given: Given) -> Iterator[str]:
     ttl_ms = _ttl_ms(options["t"]) if "t" in options else 0
     # The name of a sequential znode can be empty, because the server appends a number.
     check_path(f"{path}1" if "s" in options else path)
+    # As in ZooKeeper's shell, a znode without data contains null, not an empty text.
     data = more[0].encode() if more else None
     acls = [OPEN_TO_ALL]
     if len(more) > 1:
@@ -195,6 +199,7 @@ def _delete_all(console: Console, given: Given) -> Iterator[str]:
     # ZooKeeper does not delete a znode with children, so descendants must come first.
     paths.reverse()
     for start in range(0, len(paths), batch):
+        # Each batch is a transaction, whose request must fit the server's limit (jute.maxbuffer).
         if not console.client.delete_all(paths[start : start + batch]):
             console.note("Failed to delete some node(s) in the subtree!")
             break
@@ -233,6 +238,7 @@ def _acls(console: Console, text: str, path: str) -> list[Acl]:
     acls, problems = parse_acls(text)
     for problem in problems:
         console.note(problem)
+    # As in ZooKeeper's shell, entries that cannot be parsed are only skipped.
     if not acls:
         raise CommandRefused(f"Acl is not valid : {path}")
     return acls

@@ -52,6 +52,7 @@ def _check_members(given: Given) -> None:
     parts = [each for each in ("add", "remove") if each in options]
     if not (whole or parts):
         raise CommandRefused(f"reconfig {RECONFIG.usage}")
+    # In ZooKeeper's shell, a wrong version is also reported before a wrong combination.
     _version(given)
     if whole and parts:
         raise CommandRefused(
@@ -83,6 +84,7 @@ def _version(given: Given) -> int:
     """Return the configuration version, in hexadecimal; the default, -1, matches any version."""
     text = given.options.get("v", "-1")
     try:
+        # The versions of configurations are zxids, which ZooKeeper prints in hexadecimal.
         version = int(text, 16)
     except ValueError:
         version = _LONG.stop  # An out-of-range value, so that the next check rejects it.
@@ -97,6 +99,7 @@ def _members_of(path: str) -> str:
         settings = read_properties(path)
     except (OSError, PlogError) as error:
         raise CommandRefused(f"Error processing {path}: {error}") from error
+    # Like QuorumPeerConfig, this rejects settings of a server, such as dataDir.
     for name in settings:
         if not name.startswith(_KEYS) and name != "version":
             raise CommandRefused(f"Error processing {path}: Unrecognised parameter: {name}")

@@ -12,7 +12,9 @@ from typing import Final, NamedTuple, Protocol
 
 from plog.cli.zookeeper.text_format import Acl, Given, NoSuchNode, Stat, join_path
 
+# ZooKeeper's ZooDefs.Ids.OPEN_ACL_UNSAFE; 31 consists of all five permissions.
 OPEN_TO_ALL: Final = Acl("world", "anyone", 31)
+# In ZooKeeper's protocol, -1 matches any version.
 ANY_VERSION: Final = -1
 
 
@@ -94,6 +96,7 @@ class Command(NamedTuple):
 
 def paths_below(client: ZooKeeper, path: str, *, watch: bool = False) -> Iterator[str]:
     """Yield all paths below `path` in ZooKeeper's order: children first, then each child's tree."""
+    # A list instead of recursion, because a tree can be deeper than Python's stack.
     pending = [path]
     while pending:
         parent = pending.pop()
@@ -103,4 +106,5 @@ def paths_below(client: ZooKeeper, path: str, *, watch: bool = False) -> Iterato
             continue  # The znode was deleted in the meantime.
         paths = [join_path(parent, name) for name in sorted(names)]
         yield from paths
+        # Paths are taken from the end of the list, so the first child must come last.
         pending += reversed(paths)

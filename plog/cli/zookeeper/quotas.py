@@ -93,6 +93,7 @@ def _check_at_most_one(given: Given) -> None:
 
 def _set(console: Console, given: Given) -> Iterator[str]:
     path = given.words[0]
+    # A quota of the quotas' own tree would count its own znodes.
     if path.startswith(_ROOT):
         console.note(f"cannot set a quota under the path: {_ROOT}")
         return
@@ -104,6 +105,7 @@ def _set(console: Console, given: Given) -> Iterator[str]:
     client = console.client
     if client.exists(check_path(path)) is None:
         raise CommandRefused(f"{path} does not exist.")
+    # Servers count a znode only for one quota, so quotas must not be nested.
     _refuse_quota_inside(client, path)
     _refuse_quota_around(client, path)
     quota_path = _make_parents(client, path)
@@ -129,6 +131,7 @@ def _limit_problem(option: str, text: str) -> str | None:
         limit = int(text)
     except ValueError:
         limit = None
+    # Python's integers are unlimited, but ZooKeeper parses an int or a long of Java.
     if limit is None or not -_LONG_MAX <= limit <= (_INT_MAX if is_count else _LONG_MAX):
         return "NumberFormatException happens when parsing the option value"
     if is_count and limit <= 0:
@@ -160,6 +163,7 @@ def _make_parents(client: ZooKeeper, path: str) -> str:
     parent = ""
     for name in f"{_ROOT}{path}".split("/")[1:]:
         parent += f"/{name}"
+        # Servers create only the root of the quotas.
         if client.exists(parent) is None:
             _create(client, parent, None)
     return parent
@@ -207,11 +211,13 @@ def _delete(console: Console, given: Given) -> Iterator[str]:
     if client.exists(limits_path) is None:
         yield f"Quota does not exist for {path}"
     elif given.options:
+        # The znodes remain, because the tree may have other limits.
         no_limits = {_FIELDS[option]: -1 for option in given.options}
         limits = parse_track(client.get(limits_path)[0]) | no_limits
         client.set(limits_path, track_text(limits).encode(), ANY_VERSION)
     else:
         names, _ = client.children(quota_path)
+        # A znode can be deleted only after its children.
         for name in names:
             client.delete(join_path(quota_path, name), ANY_VERSION)
         # The parents only exist for quotas, so they are deleted unless another quota needs them.

@@ -37,6 +37,7 @@ _CREATE: Final = {
     "st": (21, 6),
 }
 _WATCHER_TYPES: Final = {"c": 1, "d": 2, "a": 3}
+# Servers send no events for watches that are removed: the client reports these itself.
 _EVENT_TYPES: Final = {
     1: "NodeCreated",
     2: "NodeDeleted",
@@ -85,6 +86,7 @@ class _Response:
     def buffer(self) -> bytes | None:
         """Read a buffer; None if it is null."""
         size_bytes = self.number()
+        # ZooKeeper distinguishes null from empty data.
         if size_bytes < 0:
             return None
         start = self._position
@@ -93,6 +95,7 @@ class _Response:
 
     def text(self) -> str:
         """Read a string; null becomes an empty string."""
+        # Java writes strings as UTF-8, but a damaged name must not end the shell.
         return (self.buffer() or b"").decode(errors="replace")
 
     def texts(self, per_record: int = 1) -> list[str]:
@@ -146,6 +149,7 @@ def create(
     for acl in acls:
         body += [_INT.pack(acl.permissions), _text(acl.scheme), _text(acl.id)]
     body.append(_INT.pack(flags))
+    # Only requests of type createTTL have this field.
     if kind == _CREATE["t"][0]:
         body.append(_LONG.pack(ttl_ms))
     return Request(kind, b"".join(body), _Response.text)

@@ -69,6 +69,7 @@ class Session:
 
     def connect(self, host: str) -> None:
         """Close the current connection and connect to `host`. Raises PlogError."""
+        # As in ZooKeeper's shell, there is only one connection at a time.
         self.close()
         self._host = host
         self._client = self._connect(host, self._on_event)
@@ -77,6 +78,7 @@ class Session:
 
     def close(self) -> None:
         """Close the connection if one is open."""
+        # Cleared first: if closing fails, the session must not use the connection again.
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -112,6 +114,7 @@ class Session:
             return
         try:
             names, _stat = self._client.children(parent or "/")
+        # Completion must not print errors into the line that the user types.
         except CommandRefused:
             return
         yield from (join_path(parent, name) for name in sorted(names) if name.startswith(prefix))
@@ -134,6 +137,7 @@ class Session:
                     yield f"{number} - {line}"
             case "printwatches" if len(words) == 1:
                 yield f"printwatches is {'on' if self._prints_events else 'off'}"
+            # As in ZooKeeper's shell, any other word turns them off.
             case "printwatches":
                 self._prints_events = words[1] == "on"
             case "connect":
@@ -163,6 +167,7 @@ class Session:
             raise CommandRefused("Command index out of range")
         line = self._history[number]
         words = split_words(line)
+        # A redo that failed stays in the history, and could name itself.
         if words[0] == "redo":
             raise CommandRefused("No redoing redos")
         self._history[-1] = line

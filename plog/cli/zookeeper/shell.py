@@ -89,6 +89,7 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
         help="accept a server that is not part of a quorum",
     )
     parser.add_argument(
+        # Scripts for ZooKeeper's shell pass this option; here, every command waits.
         "-waitforconnection",
         action="store_true",
         help="wait for the connection before running a command (always enabled)",
@@ -113,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
             host,
             on_event,
             security=security,
+            # ZooKeeper's option is in milliseconds, kazoo's in seconds.
             session_timeout_s=arguments.timeout_ms / 1000,
             read_only=arguments.read_only,
         ),
@@ -195,6 +197,7 @@ def _interact(session: Session) -> None:
     while not session.is_over:
         try:
             line = input(session.prompt if is_terminal else "")
+        # Ctrl-D leaves the cursor behind the prompt.
         except EOFError:
             if is_terminal:
                 _print_line("")
@@ -214,6 +217,7 @@ def _use_readline(session: Session) -> None:
         return found[state] if state < len(found) else None
 
     readline.set_completer(complete)
+    # Paths contain slashes and hyphens, at which readline would split words by default.
     readline.set_completer_delims(" \t\n")
     readline.parse_and_bind("tab: complete")
 

@@ -157,6 +157,7 @@ def check_path(path: str) -> str:
         return path
     if path.endswith("/"):
         raise CommandRefused("Path must not end with / character")
+    # The positions in the messages are those of Java, which counts from 0.
     position = -1
     for name in path[1:].split("/"):
         position += 1 + len(name)  # The position of the name's last character.
@@ -182,6 +183,7 @@ def join_path(parent: str, child: str) -> str:
     >>> join_path("/", "a"), join_path("/a", "b")
     ('/a', '/a/b')
     """
+    # Only the root ends with a slash.
     return f"{parent.rstrip('/')}/{child}"
 
 
@@ -195,6 +197,7 @@ def parse_acls(text: str) -> tuple[list[Acl], list[str]]:
     problems: list[str] = []
     for part in text.split(","):
         scheme, first, rest = part.partition(":")
+        # The id can contain colons, for example an IPv6 address.
         name, second, letters = rest.rpartition(":")
         if not (first and second):
             problems.append(f"{part} does not have the form scheme:id:perm")
@@ -212,6 +215,7 @@ def acl_lines(acls: Sequence[Acl]) -> Iterator[str]:
     """Yield two lines per ACL, in the format of ZooKeeper's generated classes."""
     for acl in acls:
         letters = "".join(letter for letter, bit in _PERMISSIONS.items() if acl.permissions & bit)
+        # The quotes are unbalanced in ZooKeeper's output, too.
         yield f"'{acl.scheme},'{acl.id}"
         yield f": {letters}"
 
@@ -256,4 +260,5 @@ def _hex(number: int) -> str:
 
 
 def _date(time_ms: int) -> str:
+    # Java's Date.toString has no milliseconds.
     return datetime.fromtimestamp(time_ms // 1000).astimezone().strftime("%a %b %d %H:%M:%S %Z %Y")

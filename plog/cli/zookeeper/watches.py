@@ -51,6 +51,7 @@ class Watches:
     def fired(self, event: str, path: str) -> None:
         """Remove the one-time watches that fired with `event`."""
         for kind in _FIRES.get(event, ()):
+            # The watch may be missing, because a client can remove it while its event is under way.
             self._watched.pop((kind, path), None)
 
     def removal_events(self, path: str, option: str) -> list[str]:
@@ -92,6 +93,7 @@ class _Batch:
 
     def add(self, kind: str, path: str) -> None:
         self._paths_by_kind[kind].append(path)
+        # Bytes count for the server's limit, and a character may need several.
         self.size_bytes += len(path.encode())
 
     def paths(self) -> list[list[str]]:

@@ -63,6 +63,7 @@ def run(spark: Any, options: AuditCommandOptions) -> int:
     return print_result(run_audit_job(spark, options.job), as_json=options.as_json)
 
 
+# The exit codes are those of `plog audit`, so that a script can use either command.
 COMMAND: Final = JobCommand(
     name="audit", configure=configure, options=options_of, run=run, failed=AUDIT_FAILED
 )

@@ -19,6 +19,7 @@ from plog.cli.time_range import add_time_range_options
 from plog.spark.jobs.backfill.job import BackfillOptions, run_backfill
 from plog.spark.jobs.local_folder import local_folder
 
+# The same as in the job. Larger slices produce fewer files, but need more disk space for shuffles.
 _SLICE_SIZE: Final = 5_000_000
 
 
@@ -60,6 +61,7 @@ def options_of(arguments: argparse.Namespace) -> BackfillOptions:
     return BackfillOptions(
         source=source_of(arguments),
         table=table_of(arguments),
+        # The job stores its plan there, in a file that it renames.
         checkpoint=local_folder(arguments.checkpoint, "--checkpoint"),
         from_ms=arguments.from_ms,
         to_ms=arguments.to_ms,

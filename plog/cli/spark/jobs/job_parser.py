@@ -35,9 +35,12 @@ class JobParser(Parser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse a command line, and report a misspelled option rather than one that is missing."""
         known = {name for action in self._actions for name in action.option_strings}
+        # Everything after two hyphens is an argument, not an option.
         for word in itertools.takewhile(lambda word: word != "--", args or ()):
             option = word.partition("=")[0]
             if option.startswith("--") and option not in known:
+                # argparse checks required options first, so it would report `--topics` as a missing
+                # --topic.
                 self.error(f"unrecognized arguments: {option}")
         return super().parse_args(args, namespace)
 
@@ -99,6 +102,7 @@ def source_of(arguments: argparse.Namespace) -> JobSource:
         topics=tuple(arguments.topic),
         pattern=arguments.include,
         client={} if config is None else read_properties(config),
+        # The job backfill has no such option: its range determines where it starts.
         starting_offsets=getattr(arguments, "starting_offsets", EARLIEST_OFFSETS),
         max_offsets_per_trigger=arguments.max_offsets_per_trigger,
         fail_on_data_loss=not arguments.ignore_data_loss,
@@ -119,6 +123,7 @@ def add_trigger_options(
         metavar="DIR",
         help=f"folder in which Spark stores the position of the query{otherwise}",
     )
+    # A job that ends after the available records does not wait for another batch.
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument(
         "--interval",
@@ -172,6 +177,7 @@ def values_of(arguments: argparse.Namespace, *, infers: bool = False) -> ValueFo
     if arguments.schema_file is not None:
         schema = Path(arguments.schema_file).read_text("utf-8").strip()
     made = ValueFormat(name=arguments.format, schema=schema, options=dict(arguments.format_options))
+    # Spark plans the query of such a job before the first record, so the columns must be known.
     if made.is_inferred and not infers:
         raise ConfigError(["cannot read values in the format json: set --schema"])
     return made

@@ -20,6 +20,7 @@ from plog.cli.spark.jobs import (
 from plog.cli.spark.jobs.job_parser import JobCommand, JobParser
 from plog.error_base import PlogError
 
+# The help lists the jobs in this order.
 JOBS: Final[dict[str, JobCommand]] = {
     command.name: command
     for command in (
@@ -46,6 +47,7 @@ def job_options(parser: argparse.ArgumentParser, job: JobCommand, words: Sequenc
     arguments = parser.parse_args(words)
     try:
         return job.options(arguments)
+    # A wrong value exits like a wrong option, so that schedulers can tell it from a failed job.
     except (PlogError, OSError) as error:
         parser.error(str(error))
 

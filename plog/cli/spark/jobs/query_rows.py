@@ -12,12 +12,14 @@ from plog.cli.output import Table, one_line, print_table, table_lines
 
 PAGE: Final = 1000
 """Rows whose widths are determined together."""
+# In a pipe or file, cells are not cut, because programs need the whole text.
 _UNLIMITED: Final = 1 << 30
 Row: TypeAlias = Sequence[str | None]
 
 
 def print_csv(columns: Sequence[str], rows: Iterable[Row], stream: IO[str]) -> None:
     """Print a header and a line for each row; null is an empty cell."""
+    # By default, the csv module ends lines with a carriage return and a line feed.
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(rows)
@@ -28,8 +30,10 @@ def print_pages(columns: Sequence[str], rows: Iterable[Row], stream: IO[str]) ->
 
     Line breaks and characters that control a terminal are replaced.
     """
+    # Text from records must not control the terminal.
     iterator = (tuple(None if cell is None else one_line(cell) for cell in row) for row in rows)
     page, count = list(islice(iterator, PAGE)), 0
+    # A result without rows still has a header.
     while page or not count:
         if count:
             print(file=stream)
@@ -70,5 +74,6 @@ def print_result(result: Any, output_format: str) -> None:
 
 
 def _read(rows: Any) -> Iterator[Row]:
+    # collect() would hold the whole result in the memory of the driver.
     for row in rows.toLocalIterator():
         yield tuple(row)

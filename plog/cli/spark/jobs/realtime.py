@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_event_options(parser)
     add_text_options(
         parser,
+        # The defaults are columns of the record, which need no decoding, so no schema either.
         ("--by", "topic", "NAME", "field, or column of the records, whose values are counted"),
         ("--time", "timestamp", "NAME", "field, or column of the records, with the time"),
         ("--window", "1 minute", "DURATION", "length of a window"),

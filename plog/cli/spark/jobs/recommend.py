@@ -27,6 +27,7 @@ from plog.spark.jobs.recommend.recommend_options import (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Find the items that users see together, and publish the most similar ones of each item."""
+    # A batch reads and writes all counts, so there should be few large batches.
     add_event_options(parser, interval_s=600, needs_checkpoint=False)
     add_time_range_options(
         parser,
@@ -100,8 +101,10 @@ def options_of(arguments: argparse.Namespace) -> RecommendOptions:
     """Return the options of the job. Raises ConfigError, UsageError or OSError."""
     return RecommendOptions(
         source=source_of(arguments),
+        # Results are replaced by renaming files, which only local file systems do atomically.
         output=local_folder(arguments.output, "--output"),
         item=arguments.item,
+        # Without a checkpoint, the job reads a range once, so there is no position to store.
         checkpoint=arguments.checkpoint,
         times=TimeRange(from_ms=arguments.from_ms, to_ms=arguments.to_ms),
         values=values_of(arguments),

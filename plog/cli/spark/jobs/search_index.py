@@ -34,6 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the index, on a disk that the driver and all executors share",
     )
+    # The default of other jobs, raw, has no text that could be indexed.
     add_value_options(parser, infers=False, default="text")
     parser.add_argument(
         "--text",
@@ -43,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="fields that are indexed (default: all fields that are strings)",
     )
     parser.add_argument(
+        # No default, because an existing index keeps its number of shards.
         "--shards",
         type=positive,
         metavar="N",
@@ -73,6 +75,7 @@ def options_of(arguments: argparse.Namespace) -> SearchIndexOptions:
     """Return the options of the job. Raises ConfigError, UsageError or OSError."""
     return SearchIndexOptions(
         source=source_of(arguments),
+        # SQLite needs a file system with locks.
         index=local_folder(arguments.output, "--output"),
         checkpoint=arguments.checkpoint,
         values=values_of(arguments),

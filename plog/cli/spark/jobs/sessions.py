@@ -22,6 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_event_options(parser)
     add_text_options(
         parser,
+        # The defaults are columns of the record, which need no decoding, so no schema either.
         ("--by", "key", "NAME", "field, or column of the records, that identifies the user"),
         ("--time", "timestamp", "NAME", "field, or column of the records, with the time"),
         ("--gap", "30 minutes", "DURATION", "pause after which a session has ended"),

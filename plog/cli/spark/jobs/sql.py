@@ -24,6 +24,7 @@ class SqlCommandOptions:
     output_format: str = "table"
 
     def __post_init__(self) -> None:
+        # Not an argparse choice, whose error would not name the nearest format.
         if self.output_format not in PRINTERS:
             near = nearest_name(self.output_format, PRINTERS)
             hint = f"did you mean {near}?" if near else f"use one of {', '.join(PRINTERS)}"

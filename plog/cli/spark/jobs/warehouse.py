@@ -22,6 +22,7 @@ from plog.spark.jobs.warehouse.job import run_warehouse
 from plog.spark.jobs.warehouse.merge_planning import MergeLimits
 from plog.spark.jobs.warehouse.warehouse_options import TableOptions, WarehouseOptions
 
+# Read from the job, so that both always have the same defaults.
 _DEFAULTS: Final = MergeLimits()
 _MIB: Final = 1 << 20
 
@@ -75,6 +76,7 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
 def table_of(arguments: argparse.Namespace) -> TableOptions:
     """Return the table of the job. Raises ConfigError or OSError."""
     return TableOptions(
+        # Files are published by renaming them, which only local file systems do atomically.
         output=local_folder(arguments.output, "--output"),
         values=values_of(arguments, infers=True),
         dead_letter_topic=arguments.dead_letter_topic,

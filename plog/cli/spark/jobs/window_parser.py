@@ -19,6 +19,7 @@ def add_event_options(
     add_source_options(parser)
     add_start_option(parser)
     add_trigger_options(parser, interval_s, needs_checkpoint=needs_checkpoint)
+    # Spark needs the columns when it plans the query, before there is any record.
     add_value_options(parser, infers=False)
 
 
