@@ -71,7 +71,7 @@ def print_table(table: Table, stream: IO[str]) -> None:
     """Print a table on a terminal."""
     head, *lines = table_lines(table, terminal_width())
     # A dumb terminal, such as the shell of Emacs, shows escape sequences as text.
-    if "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
+    if not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         head = f"{_BOLD}{head}{_PLAIN}"
     for line in (head, *lines):
         print(line, file=stream)

@@ -95,8 +95,8 @@ def _quoted(text: str) -> str:
 def java_double(value: float) -> str:
     """Return a number in the format of Java's Double.toString.
 
-    >>> java_double(1024.0), java_double(10485760.0), java_double(0.0001), java_double(1e22)
-    ('1024.0', '1.048576E7', '1.0E-4', '1.0E22')
+    >>> java_double(1024.0), java_double(10485760.0), java_double(0.0001), java_double(5e-324)
+    ('1024.0', '1.048576E7', '1.0E-4', '4.9E-324')
     """
     if value != value:  # Only NaN differs from itself.
         return "NaN"
@@ -105,7 +105,11 @@ def java_double(value: float) -> str:
     if value == 0 or _SCIENTIFIC_BELOW <= abs(value) < _SCIENTIFIC_FROM:
         return repr(value)
     # repr uses the fewest digits that identify the number, as Java has done since version 19.
-    mantissa, _, exponent = f"{value!r}".partition("e")
+    text = repr(value)
+    # If one digit is enough, Java takes the nearest number with two digits: 4.9E-324, not 5.0E-324.
+    if float(f"{value:.0e}") == value:
+        text = f"{value:.1e}"
+    mantissa, _, exponent = text.partition("e")
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")
     digits = (whole + fraction).lstrip("0")

@@ -178,7 +178,7 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         # Opened before the producer, so that a missing file is reported even if no broker is
         # available.
-        lines = stack.enter_context(_LineSource(arguments.from_file))
+        lines = stack.enter_context(LineSource(arguments.from_file))
         from plog.client.faces.blocking import Producer
 
         producer = stack.enter_context(Producer(config=config))
@@ -277,7 +277,7 @@ class LineSender:
             self._tally.count_failed(number, error)
 
 
-class _LineSource(ExitStack):
+class LineSource(ExitStack):
     """A context that provides the lines to send; on a terminal, with a prompt or progress bar."""
 
     def __init__(self, path: str | None) -> None:
@@ -289,8 +289,8 @@ class _LineSource(ExitStack):
         if self._path is None:
             return _with_prompt(sys.stdin.buffer)
         file = self.enter_context(open(self._path, "rb"))
-        # Without a progress bar, the size is not needed, and the file may be a pipe.
-        if not sys.stderr.isatty():
+        # The size of a pipe is not known, so there can be no progress bar.
+        if not (sys.stderr.isatty() and file.seekable()):
             return iter(file)
         size = file.seek(0, 2)
         file.seek(0)

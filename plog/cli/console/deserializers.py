@@ -6,6 +6,7 @@ Source: Kafka 4.3 org.apache.kafka.common.serialization.
 from __future__ import annotations
 
 import importlib
+import math
 import struct
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from plog.cli.options import UsageError
 from plog.error_base import PlogError
+from plog.wire.as_json import java_double
 
 Deserializer: TypeAlias = Callable[[bytes], str]
 
@@ -74,10 +76,28 @@ def _python_function(name: str) -> Deserializer:
     return deserialize
 
 
-def _of_struct(layout: str) -> Deserializer:
+def _of_struct(layout: str, text_of: Callable[[Any], str] = str) -> Deserializer:
     # As in Java, another length is an error: unpack() requires the exact size.
     unpack = struct.Struct(layout).unpack
-    return lambda data: str(unpack(data)[0])
+    return lambda data: text_of(unpack(data)[0])
+
+
+def _java_float(value: float) -> str:
+    """Return a number in the format of Java's Float.toString."""
+    if math.isfinite(value):
+        # As for doubles, the fewest digits that identify the number, but at least two; nine are
+        # always enough.
+        texts = (f"{value:.{digits}g}" for digits in range(2, 10))
+        value = next(float(text) for text in texts if _as_float(float(text)) == value)
+    return java_double(value)
+
+
+def _as_float(value: float) -> float:
+    try:
+        number: float = struct.unpack(">f", struct.pack(">f", value))[0]
+    except OverflowError:  # Rounding up the largest numbers exceeds 32 bits.
+        return math.inf
+    return number
 
 
 def _boolean(data: bytes) -> str:
@@ -96,8 +116,8 @@ _JAVA: Final[Mapping[str, Deserializer]] = {
     "ShortDeserializer": _of_struct(">h"),
     "IntegerDeserializer": _of_struct(">i"),
     "LongDeserializer": _of_struct(">q"),
-    "FloatDeserializer": _of_struct(">f"),
-    "DoubleDeserializer": _of_struct(">d"),
+    "FloatDeserializer": _of_struct(">f", _java_float),
+    "DoubleDeserializer": _of_struct(">d", java_double),
     "BooleanDeserializer": _boolean,
     # Kafka serializes a UUID as text, not as 16 bytes.
     "UUIDDeserializer": lambda data: str(uuid.UUID(data.decode())),

@@ -47,7 +47,7 @@ def test_terminal_receives_tables_with_a_bold_header(monkeypatch: pytest.MonkeyP
     assert text.startswith("\x1b[1mTOPIC       LAG\x1b[0m\npage-views    7\norders        -\n\n")
 
 
-@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", ""), ("TERM", "dumb")])
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
 def test_header_is_plain_without_color_support(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:

@@ -28,11 +28,13 @@ def run_realtime(
         # Without persist, Spark would compute the batch once for the console and once for the
         # topic.
         top = top_rows(batch, options.top).persist()
-        if options.console:
-            _print_windows(top, batch_id, report)
-        if options.output_topic is not None:
-            append_records(result_records(top), options.source, options.output_topic)
-        top.unpersist()
+        try:
+            if options.console:
+                _print_windows(top, batch_id, report)
+            if options.output_topic is not None:
+                append_records(result_records(top), options.source, options.output_topic)
+        finally:
+            top.unpersist()
 
     query = WindowQuery("realtime", "counts", options)
     query.run(spark, lambda events: window_counts(events, options), write, report)

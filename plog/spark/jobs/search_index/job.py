@@ -41,10 +41,13 @@ def run_search_index(
     def write(batch: DataFrame, batch_id: int) -> None:
         # Otherwise, Spark would read and decode the batch twice.
         batch = batch if topic is None else batch.persist()
-        if topic is not None:
-            append_records(dead_letters(batch), options.source, topic)
-        report(f"batch {batch_id}: {_write_shards(shard_rows(batch, fields, layout), writing)}")
-        batch.unpersist()
+        try:
+            if topic is not None:
+                append_records(dead_letters(batch), options.source, topic)
+            added = _write_shards(shard_rows(batch, fields, layout), writing)
+        finally:
+            batch.unpersist()
+        report(f"batch {batch_id}: {added}")
 
     writer = rows.writeStream.queryName(f"plog-search-index {options.index}").foreachBatch(write)
     writer = options.trigger.apply(writer).option("checkpointLocation", options.checkpoint)

@@ -27,11 +27,13 @@ def run_sessions(
     def write(batch: DataFrame, batch_id: int) -> None:
         # The window ends after the gap, and is not shown. The rows are used up to three times.
         sessions = batch.drop("window").persist()
-        report(f"batch {batch_id}: {counted(sessions.count(), 'session')} ended")
-        _print_sessions(sessions, options.shown, report)
-        if options.output_topic is not None:
-            append_records(result_records(sessions), options.source, options.output_topic)
-        sessions.unpersist()
+        try:
+            report(f"batch {batch_id}: {counted(sessions.count(), 'session')} ended")
+            _print_sessions(sessions, options.shown, report)
+            if options.output_topic is not None:
+                append_records(result_records(sessions), options.source, options.output_topic)
+        finally:
+            sessions.unpersist()
 
     query = WindowQuery("sessions", "sessions", options)
     query.run(spark, lambda events: session_rows(events, options), write, report)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import cast
 
 import pytest
 
-from plog.cli.console.console_producer import LineSender, Tally, configure, settings_of
+from plog.cli.console.console_producer import (
+    LineSender,
+    LineSource,
+    Tally,
+    configure,
+    settings_of,
+)
 from plog.cli.console.line_reader import LineError, LineFormat
 from plog.client.faces.blocking import Producer
 
@@ -117,3 +124,14 @@ def test_invalid_line_error_includes_number_of_sent_records(count: int, sent: st
         f" {sent} sent before it"
     )
     assert len(producer.sent) == count
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_lines_may_come_from_a_pipe(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    reader, writer = os.pipe()
+    os.write(writer, b"one\ntwo\n")
+    os.close(writer)
+    with LineSource(f"/dev/fd/{reader}") as lines:
+        assert list(lines) == [b"one\n", b"two\n"]
+    os.close(reader)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import struct
+
 import pytest
 
 from plog.cli.console.deserializers import CannotDeserialize, find_deserializer
@@ -14,7 +17,14 @@ from plog.cli.options import UsageError
         ("StringDeserializer", b"a\xff", "a\ufffd"),
         ("IntegerDeserializer", b"\xff\xff\xff\xff", "-1"),
         ("org.apache.kafka.common.serialization.LongDeserializer", b"\0" * 7 + b"\7", "7"),
+        ("FloatDeserializer", struct.pack(">f", 0.1), "0.1"),
+        ("FloatDeserializer", struct.pack(">f", 1e10), "1.0E10"),
+        ("FloatDeserializer", b"\x7f\x7f\xff\xff", "3.4028235E38"),
+        ("FloatDeserializer", b"\0\0\0\1", "1.4E-45"),
+        ("FloatDeserializer", struct.pack(">f", -math.inf), "-Infinity"),
+        ("FloatDeserializer", struct.pack(">f", math.nan), "NaN"),
         ("DoubleDeserializer", b"\x40\x04" + b"\0" * 6, "2.5"),
+        ("DoubleDeserializer", struct.pack(">d", 1e10), "1.0E10"),
         ("BooleanDeserializer", b"\1", "true"),
         ("UUIDDeserializer", b"00000000-0000-0000-0000-000000000001",
          "00000000-0000-0000-0000-000000000001"),
