@@ -82,6 +82,8 @@ def refuse_api_versions(
 
 def unknown_version_response(advertised: Sequence[Advertised]) -> ApiVersionsResponse:
     """Return the response to a request in an unknown version; it is encoded in version 0."""
+    # The client needs only the range of ApiVersions itself: it repeats the request in one of these
+    # versions.
     own = [_api_version(api) for api in advertised if api.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 

@@ -135,6 +135,7 @@ def _configs(config: BrokerConfig, overrides: dict[str, str]) -> list[CreatableT
             config_source=entry.source,
             is_sensitive=entry.sensitive,
         )
+        # ReplicationControlManager in Kafka also sorts the settings of a new topic.
         for entry in sorted(describe(config, overrides), key=lambda entry: entry.name)
     ]
 

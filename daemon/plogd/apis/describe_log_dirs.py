@@ -71,6 +71,7 @@ def _result(usage: LogDirUsage, topics: list[tuple[str, list[Log]]]) -> Describe
     if usage.error is not None:
         return DescribeLogDirsResult(log_dir=usage.path, error_code=usage.error.code)
     result = DescribeLogDirsResult(log_dir=usage.path, topics=lazy_array(topics, _topic))
+    # Otherwise, the fields keep their default, -1, which means "unknown" (KIP-827).
     if usage.space is not None:
         result.total_bytes, result.usable_bytes = usage.space
     return result

@@ -57,9 +57,13 @@ async def _names(
     if cursor is not None and cursor.partition_index < 0:
         raise InvalidRequest(f"invalid cursor: partition {cursor.partition_index}")
     if not request.topics:
+        # The cache sorts its topics. Pages need a stable order, because a cursor contains only a
+        # name.
         return [x.name async for x in slices.over(broker.cache.topics()) if x.name >= first]
     names = {topic.name async for topic in slices.over(request.topics)}
     if cursor is not None and first not in names:
+        # As in Kafka's DescribeTopicPartitionsRequestHandler: such a cursor is from another
+        # request.
         raise InvalidRequest(f"invalid cursor: topic {first} is not one of the requested topics")
     return sorted([name async for name in slices.over(names) if name >= first])
 

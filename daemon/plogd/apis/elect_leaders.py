@@ -74,6 +74,7 @@ async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse
             # As in Kafka, a request for all partitions means all that need an election.
             if not isinstance(outcome, ElectionNotNeeded):
                 results.append(_result(state.partition, outcome))
+        # As in Kafka, the list contains every topic, even if no partition of it needs an election.
         response.replica_election_results.append(
             ReplicaElectionResult(topic=topic.name, partition_result=results)
         )

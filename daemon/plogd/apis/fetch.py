@@ -59,6 +59,7 @@ def handle_fetch(
     if isinstance(fetch, Later):
         return spawn(_fetch_wide(request, context, broker, fetch))
     if fetch.error is not None:
+        # Without partitions, as in KIP-227: the client then starts a new session with a full fetch.
         return FetchResponse(error_code=fetch.error.code)
     if len(fetch.items) > SLICE:
         return spawn(_fetch_wide(request, context, broker, ready(fetch)))

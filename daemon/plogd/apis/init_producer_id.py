@@ -30,6 +30,7 @@ def handle_init_producer_id(
         )
     # Like Kafka's TransactionCoordinator, ignore an old id if there is no transactional id.
     producer_id = broker.producer_ids.next_id()
+    # Only one request in a thousand waits: the one for which a new block of ids must be stored.
     if isinstance(producer_id, Later):
         return producer_id.map(_response)
     return _response(producer_id)

@@ -89,6 +89,7 @@ class LargeFetch:
     def release(self) -> None:
         """Stop counting the fetch."""
         self._share.release()
+        # Only here, not in `end_wait`: the elements stay in memory until the response is complete.
         self._requests.waiting_elements -= self._waiting_elements
         self._waiting_elements = 0
 

@@ -35,6 +35,7 @@ def handle_list_config_resources(
         asked = set(request.resource_types) or set(map(int, _KNOWN))
     unknown = sorted(asked - set(map(int, _KNOWN)))
     if unknown:
+        # A type that this broker does not know can only come from a newer client.
         raise UnsupportedVersion(f"Unsupported resource types: {unknown}")
     resources = [
         (name, resource_type)

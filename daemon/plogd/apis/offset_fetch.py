@@ -127,6 +127,7 @@ async def _parts(asked: _Numbers, slices: Slices) -> AsyncIterator[_Numbers]:
     async for name, numbers in slices.over(asked):
         for start in range(0, max(1, len(numbers)), _PARTITIONS_AT_ONCE):
             part.append((name, numbers[start : start + _PARTITIONS_AT_ONCE]))
+            # A topic without partitions also counts: a request can contain thousands of them.
             count += max(1, len(part[-1][1]))
             if count >= _PARTITIONS_AT_ONCE:
                 yield part
@@ -189,6 +190,7 @@ async def _group(
     fetched = await _fetch(group_id, asked, broker, require_stable=require_stable)
     found: list[tuple[str, Uuid, Sequence[FetchedOffset]]] = []
     async for name, offsets in slices.over(fetched):
+        # Looked up after the fetch, during which the topic can have been deleted.
         topic_id = _id_of(name, broker)
         # Committed offsets for a deleted topic do not have a topic id.
         if not by_id or topic_id != ZERO_UUID:

@@ -16,6 +16,7 @@ from plogd.replica.partition import PartitionRead
 
 def count_produce(context: RequestContext, broker: Broker) -> int:
     """Count a produce request; return the throttle time for its response."""
+    # The size of the frame, not of the records: Kafka also counts whole Produce requests.
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()
     throttle_ms = broker.quotas.produce.take(user, client_id, context.size_bytes, now_ms)
@@ -40,6 +41,7 @@ def grant_fetch(
 
 def bound_fetch(context: RequestContext, broker: Broker, max_bytes: int) -> int:
     """Return `max_bytes`, or less if the client's quota allows less for one response."""
+    # As in Kafka's KafkaApis: a larger response would use up more than a whole quota window.
     limit = broker.quotas.fetch.window_limit(*_client(context))
     return max_bytes if limit is None else min(max_bytes, int(limit))
 

@@ -77,6 +77,7 @@ def describe_client(header: RequestHeader, connection: ConnectionContext) -> str
     else:
         shortened = client_id[:_CLIENT_ID_MAX_CHARACTERS]
         name = f"client {shortened!r}{'…' if shortened != client_id else ''}"
+    # The default of Kafka's ClientInformation, for clients that have not sent their software.
     if connection.client_software_name == "unknown":
         return f"{name} (software unknown)"
     return f"{name} ({connection.client_software_name} {connection.client_software_version})"
@@ -86,6 +87,7 @@ def _is_zookeeper_connect(frame: memoryview) -> bool:
     at = _ZOOKEEPER_PASSWORD_LENGTH_AT
     return (
         len(frame) in _ZOOKEEPER_CONNECT_BYTES
+        # ZooKeeper's protocol version; as a Kafka header, it means Produce in version 0.
         and int.from_bytes(frame[:4], "big") == 0
         # A ZooKeeper session password has 16 bytes.
         and int.from_bytes(frame[at : at + 4], "big") == 16
