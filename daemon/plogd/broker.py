@@ -180,6 +180,7 @@ class Broker:
     def _make_group_coordinator(self) -> GroupCoordinator[GroupMetadataManager]:
         around = RuntimeContext(
             replica_manager=self.replica_manager,
+            # A function, because `_use_settings` replaces the settings while the broker runs.
             config=lambda: self.config,
             ports=self.ports,
             on_bug=self.report_bug,
@@ -352,6 +353,7 @@ class Broker:
 
     def stop(self) -> Later[None]:
         """Stop serving, make all data durable, and write the clean shutdown marker."""
+        # Before anything is closed: retries that are due during the shutdown must not write.
         self.is_ready = False
         return spawn(self._stop())
 
@@ -439,6 +441,7 @@ class Broker:
     def _registration(self) -> BrokerRegistration:
         return BrokerRegistration(
             broker_id=self.config.node_id,
+            # As in KRaft (KIP-631), it distinguishes two runs of the same broker.
             incarnation_id=self.ports.random.random_bytes(16),
             endpoints=tuple(
                 Endpoint(
@@ -465,5 +468,6 @@ class Broker:
 
     def _log_dir_failed(self, log_dir: str, logs: Sequence[Log]) -> None:
         if any(log.topic_partition == METADATA_PARTITION for log in logs):
+            # Otherwise, pending changes would wait for a sync of a log that is offline.
             self.store.storage_failed()
         self.replica_manager.log_dir_failed(logs)

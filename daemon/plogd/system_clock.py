@@ -52,4 +52,5 @@ class ReactorTimers:
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> ReactorTimer:
         """Call `function` once after `delay_ms`; 0 means after the current turn."""
+        # Twisted's reactors assert that a delay is not negative.
         return ReactorTimer(self._reactor.callLater(max(0.0, delay_ms) / 1000.0, function))

@@ -86,6 +86,7 @@ class TopicConfig:
         type=_LONG,
         at_least=0,
         unit="ms",
+        # As in Kafka, log.flush.interval.ms itself falls back to the scheduler's interval.
         synonyms=(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
@@ -182,6 +183,7 @@ class TopicConfig:
         also=(-1,),
         unit="ms",
         synonyms=(
+            # In Kafka's order of precedence: the smallest unit first.
             ("log.retention.ms", 1),
             ("log.retention.minutes", MINUTE_MS),
             ("log.retention.hours", HOUR_MS),

@@ -3,8 +3,8 @@
 Serves versions 0-2; version 2 is flexible.
 
 If two clients use this API to change different settings of a resource, the second request undoes
-the first change; KIP-339 added IncrementalAlterConfigs for this reason. config_resources.py contains
-the code shared with IncrementalAlterConfigs.
+the first change; KIP-339 added IncrementalAlterConfigs for this reason. config_resources.py
+contains the code shared with IncrementalAlterConfigs.
 """
 
 from __future__ import annotations

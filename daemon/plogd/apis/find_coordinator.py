@@ -83,8 +83,8 @@ def _coordinator(
 
 
 def _none(key: str, error: KafkaError) -> Coordinator:
+    # The id, port and empty host of Kafka's Node.noNode().
     return Coordinator(
-        # The id, port and empty host of Kafka's Node.noNode().
         key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
     )
 

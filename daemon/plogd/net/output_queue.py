@@ -147,6 +147,7 @@ class OutputQueue:
         close_regions(parts)
 
     def _send_region(self, sock: socket.socket, region: FileRegion, budget: int) -> None:
+        # Not beyond `_warm_end`, because sendfile could wait for the disk there.
         count = min(self._warm_end - self._region_sent, budget)
         position = region.position + self._region_sent
         sent = os.sendfile(sock.fileno(), region.file.fileno(), position, count)
@@ -196,6 +197,7 @@ class OutputQueue:
 
     def _finish_region(self, region: FileRegion) -> None:
         self._parts.popleft()
+        # The weight is removed only at the end, because the file stays open until then.
         self.buffered_bytes -= REGION_WEIGHT_BYTES
         self._regions -= 1
         self._region_sent = self._warm_end = 0

@@ -239,6 +239,7 @@ class _Part:
             self._grow(lease)
             return True
         lease.is_waiting = True
+        # Its connection stops reading, so TCP's flow control makes the client wait.
         self._line.append(lease)
         self._on_wait()
         self.serve_line(lease)  # Its host may be next.
@@ -296,6 +297,7 @@ class _Part:
         assert self.used_bytes >= 0, "a lease was released twice"
         used = self._used_by_host.get(lease.host, 0) + change
         if used:
+            # Otherwise, `del` keeps the dict from growing with every host that ever connected.
             self._used_by_host[lease.host] = used
         else:
             del self._used_by_host[lease.host]
@@ -328,6 +330,8 @@ class _Part:
         if old_buffer is None:
             self._holders[lease] = None
             if self._largest is None or lease.frame_bytes > self._largest.frame_bytes:
+                # From now on, the whole size of this request is reserved, so it can always be
+                # completed.
                 self._largest = lease
         elif old_buffer is not buffer:
             self._keep(old_buffer, old_charge)
@@ -373,6 +377,7 @@ def _whole(nbytes: int) -> int:
 
 
 def _map(nbytes: int) -> mmap.mmap:
+    # Python's default, MAP_SHARED, allocates shared memory, which has no huge pages by default.
     mapping = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
         mapping.madvise(mmap.MADV_HUGEPAGE)

@@ -63,6 +63,8 @@ class ResponseMemory:
     ) -> None:
         """Record that `nbytes` of the total in the next `count` call belong to `responses`."""
         before, bytes_before = self._shared.pop(connection, ((), 0))
+        # `count` adds these bytes to the connection's total, so they are subtracted here. Instead,
+        # each shared response is added once, with its whole size.
         self.used_bytes += bytes_before - nbytes
         for response in responses:
             holders = self._holders.get(response, 0)

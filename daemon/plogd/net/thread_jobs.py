@@ -189,6 +189,7 @@ class ThreadJobs:
     def _start_thread(self, lane: _Lane) -> None:
         worker = _Worker(lane)
         name = f"plog-jobs-{len(self._workers)}"
+        # A daemon, so that a hung disk does not keep the process alive if `close` is never called.
         worker.thread = threading.Thread(target=self._work, args=[worker], name=name, daemon=True)
         worker.thread.start()
         # Added only after the start, which fails if the system has no thread left.

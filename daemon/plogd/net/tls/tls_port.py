@@ -126,6 +126,7 @@ class TlsConnection(ProtocolConnection):
         line = f"closed a connection to the TLS listener {self._listener_name}: the client {why}"
         self._shared.report(self.context, kind, line)
         transport: Any = self.transport
+        # Without close_notify, which is of no use to a client that does not speak TLS.
         transport.abortConnection()
 
     def _report_handshake(self, error: SSL.Error) -> None:
