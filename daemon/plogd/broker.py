@@ -202,6 +202,8 @@ class Broker:
         register_group_gauges(self.metrics, coordinator, self.group_memory)
         self.replica_manager.topics.on_topic_started = coordinator.topic_started
         self.replica_manager.topics.on_topic_stopped = coordinator.topic_stopped
+        # Kafka's tools may write to this topic. A record that cannot be replayed would be skipped
+        # by every load.
         self.replica_manager.topics.record_checks[OFFSETS_TOPIC] = check_group_record
         return coordinator
 
@@ -284,6 +286,7 @@ class Broker:
             may_retry=lambda: self.is_ready and not self.log_manager.offline_dirs,
         )
         await start.start(topics)
+        # Before the registration is retried, because the retries end when the broker is not ready.
         self.is_ready = True
         if not self.store.is_registered:
             self._report(

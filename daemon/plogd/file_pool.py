@@ -189,6 +189,7 @@ class PooledFile:
 
     def retain(self) -> File:
         """Return the open file, with one more holder. Raises OSError."""
+        # Without the lock: at worst, the pool closes a file that is used again.
         self.is_used = True
         opened = self.opened
         if opened is not None and opened.try_retain():  # The common case, without the pool's lock.

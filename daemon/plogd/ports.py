@@ -162,6 +162,7 @@ def spawn(coroutine: Coroutine[Later[Any], Any, T]) -> Later[T]:
     `Cancelled` inside the coroutine.
     """
     run = _Run(coroutine)
+    # Runs up to the first wait, so a request that need not wait is answered in the same call.
     run.resume(None, None)
     return run.result
 

@@ -48,6 +48,7 @@ class QuotaEntity:
 
     def parts(self) -> Iterator[tuple[str, str]]:
         """Yield the type and the name of each part that is not None."""
+        # In this order, which is part of the key under which the store keeps a quota.
         for entity_type, name in ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip)):
             if name is not None:
                 yield entity_type, name

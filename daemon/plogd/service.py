@@ -307,6 +307,8 @@ class BrokerService(Service):
         applied. Nothing changes if the files cannot be read in time, for example because a file
         system hangs.
         """
+        # sd_notify(3): READY=1 must follow, so every path ends in `_reloaded` unless the broker
+        # stops.
         self._process.notifier.reloading(self._clock.monotonic_ms())
         # Not in `_jobs`, for which a shutdown waits, because a file system may hang.
         read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)

@@ -93,6 +93,7 @@ class Supervision:
 
     def failed(self, why: str) -> None:
         """Report why the broker cannot start or must stop; the text remains after the shutdown."""
+        # From now on, no other text may replace the reason.
         self._has_failed = True
         self._end_progress()
         self._notifier.status(why)

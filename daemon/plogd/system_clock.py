@@ -24,6 +24,7 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         """Return the monotonic time in milliseconds."""
+        # On Linux, it does not advance while the machine is suspended, so no session expires then.
         return time.monotonic() * 1000.0
 
 

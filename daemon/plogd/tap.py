@@ -159,6 +159,7 @@ def makeService(options: Options) -> IService:
 
 def _exit_with(code: int) -> None:
     if code:
+        # os._exit does not flush buffers.
         sys.stderr.flush()
         # Calling sys.exit in an atexit function would not change the exit code.
         os._exit(code)

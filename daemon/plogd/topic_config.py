@@ -338,9 +338,12 @@ def _parse(row: Setting, text: str) -> Value:
 
 def _cross_check(values: Mapping[str, Value]) -> Iterator[str]:
     if values["remote.storage.enable"]:
+        # If this were ignored, retention would delete records that the operator wants to keep
+        # remotely.
         yield "remote.storage.enable=true: remote storage is not supported"
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     assert isinstance(least, int) and isinstance(most, int)
+    # As in Kafka's LogConfig.validateValues.
     if least > most:
         yield f"min.compaction.lag.ms={least} is greater than max.compaction.lag.ms={most}"
     for side in ("follower", "leader"):

@@ -116,6 +116,7 @@ def _acl_of(creation: AclCreation) -> Acl:
 
 def _creation_result(error: KafkaError | None) -> AclCreationResult:
     if error is None:
+        # As in DescribeAcls, clients ignore the message, and plog's tools print it.
         return AclCreationResult(error_message=NOT_ENFORCED)
     return AclCreationResult(error_code=error.code, error_message=error.message)
 

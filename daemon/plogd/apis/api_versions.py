@@ -54,6 +54,7 @@ def handle_api_versions(
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            # As in Kafka's ApiVersionsRequest.isValid.
             raise InvalidRequest(f"invalid client software name {name!r} or version {version!r}")
         context.connection.client_software_name = name
         context.connection.client_software_version = version

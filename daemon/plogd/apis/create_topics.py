@@ -148,5 +148,6 @@ def refuse_create_topics(
     request: CreateTopicsRequest, context: RequestContext, error: KafkaError
 ) -> CreateTopicsResponse:
     """Reject all topics with `error`."""
+    # A repeated topic also appears once in the handler's response.
     names = list(dict.fromkeys(map(_NAME, request.topics)))
     return CreateTopicsResponse(topics=lazy_array(names, lambda name: _error(name, error)))

@@ -62,6 +62,7 @@ async def _logs_by_topic(
             continue
         if names is None or number in names.get(topic, ()):
             topics.setdefault(topic, []).append(log)
+    # Logs are in the order in which they were loaded, which differs between startups.
     for logs in topics.values():
         logs.sort(key=lambda log: log.topic_partition)
     return sorted(topics.items(), key=lambda of_topic: of_topic[0])

@@ -85,6 +85,7 @@ async def _page(
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         states = state.partitions[start : start + room]
         response.topics.append(_topic(state, states, broker))
+        # The cursor names the next partition, not the last one, so that no partition is sent twice.
         if start + room < len(state.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + room)
             break

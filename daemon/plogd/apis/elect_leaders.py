@@ -106,6 +106,7 @@ def refuse_elect_leaders(
         return ReplicaElectionResult(topic=topic.topic, partition_result=results)
 
     response = ElectLeadersResponse(
+        # A request for all partitions lists none, so only the top-level error reaches the client.
         replica_election_results=lazy_array(request.topic_partitions or (), of_topic)
     )
     # The field is not ignorable: version 0 cannot encode an error code here.

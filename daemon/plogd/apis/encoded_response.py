@@ -125,6 +125,7 @@ class SharedResponses:
 
     def _encoded(self, entry: _Shared, response: EncodedResponse) -> None:
         entry.response = response
+        # Before the waiters continue, because they may request other responses.
         self._drop_oldest()
         entry.waiters.succeed(response)
 

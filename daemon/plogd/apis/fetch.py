@@ -190,6 +190,8 @@ class _Answer:
         # request.
         self._fetch.check()
         error = self._fetch.error
+        # Like Kafka's FetchContext.getThrottledResponse: no partition counts as sent, so the client
+        # continues its session after the throttle time.
         empty = FetchResponse(
             throttle_time_ms=throttle_ms,
             error_code=0 if error is None else error.code,
@@ -302,4 +304,5 @@ def refuse_fetch(
             partitions=lazy_array(topic.partitions, of_partition),
         )
 
+    # In both places, because versions before 7 have no top-level error.
     return FetchResponse(error_code=error.code, responses=lazy_array(request.topics, of_topic))

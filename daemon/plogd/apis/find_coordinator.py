@@ -64,6 +64,7 @@ async def _find_groups(
             host=host,
             port=port,
         )
+    # Each key once, because a small request can repeat a key thousands of times.
     keys = list(dict.fromkeys(request.coordinator_keys))
     found = await ask_in_slices(keys, broker.group_coordinator.find, broker)
     return FindCoordinatorResponse(

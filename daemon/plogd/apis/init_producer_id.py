@@ -24,6 +24,7 @@ def handle_init_producer_id(
     if request.transactional_id is not None:
         # Clients do not retry after this error; see find_coordinator.py.
         raise TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
+    # As in Kafka's KafkaApis.handleInitProducerIdRequest.
     if (request.producer_id >= 0) != (request.producer_epoch >= 0):
         raise InvalidRequest(
             "only one of producer id and producer epoch is set; set both or neither"

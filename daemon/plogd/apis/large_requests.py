@@ -60,6 +60,7 @@ class LargeFetch:
     def __init__(self, requests: LargeRequests, share: Share) -> None:
         self._requests = requests
         self._share = share
+        # Stored, because `begin_wait` releases the share.
         self._elements = share.nbytes
         self._waiting_elements = 0
 

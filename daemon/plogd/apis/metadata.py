@@ -49,7 +49,7 @@ from plogd.fair_queue import SLICE, Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn
 
-_FIRST_VERSION_NULL_IS_ALL = 1
+_FIRST_VERSION_NULL_IS_ALL = 1  # KIP-4.
 _FIRST_VERSION_WITH_OPERATIONS = 8  # KIP-430.
 _FIRST_VERSION_BY_ID = 12  # KIP-516.
 _FEW_TOPICS = 32
@@ -313,6 +313,7 @@ def _response(
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.config.node_id, host=host, port=port)],
         cluster_id=broker.cluster_id,
+        # Clients send requests that create or change topics to this broker.
         controller_id=broker.config.node_id,
         topics=topics,
     )

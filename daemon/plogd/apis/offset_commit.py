@@ -33,7 +33,7 @@ from plogd.coordinator.group.offset_metadata_manager import OffsetCommit, Offset
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
-_FIRST_TOPIC_ID_VERSION = 10
+_FIRST_TOPIC_ID_VERSION = 10  # KIP-848.
 # An operation and the replay of its records run in a single turn of the reactor.
 _OFFSETS_AT_ONCE: Final = 256
 

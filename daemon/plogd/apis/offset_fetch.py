@@ -38,9 +38,9 @@ from plogd.coordinator.group.offset_metadata_manager import Fetched, FetchedOffs
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
-_FIRST_TOP_LEVEL_ERROR_VERSION = 2
+_FIRST_TOP_LEVEL_ERROR_VERSION = 2  # KIP-88.
 _FIRST_GROUPS_VERSION = 8  # KIP-709.
-_FIRST_TOPIC_ID_VERSION = 10
+_FIRST_TOPIC_ID_VERSION = 10  # KIP-848.
 _PARTITIONS_AT_ONCE: Final = 256
 """Maximum number of partitions that one coordinator operation looks up in one turn."""
 
@@ -110,6 +110,7 @@ async def _fetch(
         asked = await coordinator.committed_partitions(group_id)
     fetched: Fetched = []
     async for some in _parts(asked, Slices(broker.fair_queue)):
+        # The first part runs in the current turn, and most requests have only one part.
         if fetched:
             await broker.fair_queue.turn()
         found = await coordinator.fetch_offsets(group_id, some, require_stable=require_stable)

@@ -59,7 +59,7 @@ _FIRST_TOPIC_ID_VERSION = 13  # KIP-516.
 _FIRST_ZSTD_VERSION = 7  # KIP-110.
 # The attributes are a big-endian int16, and its low byte contains the codec.
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
-_VALID_ACKS = (-1, 0, 1)
+_VALID_ACKS = (-1, 0, 1)  # KIP-1 removed all other values.
 _ADMIN_CLIENT_ID = "__admin_client"
 """Kafka's AdminUtils.ADMIN_CLIENT_ID. Only clients with this id may write to internal topics."""
 # Kafka's ReplicaManager catches these errors separately, and returns no log start offset.

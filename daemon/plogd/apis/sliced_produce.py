@@ -85,6 +85,7 @@ def produce_in_slices(
 
 
 def _copy(records: memoryview) -> memoryview:
+    # Writable, because the log sets offsets and epochs in place.
     return memoryview(bytearray(records))
 
 

@@ -113,6 +113,7 @@ async def by_topic(
     async for topic in slices.over(topics):
         of_topic = asked.setdefault(topic_key(topic), {})
         async for partition in slices.over(partitions(topic)):
+            # A list, because each API decides what a repetition means.
             of_topic.setdefault(number(partition), []).append(partition)
     return asked
 

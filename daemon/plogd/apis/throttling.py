@@ -34,6 +34,7 @@ def grant_fetch(
         return True, 0
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()
+    # Unlike a produce, a fetch that is not sent does not count against the quota.
     granted = broker.quotas.fetch.request(user, client_id, nbytes, now_ms)
     context.connection.mute_ms = max(granted.throttle_ms, context.connection.mute_ms)
     return granted

@@ -18,6 +18,7 @@ _CLIENT_ID_MAX_CHARACTERS = 100
 # newer clients add a read-only flag.
 _ZOOKEEPER_CONNECT_BYTES = (44, 45)
 _ZOOKEEPER_PASSWORD_LENGTH_AT = 24
+# KIP-896: a broker of Kafka 4 supports clients from Kafka 2.1 on.
 _TOO_OLD = (
     "use a client for Kafka 2.1 or newer; if the client is already newer, it is configured to"
     " behave like an older version: remove api.version.request and broker.version.fallback"

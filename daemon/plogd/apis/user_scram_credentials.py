@@ -42,6 +42,7 @@ async def _describe(
     request: DescribeUserScramCredentialsRequest, broker: Broker
 ) -> DescribeUserScramCredentialsResponse:
     slices = Slices(broker.fair_queue)
+    # As in Kafka, null and an empty list both mean all users.
     users = [user.name async for user in slices.over(request.users or ())]
     described = await broker.scram_users.describe(users)
     return DescribeUserScramCredentialsResponse(

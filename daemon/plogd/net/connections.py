@@ -59,6 +59,7 @@ class Connections:
         descriptors: DescriptorBudget | None = None,
     ) -> None:
         self.descriptors = descriptors or DescriptorBudget()
+        # The budget exists before the connections, so it counts them through this function.
         self.descriptors.clients = lambda: len(self._open)
         self.dispatch = dispatch
         self.settings = settings

@@ -104,6 +104,7 @@ class MemoryShortage:
         windows: dict[OpenConnection, _Window] = {}
         # The largest first, so that the shortage ends after few connections are closed.
         for connection, nbytes in responses.largest_first():
+            # The connections closed so far have freed enough memory.
             if not responses.is_full:
                 break
             # A single response may exceed the limit while no other connection has unsent responses.

@@ -124,6 +124,7 @@ class OutputQueue:
             while parts:
                 if self._error is not None:
                     raise self._error
+                # Later parts also wait, because the stream has a single order.
                 if self._is_reading:
                     return Flushed.COLD
                 # The reactor calls again in its next pass, after it has served other connections.

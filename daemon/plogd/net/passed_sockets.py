@@ -142,6 +142,7 @@ def match_sockets(
         if same_name:
             matched.append(_match(_open_socket(name, descriptor), same_name))
             continue
+        # Otherwise, clients that connect to this socket would wait in its queue forever.
         os.close(descriptor)
         log.warn(
             "closed the socket {socket} from systemd: no listener has this name; set"

@@ -144,6 +144,7 @@ class RequestMemory:
         self._large = _Part(on_wait)
         self._limit_bytes = -1
         self.held_limit_bytes: float = 0
+        # Through the setter, which divides the limit between the two parts.
         self.limit_bytes = limit_bytes
 
     @property

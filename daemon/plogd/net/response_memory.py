@@ -56,6 +56,7 @@ class ResponseMemory:
         else:
             self._unsent.pop(connection, None)
         if self.used_bytes > self.limit_bytes:
+            # Called every time, because a shortage may have ended in between.
             self._on_full()
 
     def share(

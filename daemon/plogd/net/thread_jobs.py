@@ -119,6 +119,8 @@ class ThreadJobs:
             return later
         found = self._lanes.get(lane)
         if found is None:
+            # Lanes are never removed, because there are only a few for each log directory and
+            # device.
             found = self._lanes[lane] = _Lane()
         with self._lock:
             found.jobs.append((function, later))

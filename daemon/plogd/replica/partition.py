@@ -226,6 +226,7 @@ class Partition:
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
         # If flush.messages is not 1, records can be acknowledged before they are synced.
+
         if self._raise_high_watermark():
             self._on_progress(self)
         return info
@@ -241,6 +242,8 @@ class Partition:
 
     def _log_advanced(self) -> None:
         self._raise_high_watermark()
+        # Even if the high watermark is unchanged: with acks=1, only the durable end matters, and a
+        # write by a job may have failed.
         self._on_progress(self)
 
     def _raise_high_watermark(self) -> bool:

@@ -56,6 +56,7 @@ class GroupMemory:
         """
         self._check_total(group_id, nbytes)
         self.used_bytes += nbytes
+        # Counted even before the group exists, because the request itself occupies the memory.
         held_bytes = nbytes
 
         def release() -> None:

@@ -109,6 +109,7 @@ class TlsConnection(ProtocolConnection):
         was_handshaking = self.is_handshaking
         self._cancel_deadline()
         super().connectionLost(reason)
+        # Any other reason, such as a reset, says nothing about certificates or settings.
         if was_handshaking and isinstance(reason.value, SSL.Error):
             self._report_handshake(reason.value)
 
