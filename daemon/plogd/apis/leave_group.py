@@ -40,8 +40,8 @@ async def _leave_all(request: LeaveGroupRequest, broker: Broker) -> LeaveGroupRe
     # Called even if the request lists no members, because the operation checks the group id.
     response = await _leave(request.group_id, once[:_MEMBERS_AT_ONCE], broker)
     for start in range(_MEMBERS_AT_ONCE, len(once), _MEMBERS_AT_ONCE):
-        await broker.fair_queue.turn()
         # A turn of its own, because removing so many members takes a whole turn.
+        await broker.fair_queue.turn()
         some = once[start : start + _MEMBERS_AT_ONCE]
         response.members += (await _leave(request.group_id, some, broker)).members
     return response

@@ -16,9 +16,9 @@ from plogd.replica.partition import PartitionRead
 
 def count_produce(context: RequestContext, broker: Broker) -> int:
     """Count a produce request; return the throttle time for its response."""
-    # The size of the frame, not of the records: Kafka also counts whole Produce requests.
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()
+    # The size of the frame, not of the records: Kafka also counts whole Produce requests.
     throttle_ms = broker.quotas.produce.take(user, client_id, context.size_bytes, now_ms)
     # Another request in the same turn may have set a longer time.
     context.connection.mute_ms = max(throttle_ms, context.connection.mute_ms)

@@ -298,9 +298,9 @@ class _Part:
         assert self.used_bytes >= 0, "a lease was released twice"
         used = self._used_by_host.get(lease.host, 0) + change
         if used:
-            # Otherwise, `del` keeps the dict from growing with every host that ever connected.
             self._used_by_host[lease.host] = used
         else:
+            # Otherwise, the dict would grow with every host that ever connected.
             del self._used_by_host[lease.host]
 
     def _fits(self, lease: Lease) -> bool:

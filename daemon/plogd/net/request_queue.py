@@ -309,9 +309,9 @@ class RequestQueue:
         waits: list[Later[Answer | None]] = []
         for request in pending:
             if request.later is not None:
-                # Without a Later, the request ignores an outcome that is already being delivered.
                 self._slots.in_use -= not request.runs_alone
                 waits.append(request.later)
+                # Without a Later, the request ignores an outcome that is already being delivered.
                 request.later = None
             elif request.answer is not None:
                 close_regions(request.answer)

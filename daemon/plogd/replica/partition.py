@@ -226,7 +226,6 @@ class Partition:
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
         # If flush.messages is not 1, records can be acknowledged before they are synced.
-
         if self._raise_high_watermark():
             self._on_progress(self)
         return info
