@@ -180,6 +180,7 @@ class Broker:
     def _make_group_coordinator(self) -> GroupCoordinator[GroupMetadataManager]:
         around = RuntimeContext(
             replica_manager=self.replica_manager,
+            # A function, because `_use_settings` replaces the settings while the broker runs.
             config=lambda: self.config,
             ports=self.ports,
             on_bug=self.report_bug,
@@ -201,6 +202,8 @@ class Broker:
         register_group_gauges(self.metrics, coordinator, self.group_memory)
         self.replica_manager.topics.on_topic_started = coordinator.topic_started
         self.replica_manager.topics.on_topic_stopped = coordinator.topic_stopped
+        # Kafka's tools may write to this topic. A record that cannot be replayed would be skipped
+        # by every load.
         self.replica_manager.topics.record_checks[OFFSETS_TOPIC] = check_group_record
         return coordinator
 
@@ -283,6 +286,7 @@ class Broker:
             may_retry=lambda: self.is_ready and not self.log_manager.offline_dirs,
         )
         await start.start(topics)
+        # Before the registration is retried, because the retries end when the broker is not ready.
         self.is_ready = True
         if not self.store.is_registered:
             self._report(
@@ -352,6 +356,7 @@ class Broker:
 
     def stop(self) -> Later[None]:
         """Stop serving, make all data durable, and write the clean shutdown marker."""
+        # Before anything is closed: retries that are due during the shutdown must not write.
         self.is_ready = False
         return spawn(self._stop())
 
@@ -439,6 +444,7 @@ class Broker:
     def _registration(self) -> BrokerRegistration:
         return BrokerRegistration(
             broker_id=self.config.node_id,
+            # As in KRaft (KIP-631), it distinguishes two runs of the same broker.
             incarnation_id=self.ports.random.random_bytes(16),
             endpoints=tuple(
                 Endpoint(
@@ -465,5 +471,6 @@ class Broker:
 
     def _log_dir_failed(self, log_dir: str, logs: Sequence[Log]) -> None:
         if any(log.topic_partition == METADATA_PARTITION for log in logs):
+            # Otherwise, pending changes would wait for a sync of a log that is offline.
             self.store.storage_failed()
         self.replica_manager.log_dir_failed(logs)

@@ -46,6 +46,7 @@ def within(
 
     def on_value(value: T) -> None:
         if not expired:
+            # Otherwise, the timer would keep the outcome in memory until the timeout.
             timer.cancel()
             outcome.succeed(value)
 
@@ -79,6 +80,7 @@ class Turns:
             while self._due:
                 self._due.popleft().succeed(None)
         finally:
+            # Even after an exception, so that later turns are still granted.
             self._is_granting = False
 
 

@@ -30,6 +30,7 @@ class ConnectionContext:
     request."""
     works: bool = False
     """Whether the client has sent a request that is not only for discovery."""
+    # Not a result of the handlers, because several requests of a turn can be throttled.
     mute_ms: int = 0
     """Time for which no request may start; handlers set it, and the request queue resets it."""
 

@@ -94,6 +94,8 @@ class DescriptorBudget:
 
     def has_room_for_client(self) -> bool:
         """Return whether another connection leaves the logs their share."""
+        # The reserved share counts even while it is unused: the logs may need it at their next
+        # roll.
         logs = max(self._reserved_for_logs, self.writing + self.open_on_demand())
         return self.clients() < self.limit - self._internal - logs
 

@@ -50,6 +50,7 @@ def _problem(
         return f"unknown upgrade type {upgrade_type}"
     if feature not in SUPPORTED:
         return "this broker does not support the feature"
+    # A feature that was never finalized has level 0 (KIP-584).
     levels, current = SUPPORTED[feature], finalized.get(feature, 0)
     if not levels.first <= level <= levels.last:
         return f"this broker supports levels {levels.first} to {levels.last}"

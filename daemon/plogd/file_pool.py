@@ -64,6 +64,8 @@ class FilePool:
             if file.is_closed:
                 raise OSError(errno.EBADF, "the file is closed", file.path)
             if file.opened is not None:
+                # Within the lock; otherwise, the pool could close the file before it has this
+                # holder.
                 return file.opened.retain()
         # Opened without the lock, because opening may wait for the disk.
         return self._keep(file, self._reopen(file.path))
@@ -72,6 +74,8 @@ class FilePool:
         """Retain the file and keep it open until `end_writing`. Raises OSError."""
         with self._lock:
             assert not file.is_written
+            # Counted before the file is opened, so that two threads cannot share the last
+            # descriptor.
             self._budget.take_for_writing(file.path, is_reserved=is_reserved)
             file.is_written = True
         try:
@@ -107,6 +111,7 @@ class FilePool:
                 file.is_written = False
                 self._budget.give_back()
         if opened is not None:
+            # Without the lock, because closing may wait for the disk.
             opened.close()
 
     def _count_idle(self) -> int:
@@ -136,6 +141,7 @@ class FilePool:
     def _take_surplus(self) -> list[File]:
         """Remove and return the files to close: oldest first, except recently used files."""
         surplus: list[File] = []
+        # At least one, so that a file which was just opened is not closed before its first use.
         count = len(self._idle) - max(1, self._budget.max_idle)
         while count > len(surplus):
             file = next(iter(self._idle))
@@ -183,6 +189,7 @@ class PooledFile:
 
     def retain(self) -> File:
         """Return the open file, with one more holder. Raises OSError."""
+        # Without the lock: at worst, the pool closes a file that is used again.
         self.is_used = True
         opened = self.opened
         if opened is not None and opened.try_retain():  # The common case, without the pool's lock.

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from plogd.descriptor_budget import DescriptorBudget
 
+# collections.abc.Buffer requires Python 3.12.
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 

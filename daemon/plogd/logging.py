@@ -129,6 +129,7 @@ def stream_observer(
 
     def write(text: str) -> None:
         stream.write(text)
+        # Otherwise, a crash would lose the lines that explain it.
         stream.flush()
 
     return LineObserver(write, level)
@@ -158,6 +159,7 @@ def _is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
     # The stream is closed, or has no descriptor.
     except (OSError, ValueError):
         return False
+    # systemd.exec(5): the variable is still set if standard error was redirected to a file.
     return named == f"{status.st_dev}:{status.st_ino}"
 
 

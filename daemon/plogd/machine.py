@@ -26,6 +26,8 @@ class Machine:
         self.reactor = reactor
         self.clock: Clock = SystemClock()
         self.timers = ReactorTimers(reactor)
+        # One for the connections, the jobs and the logs, so that all appends of a turn share a sync
+        # round.
         self.turn = Turn(self.timers)
         self.files = files or OsFiles()
         self.random = SystemRandom()

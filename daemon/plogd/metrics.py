@@ -22,6 +22,7 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
+# Prometheus also allows colons in names, but reserves them for recording rules.
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
@@ -95,6 +96,7 @@ class Family(Generic[M]):
         """Return the metric for these label values, which are in the order of the label names."""
         child = self._children.get(values)
         if child is None:
+            # Checked only here, because known values were checked when their metric was created.
             if len(values) != len(self._label_names):
                 raise ValueError(f"label values {values} do not match labels {self._label_names}")
             child = self._children[values] = self._make()
@@ -134,6 +136,7 @@ class Registry:
     """All metrics of one broker, by name."""
 
     def __init__(self) -> None:
+        # The order of registration is the order on the page, so related metrics stay together.
         self._metrics: dict[str, tuple[str, _Metric]] = {}
 
     def counter(self, name: str, help: str) -> Counter:
@@ -179,6 +182,7 @@ class Registry:
         if not _NAME.fullmatch(name):
             raise ValueError(f"invalid metric name: {name!r}")
         if name in self._metrics:
+            # Prometheus rejects the whole page if a metric appears twice.
             raise ValueError(f"metric {name} is already registered")
         self._metrics[name] = (help, metric)
         return metric
@@ -186,6 +190,7 @@ class Registry:
 
 def _checked(labels: Sequence[str]) -> Sequence[str]:
     for label in labels:
+        # Prometheus reserves label names that start with two underscores.
         if not _NAME.fullmatch(label) or label.startswith("__"):
             raise ValueError(f"invalid label name: {label!r}")
     return labels
@@ -214,6 +219,7 @@ def _number(number: float) -> str:
 
 
 def _escaped_help(text: str) -> str:
+    # The text format escapes quotation marks only in label values, not in HELP lines.
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 

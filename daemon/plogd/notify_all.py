@@ -11,9 +11,11 @@ def notify_all(calls: Iterable[Callable[[], object]]) -> None:
     for call in calls:
         try:
             call()
+        # Not BaseException, with which the simulator kills a broker.
         except Exception as error:
             errors.append(error)
     if len(errors) > 1:
         raise ExceptionGroup(f"{len(errors)} callbacks failed", errors)
     if errors:
+        # As it is, so that callers can handle its type.
         raise errors[0]

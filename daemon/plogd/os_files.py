@@ -68,6 +68,7 @@ class OsFile:
         self._fd: int = _Descriptor(os.open(path, flags | os.O_CLOEXEC, 0o644))
         self._holders = 1
         self._lock = threading.Lock()
+        # A separate lock, because a sync can take seconds, during which readers retain the file.
         self._sync_lock = threading.Lock()
         self._sync_error: OSError | None = None
         self.path = path
@@ -416,6 +417,7 @@ def _sync_fs(fd: int, path: str) -> None:
 def _sync_dir(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        # A crash can lose a new, renamed or removed name until its directory is synced.
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
+# The form `X as X` tells mypy that other modules may import the name from here.
 from plogd.files import Buffer as Buffer
 from plogd.files import DiskSpace as DiskSpace
 from plogd.files import File as File
@@ -91,6 +92,7 @@ class Later(Generic[T]):
         """Stop waiting: the producer's cancel hook runs, and the consumer receives `Cancelled`."""
         if self._state != self._WAITING:
             return
+        # Set before the hook runs, so that an outcome that the hook causes is dropped.
         self._state, self._error = self._CANCELLED, Cancelled()
         on_cancel, self._on_cancel = self._on_cancel, None
         if on_cancel is not None:
@@ -104,6 +106,8 @@ class Later(Generic[T]):
 
         def on_value(value: T) -> None:
             try:
+                # Caught, because an exception would otherwise reach the code that produced the
+                # value.
                 result = function(value)
             except Exception as error:
                 mapped.fail(error)
@@ -128,6 +132,7 @@ class Later(Generic[T]):
             on_error(error)
 
     def __await__(self) -> Generator[Later[Any], Any, T]:
+        # `_Run` receives the Later itself, so awaiting it requires no event loop (decision 0001).
         return cast(T, (yield self))
 
 
@@ -157,6 +162,7 @@ def spawn(coroutine: Coroutine[Later[Any], Any, T]) -> Later[T]:
     `Cancelled` inside the coroutine.
     """
     run = _Run(coroutine)
+    # Runs up to the first wait, so a request that need not wait is answered in the same call.
     run.resume(None, None)
     return run.result
 
@@ -338,6 +344,7 @@ class Turn:
 
     def defer(self, function: Callable[[], None]) -> None:
         """Run `function` when this turn ends, or in the next turn if no timer can be set."""
+        # Appended first, so that the call is not lost if the timer cannot be set.
         self._calls.append(function)
         if self._depth == 0:
             self._schedule()
@@ -374,6 +381,7 @@ class Turn:
 
     def _run(self) -> None:
         while self._calls:
+            # Removed before it runs, so that a call that raises is not repeated.
             self._calls.popleft()()
 
 

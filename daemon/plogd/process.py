@@ -49,6 +49,7 @@ class OwnProcess:
     def stopping(self) -> None:
         """Ignore further stop signals while the broker stops."""
         for number in (signal.SIGTERM, signal.SIGINT):
+            # Otherwise, Twisted would log an error for each further signal.
             signal.signal(number, signal.SIG_IGN)
 
 

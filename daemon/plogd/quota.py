@@ -32,6 +32,7 @@ PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 
 _KEY: Final = "client_quota"
+# The maximum of throttle_time_ms, which is an int32 in every response.
 _INT32_MAX = 0x7FFFFFFF
 _SWEEP_AT = 1000
 """Number of meters at which idle meters are removed."""
@@ -47,6 +48,7 @@ class QuotaEntity:
 
     def parts(self) -> Iterator[tuple[str, str]]:
         """Yield the type and the name of each part that is not None."""
+        # In this order, which is part of the key under which the store keeps a quota.
         for entity_type, name in ((USER, self.user), (CLIENT_ID, self.client_id), (IP, self.ip)):
             if name is not None:
                 yield entity_type, name
@@ -176,6 +178,7 @@ class RateQuota:
     def set_limit(self, entity: _Entity, limit: float | None) -> None:
         """Set the quota for `entity`, per second; None removes it."""
         if limit is None:
+            # Without its own quota, the entity has the next less specific one.
             self._limits.pop(entity, None)
         else:
             self._limits[entity] = limit

@@ -47,6 +47,7 @@ class ReliableTimers:
     def _set_again(self) -> None:
         """Set the unset timers in order, up to the first timer that still cannot be set."""
         try:
+            # A copy, because `set_to` removes the timer.
             for timer in list(self._unset):
                 delay_ms = max(0.0, timer.due_ms - self._clock.monotonic_ms())
                 timer.set_to(self._timers.call_later(delay_ms, timer.function))

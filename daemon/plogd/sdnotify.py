@@ -20,6 +20,7 @@ Send = Callable[[str, bytes], None]
 def send_datagram(address: str, message: bytes) -> None:
     """Send one datagram to a Unix socket without waiting. Raises OSError."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        # If the manager's socket is full, a lost message is better than a blocked reactor.
         sender.setblocking(False)
         sender.sendto(message, address)
 

@@ -189,6 +189,7 @@ class BrokerService(Service):
         self.broker.on_client_works = self._advertised.record_work
 
     def _resolve(self, host: str) -> Later[object]:
+        # A resolver can hang, and a shutdown does not wait for these jobs.
         return self._detached_jobs.run(
             f"looking up {host}", lambda: socket.getaddrinfo(host, None), _OUTSIDE_MAX_S
         )
@@ -247,6 +248,7 @@ class BrokerService(Service):
             reactor=self._reactor,
             registry=self._registry,
         )
+        # Only now, because the objects that exist at this point are never collected.
         self._process.serving()
         log.info("listening on {addresses}", addresses=addresses)
         self._advertised.start()
@@ -268,8 +270,10 @@ class BrokerService(Service):
         self._end_process(2 if isinstance(error, SocketUnusable) else 1)
 
     def _all_log_dirs_failed(self) -> None:
+        # As in Kafka (KIP-112), a broker stops when it has no log directory left.
         why = "all log directories have failed"
         log.critical("stopping: {why}", why=why)
+        # Before the process ends, so that `systemctl status` shows the reason.
         self._supervision.failed(why)
         self._end_process()
 
@@ -303,6 +307,8 @@ class BrokerService(Service):
         applied. Nothing changes if the files cannot be read in time, for example because a file
         system hangs.
         """
+        # sd_notify(3): READY=1 must follow, so every path ends in `_reloaded` unless the broker
+        # stops.
         self._process.notifier.reloading(self._clock.monotonic_ms())
         # Not in `_jobs`, for which a shutdown waits, because a file system may hang.
         read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)

@@ -58,6 +58,7 @@ def _read(descriptor: int, wait_max_s: float | None) -> bytes:
             return b"".join(pieces)
         pieces.append(piece)
         nbytes += len(piece)
+        # Checked while reading, because a pipe or a device may never end.
         if nbytes > SIZE_MAX_BYTES:
             raise OSError(0, f"more than {SIZE_MAX_BYTES} bytes: not a settings file")
 

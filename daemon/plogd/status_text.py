@@ -48,6 +48,7 @@ def loading_text(amount: LoadAmount) -> str:
     'loading 12 of 300 logs'
     """
     logs = f"{amount.logs} of {amount.total_logs} logs"
+    # After a clean shutdown, no log has to be scanned, so there are no bytes to show.
     if not amount.total_bytes:
         return f"loading {logs}"
     return f"recovering {logs}, {bytes_text(amount.scanned_bytes, of=amount.total_bytes)}"

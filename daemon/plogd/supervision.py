@@ -93,6 +93,7 @@ class Supervision:
 
     def failed(self, why: str) -> None:
         """Report why the broker cannot start or must stop; the text remains after the shutdown."""
+        # From now on, no other text may replace the reason.
         self._has_failed = True
         self._end_progress()
         self._notifier.status(why)
@@ -151,6 +152,7 @@ class Supervision:
         refusals = {
             path: why
             for path, (when_ms, why) in broker.log_manager.refusals.last.items()
+            # An offline directory is listed above, and it rejects writes in any case.
             if path not in offline and now_ms - when_ms < _REFUSAL_SHOWN_MS
         }
         problems += [f"writes to {path} are rejected: {why}" for path, why in refusals.items()]
@@ -168,6 +170,7 @@ class Supervision:
         now_ms, connections = self._clock.monotonic_ms(), self._connections
         then_ms, bytes_in, bytes_out = self._counted
         seconds = (now_ms - then_ms) / 1000
+        # Over a shorter period, the rates would depend on single requests.
         if seconds >= 1:
             self._counted = (now_ms, connections.bytes_in, connections.bytes_out)
             self._traffic = Traffic(
@@ -187,6 +190,7 @@ class Supervision:
 
     def stopping(self) -> None:
         """Report that the broker is stopping, and the progress of closing logs until `ended`."""
+        # Otherwise, this text would replace the reason why the broker stops.
         self._notifier.stopping("" if self._has_failed else closing_text(0, 0))
         manager = self._broker.log_manager
         total_logs = len(manager.logs)
@@ -241,6 +245,7 @@ class _Progress:
         # The next report is scheduled first, so that an exception below does not end the reports.
         self._timer = self._timers.call_later(PROGRESS_MS, self._report)
         counted = self._count()
+        # Without progress, the timeout is not extended, so that systemd ends a startup that hangs.
         if counted == self._counted:
             return
         self._counted = counted

@@ -24,6 +24,7 @@ class SystemClock:
 
     def monotonic_ms(self) -> float:
         """Return the monotonic time in milliseconds."""
+        # On Linux, it does not advance while the machine is suspended, so no session expires then.
         return time.monotonic() * 1000.0
 
 
@@ -52,4 +53,5 @@ class ReactorTimers:
 
     def call_later(self, delay_ms: float, function: Callable[[], None]) -> ReactorTimer:
         """Call `function` once after `delay_ms`; 0 means after the current turn."""
+        # Twisted's reactors assert that a delay is not negative.
         return ReactorTimer(self._reactor.callLater(max(0.0, delay_ms) / 1000.0, function))

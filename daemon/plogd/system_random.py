@@ -16,6 +16,8 @@ class SystemRandom:
     __slots__ = ("_random",)
 
     def __init__(self) -> None:
+        # The default generator is predictable, but clients must not guess fetch session ids
+        # (KIP-227).
         self._random = random.SystemRandom()
 
     def random_bytes(self, length: int) -> bytes:

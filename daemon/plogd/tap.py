@@ -122,6 +122,7 @@ def _check_certificates(loaded: LoadedConfig) -> tuple[str, ...]:
     """Read the certificates of the TLS listeners; return warnings. Raises UsageError."""
     if not loaded.config.tls_listeners():
         return ()
+    # Without TLS listeners, OpenSSL is never loaded.
     from plogd.net.tls.tls_reload import prepare_tls
 
     try:
@@ -133,6 +134,7 @@ def _check_certificates(loaded: LoadedConfig) -> tuple[str, ...]:
 @cache
 def standard_observer() -> LineObserver:
     """Return the observer that writes this process's log lines to standard error."""
+    # One instance, because twistd looks it up by name after `postOptions` has set its level.
     return stream_observer(sys.stderr, os.environ, "info")
 
 
@@ -157,6 +159,7 @@ def makeService(options: Options) -> IService:
 
 def _exit_with(code: int) -> None:
     if code:
+        # os._exit does not flush buffers.
         sys.stderr.flush()
         # Calling sys.exit in an atexit function would not change the exit code.
         os._exit(code)

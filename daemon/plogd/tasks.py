@@ -67,6 +67,8 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
     Task(
         name="log-flush",
         interval_setting="log.flush.scheduler.interval.ms",
+        # The monotonic clock, because flush.ms is an interval, which a clock change must not
+        # shorten.
         function=lambda at: at.broker.log_manager.flush_overdue(at.broker.clock.monotonic_ms()),
     ),
     Task(
@@ -92,6 +94,7 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
     Task(
         name="producer-expiration",
         interval_setting="producer.id.expiration.check.interval.ms",
+        # The monotonic clock: a clock change must not make the broker forget its producers.
         function=lambda at: at.broker.log_manager.expire_producers(at.broker.clock.monotonic_ms()),
     ),
     Task(
@@ -121,6 +124,7 @@ class RunningTasks:
     def stop(self) -> Deferred[None]:
         """Stop the loops; the Deferred fires when the calls in progress have ended."""
         for loop, _ in self._loops:
+            # LoopingCall.stop raises an exception if the loop is not running.
             if loop.running:
                 loop.stop()
         return gatherResults([ended for _, ended in self._loops]).addCallback(lambda _: None)

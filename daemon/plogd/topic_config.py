@@ -86,6 +86,7 @@ class TopicConfig:
         type=_LONG,
         at_least=0,
         unit="ms",
+        # As in Kafka, log.flush.interval.ms itself falls back to the scheduler's interval.
         synonyms=(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
     )
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
@@ -182,6 +183,7 @@ class TopicConfig:
         also=(-1,),
         unit="ms",
         synonyms=(
+            # In Kafka's order of precedence: the smallest unit first.
             ("log.retention.ms", 1),
             ("log.retention.minutes", MINUTE_MS),
             ("log.retention.hours", HOUR_MS),
@@ -336,9 +338,12 @@ def _parse(row: Setting, text: str) -> Value:
 
 def _cross_check(values: Mapping[str, Value]) -> Iterator[str]:
     if values["remote.storage.enable"]:
+        # If this were ignored, retention would delete records that the operator wants to keep
+        # remotely.
         yield "remote.storage.enable=true: remote storage is not supported"
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     assert isinstance(least, int) and isinstance(most, int)
+    # As in Kafka's LogConfig.validateValues.
     if least > most:
         yield f"min.compaction.lag.ms={least} is greater than max.compaction.lag.ms={most}"
     for side in ("follower", "leader"):

@@ -54,6 +54,7 @@ class Waiters(Generic[T]):
             self._give_up(outcome)
             outcome.fail(error())
 
+        # The timer first: if it cannot be set, no waiter without a deadline is left behind.
         timer = timers.call_later(timeout_ms, expire)
         outcome = self.wait()
         self._timers_by_waiter[outcome] = timer
@@ -85,4 +86,5 @@ class Waiters(Generic[T]):
         if timer is not None:
             timer.cancel()
         if not self._timers_by_waiter:
+            # Only the last waiter, because the others still need the outcome.
             self._on_abandoned()

@@ -55,6 +55,7 @@ def handle_describe_acls(
 
 
 async def _described(found: Later[list[Acl]], broker: Broker) -> DescribeAclsResponse:
+    # In the response, a resource appears once with all its ACLs, but the store keeps single ACLs.
     by_pattern: dict[ResourcePattern, list[Acl]] = {}
     async for acl in Slices(broker.fair_queue).over(await found):
         by_pattern.setdefault(acl.pattern, []).append(acl)
@@ -92,6 +93,7 @@ def handle_create_acls(
 
 
 async def _create(request: CreateAclsRequest, broker: Broker) -> CreateAclsResponse:
+    # A request can contain 10,000 ACLs, too many for one turn of the reactor.
     slices = Slices(broker.fair_queue)
     acls = [_acl_of(creation) async for creation in slices.over(request.creations)]
     results = await broker.acls.create(acls)
@@ -114,6 +116,7 @@ def _acl_of(creation: AclCreation) -> Acl:
 
 def _creation_result(error: KafkaError | None) -> AclCreationResult:
     if error is None:
+        # As in DescribeAcls, clients ignore the message, and plog's tools print it.
         return AclCreationResult(error_message=NOT_ENFORCED)
     return AclCreationResult(error_code=error.code, error_message=error.message)
 

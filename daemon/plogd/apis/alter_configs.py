@@ -3,9 +3,8 @@
 Serves versions 0-2; version 2 is flexible.
 
 If two clients use this API to change different settings of a resource, the second request undoes
-the first change; KIP-339 added IncrementalAlterConfigs for this reason. This API cannot change
-loggers.
-config_resources.py contains the code shared with IncrementalAlterConfigs.
+the first change; KIP-339 added IncrementalAlterConfigs for this reason. config_resources.py
+contains the code shared with IncrementalAlterConfigs.
 """
 
 from __future__ import annotations
@@ -52,6 +51,7 @@ def _change(resource: AlterConfigsResource) -> ResourceChange:
         check_names(name for name, _ in pairs)
         check_values(pairs)
 
+    # `alter_loggers` is omitted: KIP-412 changes loggers only through IncrementalAlterConfigs.
     return ResourceChange(
         resource_type=resource.resource_type,
         name=resource.resource_name,

@@ -142,9 +142,13 @@ def _handle_api_versions(
 HANDLERS: tuple[Row, ...] = (
     # Older librdkafka disables compression if version 0 is not advertised; see produce.py.
     Row(ApiKey.PRODUCE, 3, 13, handle_produce, refuse_produce, advertised_from=0),
+    # KIP-896 removed versions 0-3, which return records in formats older than the record batch.
     Row(ApiKey.FETCH, 4, 18, handle_fetch, refuse_fetch),
+    # Version 0 returns the base offsets of segments instead of one offset by timestamp (KIP-79).
     Row(ApiKey.LIST_OFFSETS, 1, 11, handle_list_offsets, refuse_list_offsets),
     Row(ApiKey.METADATA, 0, 13, handle_metadata, refuse_metadata),
+    # Version 0 of this API and of the next one stores offsets in ZooKeeper. KIP-896 removed it, and
+    # also version 1 of OffsetCommit.
     Row(ApiKey.OFFSET_COMMIT, 2, 10, handle_offset_commit, refuse_offset_commit),
     Row(ApiKey.OFFSET_FETCH, 1, 10, handle_offset_fetch, refuse_offset_fetch),
     Row(ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator, refuse_find_coordinator),
@@ -161,6 +165,7 @@ HANDLERS: tuple[Row, ...] = (
     # Version 6 is still unstable in Kafka 4.3.
     Row(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_init_producer_id),
     Row(
+        # librdkafka uses only version 2, and does not detect truncation if it is missing.
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
         2,
         4,

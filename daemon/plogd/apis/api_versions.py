@@ -54,6 +54,7 @@ def handle_api_versions(
     if context.version >= _FIRST_VERSION_WITH_SOFTWARE:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+            # As in Kafka's ApiVersionsRequest.isValid.
             raise InvalidRequest(f"invalid client software name {name!r} or version {version!r}")
         context.connection.client_software_name = name
         context.connection.client_software_version = version
@@ -82,6 +83,8 @@ def refuse_api_versions(
 
 def unknown_version_response(advertised: Sequence[Advertised]) -> ApiVersionsResponse:
     """Return the response to a request in an unknown version; it is encoded in version 0."""
+    # The client needs only the range of ApiVersions itself: it repeats the request in one of these
+    # versions.
     own = [_api_version(api) for api in advertised if api.api_key == ApiKey.API_VERSIONS]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 

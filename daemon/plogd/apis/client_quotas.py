@@ -82,6 +82,7 @@ async def _alter(request: AlterClientQuotasRequest, broker: Broker) -> AlterClie
 def _alteration(entry: AlterationEntry) -> Alteration:
     return Alteration(
         entity=[(one.entity_type, one.entity_name) for one in entry.entity],
+        # As in Kafka, the value of a removed quota is ignored.
         ops=[(op.key, None if op.remove else op.value) for op in entry.ops],
     )
 

@@ -71,6 +71,7 @@ async def alter_all(
     def alter(one: ResourceChange) -> Later[None]:
         if counts[one.resource_type, one.name] > 1:
             raise InvalidRequest("Each resource must appear at most once.")
+        # Before `_alter`, because an invalid request must not read and compare stored settings.
         one.check()
         return _alter(one, broker, validate_only)
 

@@ -46,6 +46,7 @@ async def _create_all(request: CreatePartitionsRequest, broker: Broker) -> Creat
     once, repeated = await split_repeated(request.topics, Slices(broker.fair_queue))
 
     def ask(topic: CreatePartitionsTopic) -> Later[Any]:
+        # A plan only reads the controller's state, so it does not need a timeout.
         if request.validate_only:
             return ready(broker.controller.plan_partitions(_asked(topic)))
         return _create(topic, request.timeout_ms, broker)

@@ -135,6 +135,7 @@ def _configs(config: BrokerConfig, overrides: dict[str, str]) -> list[CreatableT
             config_source=entry.source,
             is_sensitive=entry.sensitive,
         )
+        # ReplicationControlManager in Kafka also sorts the settings of a new topic.
         for entry in sorted(describe(config, overrides), key=lambda entry: entry.name)
     ]
 
@@ -147,5 +148,6 @@ def refuse_create_topics(
     request: CreateTopicsRequest, context: RequestContext, error: KafkaError
 ) -> CreateTopicsResponse:
     """Reject all topics with `error`."""
+    # A repeated topic also appears once in the handler's response.
     names = list(dict.fromkeys(map(_NAME, request.topics)))
     return CreateTopicsResponse(topics=lazy_array(names, lambda name: _error(name, error)))

@@ -43,5 +43,6 @@ def refuse_delete_groups(
 ) -> DeleteGroupsResponse:
     """Reject all groups with `error`."""
     return DeleteGroupsResponse(
+        # With repetitions, because the request was rejected before they were removed.
         results=lazy_array(request.groups_names, lambda group_id: _result(group_id, error))
     )

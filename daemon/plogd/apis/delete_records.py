@@ -78,6 +78,8 @@ def _delete(
 ) -> Later[int]:
     """Delete records from one partition; return its new log start offset."""
     if len(asked) > 1:
+        # Kafka silently uses the last offset. Deleted records cannot be restored, so a request that
+        # may be a mistake deletes nothing.
         raise InvalidRequest("the request lists this partition more than once")
     partition = broker.replica_manager.partition(topic, asked[0].partition_index)
     # A timeout ends only the wait; the deletion itself continues.

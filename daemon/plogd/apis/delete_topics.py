@@ -123,6 +123,7 @@ def _find(asked: _RequestedTopic, count: int, broker: Broker) -> TopicState:
 def _delete(topic: TopicState, timeout_ms: int, broker: Broker) -> Later[None]:
     # A timeout ends only the wait: a deletion that has begun cannot stop halfway.
     return within(
+        # The id prevents the deletion of a topic that was recreated between two slices.
         broker.controller.delete_topic(topic.name, topic.topic_id),
         timeout_ms,
         broker.timers,

@@ -40,6 +40,8 @@ def handle_describe_cluster(
         brokers=[DescribeClusterBroker(broker_id=broker.config.node_id, host=host, port=port)],
     )
     if request.include_cluster_authorized_operations:
+        # Otherwise, the field keeps its default, Java's Integer.MIN_VALUE, which means "not
+        # requested".
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
 

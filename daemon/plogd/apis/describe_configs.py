@@ -95,6 +95,8 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> Sequence[Conf
     name = resource.resource_name
     match resource.resource_type:
         case ConfigResourceType.TOPIC:
+            # As in Kafka's ConfigHelper: an invalid name gets INVALID_TOPIC_EXCEPTION, not "unknown
+            # topic".
             validate_name(name)
             topic = broker.cache.topic(name)
             if topic is None:

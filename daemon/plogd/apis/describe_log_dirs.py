@@ -62,6 +62,7 @@ async def _logs_by_topic(
             continue
         if names is None or number in names.get(topic, ()):
             topics.setdefault(topic, []).append(log)
+    # Logs are in the order in which they were loaded, which differs between startups.
     for logs in topics.values():
         logs.sort(key=lambda log: log.topic_partition)
     return sorted(topics.items(), key=lambda of_topic: of_topic[0])
@@ -71,6 +72,7 @@ def _result(usage: LogDirUsage, topics: list[tuple[str, list[Log]]]) -> Describe
     if usage.error is not None:
         return DescribeLogDirsResult(log_dir=usage.path, error_code=usage.error.code)
     result = DescribeLogDirsResult(log_dir=usage.path, topics=lazy_array(topics, _topic))
+    # Otherwise, the fields keep their default, -1, which means "unknown" (KIP-827).
     if usage.space is not None:
         result.total_bytes, result.usable_bytes = usage.space
     return result

@@ -55,6 +55,7 @@ def _partition(topic: str, number: int, broker: Broker) -> PartitionResponse:
     try:
         validate_name(topic)
         partition = broker.replica_manager.partition(topic, number)
+        # Only the leader's state is current, as in Kafka: clients send this request to the leader.
         partition.check_leader()
     except KafkaError as error:
         return _error(number, error)

@@ -98,6 +98,7 @@ def _error_everywhere(request: DescribeQuorumRequest, error: KafkaError) -> Desc
         )
 
     def of_topic(topic: QuorumTopic) -> QuorumTopicState:
+        # Like Kafka's DescribeQuorumRequest.getPartitionLevelErrorResponse.
         partitions = lazy_array(topic.partitions, of_partition)
         return QuorumTopicState(topic_name=topic.topic_name, partitions=partitions)
 

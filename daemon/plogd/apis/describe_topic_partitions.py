@@ -57,9 +57,13 @@ async def _names(
     if cursor is not None and cursor.partition_index < 0:
         raise InvalidRequest(f"invalid cursor: partition {cursor.partition_index}")
     if not request.topics:
+        # The cache sorts its topics. Pages need a stable order, because a cursor contains only a
+        # name.
         return [x.name async for x in slices.over(broker.cache.topics()) if x.name >= first]
     names = {topic.name async for topic in slices.over(request.topics)}
     if cursor is not None and first not in names:
+        # As in Kafka's DescribeTopicPartitionsRequestHandler: such a cursor is from another
+        # request.
         raise InvalidRequest(f"invalid cursor: topic {first} is not one of the requested topics")
     return sorted([name async for name in slices.over(names) if name >= first])
 
@@ -81,6 +85,7 @@ async def _page(
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         states = state.partitions[start : start + room]
         response.topics.append(_topic(state, states, broker))
+        # The cursor names the next partition, not the last one, so that no partition is sent twice.
         if start + room < len(state.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + room)
             break

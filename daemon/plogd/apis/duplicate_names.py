@@ -1,4 +1,4 @@
-"""Detect topics listed more than once in a request; they are rejected, as entries can differ."""
+"""Detect topics listed more than once in a request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Final, Protocol, TypeVar
 from plog.errors import InvalidRequest
 from plogd.fair_queue import Slices
 
+# One instance suffices, because it is only converted to a response: raising it would add a
+# traceback each time.
 REPEATED: Final = InvalidRequest("Duplicate topic name.")
 
 
@@ -24,6 +26,7 @@ async def split_repeated(topics: Iterable[T], slices: Slices) -> tuple[list[T], 
     """Return the topics listed exactly once, and the repeated names, both in request order."""
     named: dict[str, T | None] = {}
     async for topic in slices.over(topics):
+        # All entries of a repeated topic are rejected: they can differ, and none takes precedence.
         named[topic.name] = None if topic.name in named else topic
     once: list[T] = []
     repeated: list[str] = []

@@ -74,6 +74,7 @@ async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse
             # As in Kafka, a request for all partitions means all that need an election.
             if not isinstance(outcome, ElectionNotNeeded):
                 results.append(_result(state.partition, outcome))
+        # As in Kafka, the list contains every topic, even if no partition of it needs an election.
         response.replica_election_results.append(
             ReplicaElectionResult(topic=topic.name, partition_result=results)
         )
@@ -105,6 +106,7 @@ def refuse_elect_leaders(
         return ReplicaElectionResult(topic=topic.topic, partition_result=results)
 
     response = ElectLeadersResponse(
+        # A request for all partitions lists none, so only the top-level error reaches the client.
         replica_election_results=lazy_array(request.topic_partitions or (), of_topic)
     )
     # The field is not ignorable: version 0 cannot encode an error code here.

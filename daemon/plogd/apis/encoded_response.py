@@ -115,6 +115,8 @@ class SharedResponses:
             )
             return EncodedResponse(parts)
 
+        # Not awaited by the first request: if its client disconnects, the others still need the
+        # result.
         entry.encoding = spawn(encode())
         entry.encoding.then(
             lambda response: self._encoded(entry, response),
@@ -123,6 +125,7 @@ class SharedResponses:
 
     def _encoded(self, entry: _Shared, response: EncodedResponse) -> None:
         entry.response = response
+        # Before the waiters continue, because they may request other responses.
         self._drop_oldest()
         entry.waiters.succeed(response)
 
@@ -195,11 +198,15 @@ async def encode_in_slices(
         while True:
             await fair_queue.turn()
             if not share.may_continue():
+                # The share is woken during another request's turn, so `continue` waits for an own
+                # turn.
                 await share.wait()
                 continue
             try:
                 nbytes = next(encoding)
             except StopIteration as end:
+                # `next` returned the size after every slice except the last one, so it is checked
+                # here.
                 parts: list[Part] = end.value
                 check_size(memory_bytes(parts), max_bytes)
                 return parts

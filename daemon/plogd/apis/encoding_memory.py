@@ -66,6 +66,7 @@ class WorkMemory:
             self._wake()
 
     def _give_up(self, share: Share) -> None:
+        # Only the wait ends here; the encoder releases the share itself.
         del self._waiting[share]
 
     def _wake(self) -> None:
@@ -97,6 +98,8 @@ class Share:
 
     def resize(self, nbytes: int) -> None:
         """Set the number of bytes encoded so far to `nbytes`."""
+        # The limit can be exceeded by a slice per share, because a slice's size is unknown until it
+        # is encoded.
         self._memory.used_bytes += nbytes - self.nbytes
         self.nbytes = nbytes
 

@@ -59,6 +59,7 @@ def handle_fetch(
     if isinstance(fetch, Later):
         return spawn(_fetch_wide(request, context, broker, fetch))
     if fetch.error is not None:
+        # Without partitions, as in KIP-227: the client then starts a new session with a full fetch.
         return FetchResponse(error_code=fetch.error.code)
     if len(fetch.items) > SLICE:
         return spawn(_fetch_wide(request, context, broker, ready(fetch)))
@@ -189,6 +190,8 @@ class _Answer:
         # request.
         self._fetch.check()
         error = self._fetch.error
+        # Like Kafka's FetchContext.getThrottledResponse: no partition counts as sent, so the client
+        # continues its session after the throttle time.
         empty = FetchResponse(
             throttle_time_ms=throttle_ms,
             error_code=0 if error is None else error.code,
@@ -301,4 +304,5 @@ def refuse_fetch(
             partitions=lazy_array(topic.partitions, of_partition),
         )
 
+    # In both places, because versions before 7 have no top-level error.
     return FetchResponse(error_code=error.code, responses=lazy_array(request.topics, of_topic))

@@ -64,6 +64,7 @@ async def _find_groups(
             host=host,
             port=port,
         )
+    # Each key once, because a small request can repeat a key thousands of times.
     keys = list(dict.fromkeys(request.coordinator_keys))
     found = await ask_in_slices(keys, broker.group_coordinator.find, broker)
     return FindCoordinatorResponse(
@@ -83,6 +84,7 @@ def _coordinator(
 
 
 def _none(key: str, error: KafkaError) -> Coordinator:
+    # The id, port and empty host of Kafka's Node.noNode().
     return Coordinator(
         key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
     )

@@ -64,6 +64,7 @@ def _change(
         name=resource.resource_name,
         check=check,
         alter=lambda old, rows: apply_alterations(old, alterations, rows),
+        # A function, because `alter_all` must first check the whole request for repeated resources.
         alter_loggers=lambda: alter_loggers(broker.logs, alterations, validate_only=validate_only),
     )
 

@@ -24,12 +24,14 @@ def handle_init_producer_id(
     if request.transactional_id is not None:
         # Clients do not retry after this error; see find_coordinator.py.
         raise TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
+    # As in Kafka's KafkaApis.handleInitProducerIdRequest.
     if (request.producer_id >= 0) != (request.producer_epoch >= 0):
         raise InvalidRequest(
             "only one of producer id and producer epoch is set; set both or neither"
         )
     # Like Kafka's TransactionCoordinator, ignore an old id if there is no transactional id.
     producer_id = broker.producer_ids.next_id()
+    # Only one request in a thousand waits: the one for which a new block of ids must be stored.
     if isinstance(producer_id, Later):
         return producer_id.map(_response)
     return _response(producer_id)

@@ -33,6 +33,7 @@ def handle_join_group(
             request,
             context.client_id or "",
             client_host(context),
+            # Older clients could not join at all: they do not know MEMBER_ID_REQUIRED.
             requires_known_member_id=context.version >= _FIRST_VERSION_WITH_PENDING_MEMBERS,
             can_skip_assignment=context.version >= _FIRST_VERSION_THAT_SKIPS,
         ),

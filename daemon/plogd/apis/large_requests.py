@@ -60,6 +60,7 @@ class LargeFetch:
     def __init__(self, requests: LargeRequests, share: Share) -> None:
         self._requests = requests
         self._share = share
+        # Stored, because `begin_wait` releases the share.
         self._elements = share.nbytes
         self._waiting_elements = 0
 
@@ -89,6 +90,7 @@ class LargeFetch:
     def release(self) -> None:
         """Stop counting the fetch."""
         self._share.release()
+        # Only here, not in `end_wait`: the elements stay in memory until the response is complete.
         self._requests.waiting_elements -= self._waiting_elements
         self._waiting_elements = 0
 

@@ -34,11 +34,13 @@ def handle_leave_group(
 async def _leave_all(request: LeaveGroupRequest, broker: Broker) -> LeaveGroupResponse:
     members: dict[tuple[str, str | None], MemberIdentity] = {}
     async for member in Slices(broker.fair_queue).over(request.members):
+        # Removing a member twice would report UNKNOWN_MEMBER_ID for a member that has left.
         members.setdefault((member.member_id, member.group_instance_id), member)
     once = list(members.values())
     # Called even if the request lists no members, because the operation checks the group id.
     response = await _leave(request.group_id, once[:_MEMBERS_AT_ONCE], broker)
     for start in range(_MEMBERS_AT_ONCE, len(once), _MEMBERS_AT_ONCE):
+        # A turn of its own, because removing so many members takes a whole turn.
         await broker.fair_queue.turn()
         some = once[start : start + _MEMBERS_AT_ONCE]
         response.members += (await _leave(request.group_id, some, broker)).members

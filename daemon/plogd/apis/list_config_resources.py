@@ -35,6 +35,7 @@ def handle_list_config_resources(
         asked = set(request.resource_types) or set(map(int, _KNOWN))
     unknown = sorted(asked - set(map(int, _KNOWN)))
     if unknown:
+        # A type that this broker does not know can only come from a newer client.
         raise UnsupportedVersion(f"Unsupported resource types: {unknown}")
     resources = [
         (name, resource_type)
@@ -54,4 +55,5 @@ def _names(resource_type: ConfigResourceType, broker: Broker) -> Iterator[str]:
         case ConfigResourceType.TOPIC:
             yield from (topic.name for topic in broker.cache.topics())
         case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
+            # In Kafka, the resource of a broker's loggers is also named by the broker's id.
             yield str(broker.config.node_id)

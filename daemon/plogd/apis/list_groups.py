@@ -33,6 +33,7 @@ async def _list(request: ListGroupsRequest, broker: Broker) -> ListGroupsRespons
     # As in Kafka, filters ignore case.
     states = {state.strip().lower() async for state in slices.over(request.states_filter)}
     types = {one.strip().lower() async for one in slices.over(request.types_filter)}
+    # Other types are not an error, because a newer client asks all brokers for its own type.
     if types and GROUP_TYPE not in types:
         return ListGroupsResponse()
     # Copies, because groups can be added and removed between slices.

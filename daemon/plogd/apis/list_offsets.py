@@ -76,6 +76,8 @@ async def _look_up(
         ((topic, one) for topic, partitions in asked.items() for one in partitions.values()),
         answer,
         broker,
+        # More at a time than elsewhere: lookups do not wait for a common sync, after which all of
+        # them would continue in the same turn.
         SLICE,
     )
 
@@ -121,6 +123,7 @@ async def _answer_later(
 
 
 def _check_special_timestamp(timestamp: int, version: int) -> None:
+    # Only negative timestamps have special meanings, which were added version by version.
     if timestamp >= 0:
         return
     first_version = _FIRST_VERSION_BY_SPECIAL_TIMESTAMP.get(timestamp)

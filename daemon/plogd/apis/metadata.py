@@ -49,7 +49,7 @@ from plogd.fair_queue import SLICE, Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn
 
-_FIRST_VERSION_NULL_IS_ALL = 1
+_FIRST_VERSION_NULL_IS_ALL = 1  # KIP-4.
 _FIRST_VERSION_WITH_OPERATIONS = 8  # KIP-430.
 _FIRST_VERSION_BY_ID = 12  # KIP-516.
 _FEW_TOPICS = 32
@@ -78,6 +78,8 @@ def handle_metadata(
         return _all_topics(request, context, broker)
     topics = request.topics or ()
     if len(topics) > SLICE:
+        # Separate from the short path below, which answers most requests without creating a
+        # coroutine.
         return spawn(_many_topics(topics, request, context, broker))
     # A dict, so that a repeated topic is created and described only once.
     asked: _Asked = {}
@@ -235,6 +237,8 @@ def _asked_topic(
         state = None if name is None else broker.cache.topic(name)
         if state is None:
             code = UnknownTopicId.code
+            # Only version 12 and later can request by id, and in these versions, the name may be
+            # null.
             return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
         return _topic(state, request, context, broker)
     name = asked.name or ""
@@ -286,6 +290,8 @@ def _topic(
 def _partition(state: PartitionState, is_offline: bool) -> MetadataResponsePartition:
     """Describe a partition, which has no leader if its log directory has failed."""
     return MetadataResponsePartition(
+        # As in Kafka, a partition without a leader is listed with this error, and clients refresh
+        # their metadata until it has one.
         error_code=LeaderNotAvailable.code if is_offline else 0,
         partition_index=state.partition,
         leader_id=-1 if is_offline else state.leader,
@@ -307,6 +313,7 @@ def _response(
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.config.node_id, host=host, port=port)],
         cluster_id=broker.cluster_id,
+        # Clients send requests that create or change topics to this broker.
         controller_id=broker.config.node_id,
         topics=topics,
     )

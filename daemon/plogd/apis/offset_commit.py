@@ -33,7 +33,7 @@ from plogd.coordinator.group.offset_metadata_manager import OffsetCommit, Offset
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
-_FIRST_TOPIC_ID_VERSION = 10
+_FIRST_TOPIC_ID_VERSION = 10  # KIP-848.
 # An operation and the replay of its records run in a single turn of the reactor.
 _OFFSETS_AT_ONCE: Final = 256
 
@@ -112,6 +112,8 @@ async def _commit_some(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,
             generation_id=request.generation_id_or_member_epoch,
+            # Only versions 2 to 4 contain it (KIP-211). Its default, -1, means the broker's
+            # retention.
             retention_time_ms=request.retention_time_ms,
         )
         try:
@@ -120,6 +122,8 @@ async def _commit_some(
             # The response has no error code for the group, so each partition gets the error.
             errors += [error.bare()] * len(some)
         if start + _OFFSETS_AT_ONCE < len(offsets):
+            # A commit can complete without waiting, so the loop itself has to let other requests
+            # run.
             await broker.fair_queue.turn()
     return errors
 

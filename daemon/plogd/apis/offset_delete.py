@@ -70,6 +70,8 @@ def _response(
         name, numbers = named
 
         def of_partition(number: int) -> OffsetDeleteResponsePartition:
+            # A partition that does not exist was not passed to the coordinator, so it has no
+            # outcome.
             error = outcomes.get((name, number), unknown)
             return OffsetDeleteResponsePartition(
                 partition_index=number, error_code=0 if error is None else error.code

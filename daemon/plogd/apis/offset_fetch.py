@@ -38,9 +38,9 @@ from plogd.coordinator.group.offset_metadata_manager import Fetched, FetchedOffs
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
-_FIRST_TOP_LEVEL_ERROR_VERSION = 2
+_FIRST_TOP_LEVEL_ERROR_VERSION = 2  # KIP-88.
 _FIRST_GROUPS_VERSION = 8  # KIP-709.
-_FIRST_TOPIC_ID_VERSION = 10
+_FIRST_TOPIC_ID_VERSION = 10  # KIP-848.
 _PARTITIONS_AT_ONCE: Final = 256
 """Maximum number of partitions that one coordinator operation looks up in one turn."""
 
@@ -110,6 +110,7 @@ async def _fetch(
         asked = await coordinator.committed_partitions(group_id)
     fetched: Fetched = []
     async for some in _parts(asked, Slices(broker.fair_queue)):
+        # The first part runs in the current turn, and most requests have only one part.
         if fetched:
             await broker.fair_queue.turn()
         found = await coordinator.fetch_offsets(group_id, some, require_stable=require_stable)
@@ -127,6 +128,7 @@ async def _parts(asked: _Numbers, slices: Slices) -> AsyncIterator[_Numbers]:
     async for name, numbers in slices.over(asked):
         for start in range(0, max(1, len(numbers)), _PARTITIONS_AT_ONCE):
             part.append((name, numbers[start : start + _PARTITIONS_AT_ONCE]))
+            # A topic without partitions also counts: a request can contain thousands of them.
             count += max(1, len(part[-1][1]))
             if count >= _PARTITIONS_AT_ONCE:
                 yield part
@@ -189,6 +191,7 @@ async def _group(
     fetched = await _fetch(group_id, asked, broker, require_stable=require_stable)
     found: list[tuple[str, Uuid, Sequence[FetchedOffset]]] = []
     async for name, offsets in slices.over(fetched):
+        # Looked up after the fetch, during which the topic can have been deleted.
         topic_id = _id_of(name, broker)
         # Committed offsets for a deleted topic do not have a topic id.
         if not by_id or topic_id != ZERO_UUID:

@@ -3,8 +3,6 @@
 Serves versions 2-4.
 
   2 current leader epoch (KIP-320)      3 replica id      4 flexible
-
-The current epoch ends at the log end offset, which can be above the high watermark.
 """
 
 from __future__ import annotations
@@ -58,9 +56,12 @@ async def _look_up(
 def _end(topic: str, asked: OffsetForLeaderPartition, broker: Broker) -> EpochEndOffset:
     try:
         partition = broker.replica_manager.partition(topic, asked.partition)
+        # KIP-320: a client with an outdated leader epoch must first refresh its metadata, because
+        # its position may belong to a log that another leader has truncated.
         partition.check_leader(asked.current_leader_epoch)
     except KafkaError as error:
         return EpochEndOffset(partition=asked.partition, error_code=error.code)
+    # The current epoch ends at the log end offset, which can be above the high watermark.
     epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 

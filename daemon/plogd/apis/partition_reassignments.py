@@ -60,6 +60,7 @@ async def _alter(
         return ReassignableTopicResponse(name=name, partitions=responses)
 
     return AlterPartitionReassignmentsResponse(
+        # KIP-860: the response repeats the value that the broker has applied.
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=lazy_array(list(asked.items()), of_topic),

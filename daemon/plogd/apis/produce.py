@@ -59,9 +59,10 @@ _FIRST_TOPIC_ID_VERSION = 13  # KIP-516.
 _FIRST_ZSTD_VERSION = 7  # KIP-110.
 # The attributes are a big-endian int16, and its low byte contains the codec.
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
-_VALID_ACKS = (-1, 0, 1)
+_VALID_ACKS = (-1, 0, 1)  # KIP-1 removed all other values.
 _ADMIN_CLIENT_ID = "__admin_client"
 """Kafka's AdminUtils.ADMIN_CLIENT_ID. Only clients with this id may write to internal topics."""
+# Kafka's ReplicaManager catches these errors separately, and returns no log start offset.
 _FOUND_BEFORE_THE_LOG = (
     CorruptMessage,
     KafkaStorageError,
@@ -252,6 +253,7 @@ class _Produce:
 def _refusal_of_topic(name: str | None, context: RequestContext) -> KafkaError | None:
     if name is None:
         return UnknownTopicId()
+    # Otherwise, any client could forge committed offsets and groups.
     if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
         return InvalidTopicException(f"clients cannot write to the internal topic {name}")
     return None
@@ -260,6 +262,7 @@ def _refusal_of_topic(name: str | None, context: RequestContext) -> KafkaError |
 def _refusal_of_records(records: object, version: int) -> KafkaError | None:
     """Return an error for missing records, or for a codec that the version does not support."""
     if not isinstance(records, memoryview) or not records.nbytes:
+        # As in Kafka's ProduceRequest.validateRecords, the error affects only this partition.
         return InvalidRecord("the request contains no records for the partition")
     if (
         version < _FIRST_ZSTD_VERSION
@@ -314,6 +317,7 @@ def refuse_produce(
     """Reject all partitions with `error`. Raises CloseConnection for acks=0."""
     if isinstance(request, SingleProduce):
         request = request.as_message()
+    # No response may be sent: the client would take it for the response to its next request.
     if request.acks == 0:
         raise CloseConnection(f"a produce request with acks=0 failed: {error.message}")
 

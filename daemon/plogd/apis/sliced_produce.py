@@ -85,6 +85,7 @@ def produce_in_slices(
 
 
 def _copy(records: memoryview) -> memoryview:
+    # Writable, because the log sets offsets and epochs in place.
     return memoryview(bytearray(records))
 
 
@@ -122,6 +123,7 @@ async def _run(
     # The request's timeout applies to all slices together.
     until_ms = broker.clock.monotonic_ms() + waiting_ms(request.timeout_ms)
     for continues, part in _slices(request):
+        # The rest is rejected, not dropped: the response must contain every partition.
         if refusal is None and broker.clock.monotonic_ms() > until_ms:
             refusal = RequestTimedOut("the records were not appended before the request timed out")
         try:

@@ -51,7 +51,10 @@ async def ask_in_slices(
         for thing in things:
             if len(waiting) == at_once:
                 has_waited = not _is_ready(waiting[0])
+                # The oldest operation first, so that `answers` keeps the order of `things`.
                 answers.append(await _answer(waiting.popleft()))
+                # This code runs in the turn in which a sync has completed many operations at once,
+                # so the request waits for its own turn before it starts more.
                 if has_waited:
                     await broker.fair_queue.turn()
                     started = 0
@@ -110,6 +113,7 @@ async def by_topic(
     async for topic in slices.over(topics):
         of_topic = asked.setdefault(topic_key(topic), {})
         async for partition in slices.over(partitions(topic)):
+            # A list, because each API decides what a repetition means.
             of_topic.setdefault(number(partition), []).append(partition)
     return asked
 

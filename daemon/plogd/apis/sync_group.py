@@ -22,6 +22,7 @@ def handle_sync_group(
     request: SyncGroupRequest, context: RequestContext, broker: Broker
 ) -> Later[SyncGroupResponse]:
     """Return the member's assignment."""
+    # As in Kafka: the schema makes both fields nullable, but KIP-559 makes them mandatory.
     if context.version >= _FIRST_VERSION_WITH_PROTOCOL and (
         request.protocol_type is None or request.protocol_name is None
     ):

@@ -18,6 +18,7 @@ def count_produce(context: RequestContext, broker: Broker) -> int:
     """Count a produce request; return the throttle time for its response."""
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()
+    # The size of the frame, not of the records: Kafka also counts whole Produce requests.
     throttle_ms = broker.quotas.produce.take(user, client_id, context.size_bytes, now_ms)
     # Another request in the same turn may have set a longer time.
     context.connection.mute_ms = max(throttle_ms, context.connection.mute_ms)
@@ -33,6 +34,7 @@ def grant_fetch(
         return True, 0
     user, client_id = _client(context)
     now_ms = broker.clock.monotonic_ms()
+    # Unlike a produce, a fetch that is not sent does not count against the quota.
     granted = broker.quotas.fetch.request(user, client_id, nbytes, now_ms)
     context.connection.mute_ms = max(granted.throttle_ms, context.connection.mute_ms)
     return granted
@@ -40,6 +42,7 @@ def grant_fetch(
 
 def bound_fetch(context: RequestContext, broker: Broker, max_bytes: int) -> int:
     """Return `max_bytes`, or less if the client's quota allows less for one response."""
+    # As in Kafka's KafkaApis: a larger response would use up more than a whole quota window.
     limit = broker.quotas.fetch.window_limit(*_client(context))
     return max_bytes if limit is None else min(max_bytes, int(limit))
 

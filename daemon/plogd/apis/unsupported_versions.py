@@ -18,6 +18,7 @@ _CLIENT_ID_MAX_CHARACTERS = 100
 # newer clients add a read-only flag.
 _ZOOKEEPER_CONNECT_BYTES = (44, 45)
 _ZOOKEEPER_PASSWORD_LENGTH_AT = 24
+# KIP-896: a broker of Kafka 4 supports clients from Kafka 2.1 on.
 _TOO_OLD = (
     "use a client for Kafka 2.1 or newer; if the client is already newer, it is configured to"
     " behave like an older version: remove api.version.request and broker.version.fallback"
@@ -77,6 +78,7 @@ def describe_client(header: RequestHeader, connection: ConnectionContext) -> str
     else:
         shortened = client_id[:_CLIENT_ID_MAX_CHARACTERS]
         name = f"client {shortened!r}{'…' if shortened != client_id else ''}"
+    # The default of Kafka's ClientInformation, for clients that have not sent their software.
     if connection.client_software_name == "unknown":
         return f"{name} (software unknown)"
     return f"{name} ({connection.client_software_name} {connection.client_software_version})"
@@ -86,6 +88,7 @@ def _is_zookeeper_connect(frame: memoryview) -> bool:
     at = _ZOOKEEPER_PASSWORD_LENGTH_AT
     return (
         len(frame) in _ZOOKEEPER_CONNECT_BYTES
+        # ZooKeeper's protocol version; as a Kafka header, it means Produce in version 0.
         and int.from_bytes(frame[:4], "big") == 0
         # A ZooKeeper session password has 16 bytes.
         and int.from_bytes(frame[at : at + 4], "big") == 16

@@ -37,6 +37,7 @@ def handle_update_features(
     """Accept the current levels; reject the whole request if it contains a different level."""
     if len(request.feature_updates) > _MAX_UPDATES:
         raise InvalidRequest(f"the request updates more than {_MAX_UPDATES} features")
+    # Two updates of a feature could contradict each other, and the update must be atomic.
     counts = Counter(update.feature for update in request.feature_updates)
     repeated = sorted(feature for feature, count in counts.items() if count > 1)
     if repeated:

@@ -42,6 +42,7 @@ async def _describe(
     request: DescribeUserScramCredentialsRequest, broker: Broker
 ) -> DescribeUserScramCredentialsResponse:
     slices = Slices(broker.fair_queue)
+    # As in Kafka, null and an empty list both mean all users.
     users = [user.name async for user in slices.over(request.users or ())]
     described = await broker.scram_users.describe(users)
     return DescribeUserScramCredentialsResponse(
@@ -87,6 +88,8 @@ async def _alter(
             mechanism=one.mechanism,
             iterations=one.iterations,
             salt=bytes(one.salt),
+            # KIP-554: the client salts the password, so the broker never receives the password
+            # itself.
             salted_password=bytes(one.salted_password),
         )
         async for one in slices.over(request.upsertions)
@@ -109,6 +112,7 @@ def refuse_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext, error: KafkaError
 ) -> AlterUserScramCredentialsResponse:
     """Reject all users with `error`."""
+    # A user with several mechanisms has one outcome, as in the handler's response.
     named = dict.fromkeys(map(_NAME, (*request.deletions, *request.upsertions)))
     return AlterUserScramCredentialsResponse(
         results=lazy_array(list(named), lambda user: _altered(user, error))

@@ -80,6 +80,7 @@ DECOMPRESSED_MAX_BYTES: Final = 64 << 20
 _NO_BOUND: Final = 1 << 63  # More than any timestamp, which is an int64.
 _RECORDS_PER_STEP = 500
 
+# Without "producer", Kafka's default, which keeps the codec of each batch.
 _CODEC_BY_NAME = {
     "uncompressed": Compression.NONE,
     "gzip": Compression.GZIP,
@@ -376,6 +377,8 @@ def _check_records(
 ) -> None:
     for number, record in enumerate(decode_records(payload, header)):
         if not number % _RECORDS_PER_STEP:
+            # Otherwise, an abandoned append would occupy the lane until all its records are
+            # checked.
             on_step()
         check(record.key, record.value)
 

@@ -21,6 +21,8 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
+# Files are renamed in this order: after a crash, startup removes indexes without a `.log`, but
+# would rebuild the indexes of a `.log` that was to be deleted.
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 """The suffixes of a segment's files; the ``.log`` file comes first."""
 
@@ -48,6 +50,7 @@ META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
+# Kafka's name for the log of a KRaft quorum (decision 0002).
 _METADATA_DIR = "__cluster_metadata-0"
 _MAX_DIR_NAME = 255  # NAME_MAX of Linux file systems.
 # Without re.ASCII, \d would match digits from other scripts, and int() accepts those as well.
@@ -89,6 +92,7 @@ def segment_file_name(base_offset: int, suffix: str, state: str = "") -> str:
     >>> segment_file_name(0, INDEX_SUFFIX, DELETED_SUFFIX)
     '00000000000000000000.index.deleted'
     """
+    # As in Kafka, padded so that the names sort by offset: 2**63 has 19 digits.
     return f"{base_offset:020d}{suffix}{state}"
 
 

@@ -42,6 +42,7 @@ class Housekeeping:
 
     def __init__(self, ports: Ports, *, operation_failed: Callable[[str, OSError], None]) -> None:
         self._clock = ports.clock
+        # Not the queue of large requests, so that tasks and requests do not wait for each other.
         self._queue = FairQueue(ports.timers)
         self._report = ports.report
         self._operation_failed = operation_failed
@@ -95,6 +96,7 @@ class Housekeeping:
         outcome: str = "it will be retried",
     ) -> None:
         """Count and report an `error` of `task` in `subject`, a partition or a directory."""
+        # Counted even if it is not reported, so that the metric shows how many logs are affected.
         self._errors[task] += 1
         limit = self._limits.setdefault(task, _Limit())
         if not limit.admits(self._clock.monotonic_ms()):

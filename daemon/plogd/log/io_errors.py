@@ -49,6 +49,7 @@ def is_refusal(error: OSError) -> bool:
     >>> is_refusal(OSError(errno.EIO, "Input/output error"))
     False
     """
+    # EROFS is not among them: Linux makes a file system read-only after a disk error.
     return error.errno in _REMEDIES
 
 

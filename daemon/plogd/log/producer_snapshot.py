@@ -51,6 +51,7 @@ class SnapshotEntry(NamedTuple):
 def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
     """Return the content of a snapshot file."""
     packed = [_ENTRY.pack(*entry) for entry in entries]
+    # In Kafka's format, the checksum also covers the count.
     body = len(packed).to_bytes(4, "big") + b"".join(packed)
     return _HEADER.pack(_VERSION, crc32c(body), len(packed)) + body[4:]
 

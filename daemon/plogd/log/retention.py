@@ -74,6 +74,7 @@ def deletable_segments(
     for segment in segments[:-1]:  # The last segment is active.
         if segment.end_offset > high_watermark:
             break  # Retention must not delete uncommitted records.
+        # The largest timestamp decides, because a segment can only be deleted as a whole.
         expired = 0 <= policy.retention_ms < now_ms - segment.max_timestamp_ms
         # As in Kafka, at least retention.bytes remain: the setting is not an upper limit.
         oversize = policy.retention_bytes >= 0 and excess_bytes >= segment.size_bytes

@@ -66,6 +66,8 @@ class AdvertisedCheck:
 
     def record_advertised(self, connection: ConnectionContext, host: str, port: int) -> None:
         """Record that a client received this address in a metadata response."""
+        # Hosts are watched, not connections: an address is reachable by all clients of a host or by
+        # none.
         client = connection.client_address[0]
         if client in self._waiting or client in self._working:
             return
@@ -141,6 +143,7 @@ def _is_name(host: str) -> bool:
     try:
         ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
+        # Every host resolves localhost, but to itself: `_is_loopback` recognizes it.
         return bool(host) and host != "localhost"
     return False
 

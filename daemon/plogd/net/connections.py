@@ -59,6 +59,7 @@ class Connections:
         descriptors: DescriptorBudget | None = None,
     ) -> None:
         self.descriptors = descriptors or DescriptorBudget()
+        # The budget exists before the connections, so it counts them through this function.
         self.descriptors.clients = lambda: len(self._open)
         self.dispatch = dispatch
         self.settings = settings
@@ -66,6 +67,9 @@ class Connections:
         self.timers = ports.timers
         self.jobs = ports.jobs
         self.turn = ports.turn
+        # One buffer suffices, because a connection handles or copies its bytes before the next one
+        # reads. With a buffer of its own, an idle connection would take 66 kB instead of 2 kB
+        # (decision 0004).
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
         self.memory = RequestMemory(settings.queued_max_request_bytes, self._begin_shortage)
         self.responses = ResponseMemory(
@@ -103,6 +107,7 @@ class Connections:
         """Return whether to accept a new connection from `host`; count and log a rejection."""
         settings = self.settings
         if len(self._open) >= settings.max_connections:
+            # Kafka stops accepting instead (KIP-402), so further clients wait without an error.
             reason = f"the limit max.connections={settings.max_connections} is reached"
         elif self._open_by_host[host] >= settings.max_connections_per_ip:
             reason = (
@@ -136,6 +141,7 @@ class Connections:
             self._all_closed.succeed(None)
 
     def _set_notable_turn(self) -> None:
+        # Computed when the number changes, so that each turn only compares two numbers.
         is_few = len(self._open) <= _FEW_CONNECTIONS
         self.notable_turn_ms = _NOTABLE_TURN_MS if is_few else DIRECT_MAX_MS / len(self._open)
 

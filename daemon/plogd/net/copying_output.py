@@ -118,6 +118,7 @@ class CopyingOutput:
 
     def abort(self) -> None:
         """Close the connection without writing anything more, after this call has returned."""
+        # `_abort` can release the connection at once, but callers still use it after this call.
         self._shared.timers.call_later(0, self._abort)
 
     def peer_has_left(self) -> bool:

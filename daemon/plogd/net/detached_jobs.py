@@ -108,6 +108,8 @@ class DetachedJobs:
         if not self._is_closed:
             lane.is_overdue = True
             problem = f"{lane.name} did not finish within {job.timeout_s:g} s"
+            # With an error number, because only then `strerror` contains the text, which callers
+            # print.
             job.later.fail(TimeoutError(0, problem))
             self._refuse_waiting(lane)
 

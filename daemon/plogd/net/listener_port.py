@@ -157,6 +157,7 @@ class PlainPort(tcp.Port):
             peer: IAddress = self._buildAddr(address)  # type: ignore[no-untyped-call]
             protocol = self.factory.buildProtocol(peer)
             if protocol is None:
+                # The rejection has been counted and logged; a Kafka client retries with a backoff.
                 accepted.close()
                 return
             number = self.sessionno

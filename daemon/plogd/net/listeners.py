@@ -76,12 +76,15 @@ class Listeners:
         try:
             return [bound for each in listeners for bound in self._open(each, listeners)]
         except CannotListenError:
+            # Otherwise, the ports that are already open would accept clients of a broker that fails
+            # to start.
             self.close()
             raise
 
     def close(self) -> Deferred[None]:
         """Stop listening, but keep open connections. The result fires when the ports are closed."""
         ports, self._ports = self._ports, []
+        # Unlike gatherResults, this waits for all ports even if one of them fails to close.
         closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
         return closed.addCallback(lambda _: None)
 
@@ -144,6 +147,7 @@ class Listeners:
             passed=sock,
         )
         opened.startListening()
+        # Only now: if listening failed, there is nothing to close.
         self._ports.append(opened)
         return int(opened.socket.getsockname()[1])
 

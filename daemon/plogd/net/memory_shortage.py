@@ -71,8 +71,10 @@ class MemoryShortage:
     def _check(self) -> None:
         self._is_scheduled = False
         now_ms = self._clock.monotonic_ms()
+        # Windows of an earlier shortage are dropped: they would include a time without a shortage.
         self._arriving = self._check_requests(now_ms) if self._memory.waiting else {}
         self._unsent = self._check_responses(now_ms) if self._responses.is_full else {}
+        # Looked up again, because the connections just closed may have ended the shortage.
         if self._memory.waiting or self._responses.is_full:
             self._schedule(CHECK_INTERVAL_MS)
 
@@ -92,6 +94,7 @@ class MemoryShortage:
                         " while other requests were waiting for memory (queued.max.request.bytes)"
                     )
                     continue
+                # A new window, so that a client cannot send fast at first and then stop.
                 window = _Window(now_ms, done_bytes, size_bytes)
             windows[connection] = window
         return windows
@@ -101,6 +104,7 @@ class MemoryShortage:
         windows: dict[OpenConnection, _Window] = {}
         # The largest first, so that the shortage ends after few connections are closed.
         for connection, nbytes in responses.largest_first():
+            # The connections closed so far have freed enough memory.
             if not responses.is_full:
                 break
             # A single response may exceed the limit while no other connection has unsent responses.

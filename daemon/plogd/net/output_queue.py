@@ -124,6 +124,7 @@ class OutputQueue:
             while parts:
                 if self._error is not None:
                     raise self._error
+                # Later parts also wait, because the stream has a single order.
                 if self._is_reading:
                     return Flushed.COLD
                 # The reactor calls again in its next pass, after it has served other connections.
@@ -147,6 +148,7 @@ class OutputQueue:
         close_regions(parts)
 
     def _send_region(self, sock: socket.socket, region: FileRegion, budget: int) -> None:
+        # Not beyond `_warm_end`, because sendfile could wait for the disk there.
         count = min(self._warm_end - self._region_sent, budget)
         position = region.position + self._region_sent
         sent = os.sendfile(sock.fileno(), region.file.fileno(), position, count)
@@ -196,6 +198,7 @@ class OutputQueue:
 
     def _finish_region(self, region: FileRegion) -> None:
         self._parts.popleft()
+        # The weight is removed only at the end, because the file stays open until then.
         self.buffered_bytes -= REGION_WEIGHT_BYTES
         self._regions -= 1
         self._region_sent = self._warm_end = 0

@@ -92,6 +92,8 @@ def take_passed_descriptors(
     for index in range(int(count)):
         descriptor = _FIRST_DESCRIPTOR + index
         try:
+            # systemd passes descriptors without FD_CLOEXEC: a child process would keep the port
+            # open.
             os.set_inheritable(descriptor, False)
         except OSError as error:
             log.warn(
@@ -116,6 +118,7 @@ def restore_variables(environment: MutableMapping[str, str], initial: bytes) -> 
     for assignment in initial.split(b"\0"):
         name, _, value = os.fsdecode(assignment).partition("=")
         if name in _VARIABLES:
+            # A variable that is still set is newer than /proc/self/environ.
             environment.setdefault(name, value)
 
 
@@ -134,10 +137,12 @@ def match_sockets(
     """
     matched: list[PassedSocket] = []
     for name, descriptor in descriptors:
+        # Listener names are in upper case, as in Kafka (ListenerName.normalised).
         same_name = [listener for listener in listeners if listener.name == name.upper()]
         if same_name:
             matched.append(_match(_open_socket(name, descriptor), same_name))
             continue
+        # Otherwise, clients that connect to this socket would wait in its queue forever.
         os.close(descriptor)
         log.warn(
             "closed the socket {socket} from systemd: no listener has this name; set"

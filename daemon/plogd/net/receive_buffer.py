@@ -115,6 +115,8 @@ class ReceiveBuffer:
         """Return the first four to eight unconsumed bytes; None if fewer than four have arrived."""
         if self.nbytes < 4:
             return None
+        # Eight bytes contain the size and the API key, and are enough to recognize PostgreSQL
+        # clients.
         return bytes(self._view[self._start : min(self._start + 8, self._end)])
 
     @property
@@ -167,6 +169,8 @@ class ReceiveBuffer:
             return None
         size: int = _SIZE.unpack_from(self._view, self._start)[0]
         if not 0 < size <= self._max_frame_bytes:
+            # Kafka's NetworkReceive accepts a size of 0, but such a request has no header to
+            # decode.
             raise BadFrameSize(size, self._max_frame_bytes)
         self._frame_end = end = body + size
         return self._view[body:end] if end <= self._end else None
@@ -195,6 +199,7 @@ class ReceiveBuffer:
             if is_full and not lease.is_waiting and not lease.is_complete and may_grow():
                 self._grow(lease)
         else:
+            # With fewer than four bytes, the size is unknown, and the few bytes are copied.
             size = self._head_frame_bytes() if left >= 4 else SMALL_FRAME_BYTES
             is_unfinished = size > left
             if is_unfinished and self._needs_lease(size, left) and may_grow():
@@ -231,6 +236,7 @@ class ReceiveBuffer:
     def _grow(self, lease: Lease) -> None:
         if lease.grow(self._end - self._start):
             self._use(lease)
+        # The lease waits. Meanwhile, the bytes must leave the shared buffer.
         elif not self._is_own:
             self._hold()
 
@@ -243,6 +249,7 @@ class ReceiveBuffer:
         view = lease.view
         assert view is not None, "a lease that has grown has room"
         left = self._end - self._start
+        # If the lease held the bytes before, it has moved them itself (`Lease.use`).
         if self._view is self._shared or self._held_bytes:
             view[:left] = self._view[self._start : self._end]
             self._count(0)
@@ -266,4 +273,6 @@ class ReceiveBuffer:
         self._count(0)
         lease, self._lease = self._lease, None
         if lease is not None:
+            # Last, because a connection that waits for this memory can start to read during this
+            # call.
             lease.release()

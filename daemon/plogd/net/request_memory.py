@@ -144,6 +144,7 @@ class RequestMemory:
         self._large = _Part(on_wait)
         self._limit_bytes = -1
         self.held_limit_bytes: float = 0
+        # Through the setter, which divides the limit between the two parts.
         self.limit_bytes = limit_bytes
 
     @property
@@ -239,6 +240,7 @@ class _Part:
             self._grow(lease)
             return True
         lease.is_waiting = True
+        # Its connection stops reading, so TCP's flow control makes the client wait.
         self._line.append(lease)
         self._on_wait()
         self.serve_line(lease)  # Its host may be next.
@@ -298,6 +300,7 @@ class _Part:
         if used:
             self._used_by_host[lease.host] = used
         else:
+            # Otherwise, the dict would grow with every host that ever connected.
             del self._used_by_host[lease.host]
 
     def _fits(self, lease: Lease) -> bool:
@@ -328,6 +331,8 @@ class _Part:
         if old_buffer is None:
             self._holders[lease] = None
             if self._largest is None or lease.frame_bytes > self._largest.frame_bytes:
+                # From now on, the whole size of this request is reserved, so it can always be
+                # completed.
                 self._largest = lease
         elif old_buffer is not buffer:
             self._keep(old_buffer, old_charge)
@@ -373,6 +378,7 @@ def _whole(nbytes: int) -> int:
 
 
 def _map(nbytes: int) -> mmap.mmap:
+    # Python's default, MAP_SHARED, allocates shared memory, which has no huge pages by default.
     mapping = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
         mapping.madvise(mmap.MADV_HUGEPAGE)

@@ -172,6 +172,7 @@ class RequestQueue:
         result = dispatched.result
         if isinstance(result, Later):
             self._wait_for(result, dispatched)
+        # With acks=0, there is no response, so the request does not take a place in the order.
         elif self._pending and result is not None:
             self._answer_after_others(result, dispatched)
         elif result is not None:
@@ -209,6 +210,7 @@ class RequestQueue:
         if may_follow and self._slots.has_room:
             return True
         self._has_refused = True
+        # Only a Produce that lacked a slot can start before all pending requests are complete.
         self._has_refused_produce = may_follow
         return False
 
@@ -248,6 +250,8 @@ class RequestQueue:
             return
         self.is_closing = True
         if isinstance(error, CloseConnection):
+            # The earlier requests are still answered: the connection closes when it is this one's
+            # turn.
             request.end = (str(error), None)
         elif isinstance(error, Cancelled):
             request.end = ("its request was cancelled", None)
@@ -307,6 +311,7 @@ class RequestQueue:
             if request.later is not None:
                 self._slots.in_use -= not request.runs_alone
                 waits.append(request.later)
+                # Without a Later, the request ignores an outcome that is already being delivered.
                 request.later = None
             elif request.answer is not None:
                 close_regions(request.answer)
@@ -324,4 +329,5 @@ def close_regions(answer: Iterable[Part]) -> None:
 
 def _is_produce(frame: memoryview) -> bool:
     """Return whether a request's first field, the API key, is 0."""
+    # Read from the bytes, because a request must not be decoded before it may start.
     return len(frame) > 1 and frame[0] == 0 and frame[1] == 0

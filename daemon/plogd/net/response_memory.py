@@ -56,6 +56,7 @@ class ResponseMemory:
         else:
             self._unsent.pop(connection, None)
         if self.used_bytes > self.limit_bytes:
+            # Called every time, because a shortage may have ended in between.
             self._on_full()
 
     def share(
@@ -63,6 +64,8 @@ class ResponseMemory:
     ) -> None:
         """Record that `nbytes` of the total in the next `count` call belong to `responses`."""
         before, bytes_before = self._shared.pop(connection, ((), 0))
+        # `count` adds these bytes to the connection's total, so they are subtracted here. Instead,
+        # each shared response is added once, with its whole size.
         self.used_bytes += bytes_before - nbytes
         for response in responses:
             holders = self._holders.get(response, 0)

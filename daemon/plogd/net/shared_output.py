@@ -31,6 +31,8 @@ class SharedOutput:
 
     def add(self, answer: SharedAnswer, end_position: int) -> None:
         """Record a response that ends at `end_position` of the connection's stream."""
+        # Positions instead of sizes, because other responses can precede and follow it in the
+        # stream.
         self.unsent.append((answer.response, end_position - answer.shared_bytes, end_position))
 
     def clear(self, connection: OpenConnection) -> None:

@@ -119,6 +119,8 @@ class ThreadJobs:
             return later
         found = self._lanes.get(lane)
         if found is None:
+            # Lanes are never removed, because there are only a few for each log directory and
+            # device.
             found = self._lanes[lane] = _Lane()
         with self._lock:
             found.jobs.append((function, later))
@@ -189,6 +191,7 @@ class ThreadJobs:
     def _start_thread(self, lane: _Lane) -> None:
         worker = _Worker(lane)
         name = f"plog-jobs-{len(self._workers)}"
+        # A daemon, so that a hung disk does not keep the process alive if `close` is never called.
         worker.thread = threading.Thread(target=self._work, args=[worker], name=name, daemon=True)
         worker.thread.start()
         # Added only after the start, which fails if the system has no thread left.

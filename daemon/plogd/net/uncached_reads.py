@@ -40,6 +40,7 @@ def read(jobs: Jobs, file: File, position: int, nbytes: int) -> Later[bytes]:
 
 
 def _submit(jobs: Jobs, file: File, function: Callable[[], T]) -> Later[T]:
+    # The connection can close its files while the job reads.
     file = file.retain()
     outcome: Later[T] = Later()
 

@@ -147,6 +147,7 @@ class AppendQueues:
         self._queues: dict[Partition, _PartitionQueue] = {}
         self._ready: deque[_PartitionQueue] = deque()
         self._is_scheduled = False
+        # By topic, because a topic with many partitions could otherwise use the whole limit.
         self._bytes_by_topic: Counter[str] = Counter()
         self.parked_bytes = 0
         self.refused = 0

@@ -154,6 +154,7 @@ class DelayedFetch:
     def _count(self, key: Hashable, read: PartitionRead) -> bool:
         """Count the bytes available in partition `key`; return whether the fetch can complete."""
         read.close()  # Only the size is needed: all partitions are read again after the wait.
+        # As in Kafka's DelayedFetch, the client must learn of an error or a truncation at once.
         if read.error is not None or read.diverging_epoch is not None:
             return True
         self._found_bytes += read.nbytes - self._found.get(key, 0)  # type: ignore[call-overload]
@@ -182,6 +183,7 @@ class DelayedFetch:
         self._cancel_checks()
         reads = self._reads.read_all(self._requested, self._params)
         if isinstance(reads, Later):
+            # The client can still disconnect, and `_cancel` then has to stop this read.
             self._reading = reads
             reads.then(self.later.succeed, self.later.fail)
         else:

@@ -99,6 +99,7 @@ class DelayedProduce:
     def expire(self) -> None:
         """Fail the appends that are still waiting; their records may become durable later."""
         for append in self._waiting:
+            # Checked once more: the records may have become durable since the last check.
             if not append.is_waiting(self._required_acks):
                 continue
             append.error = RequestTimedOut(

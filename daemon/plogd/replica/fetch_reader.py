@@ -213,6 +213,7 @@ class FetchReader:
     async def _read_after_wait(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> list[PartitionRead]:
+        # The wait released the share, so the fetch needs one again before it uses memory.
         if params.share is not None:
             await params.share.end_wait()
         return await self._read_wide(items, params)

@@ -122,6 +122,8 @@ class FetchSession:
             if known is None:
                 self.items[key] = item
             else:
+                # Only the request is replaced: the offsets sent so far decide what is new to the
+                # client.
                 known.request = item.request
         for key in forgotten:
             self.items.pop(key, None)
@@ -354,6 +356,7 @@ class FetchSessionCache:
         session = self._sessions.get(request.session_id)
         if session is None:
             return _RefusedFetch(FetchSessionIdNotFound())
+        # A request was lost or repeated, so the client's and the broker's lists can differ.
         if session.epoch != request.session_epoch:
             return _RefusedFetch(InvalidFetchSessionEpoch())
         # A session cannot change between topic names and topic ids (KIP-516).
@@ -368,12 +371,15 @@ class FetchSessionCache:
         # `_add` inserts the session again: as the most recently used, and with its new size.
         self.close(session)
         if not self._has_room(len(session.items) + added):
+            # The session is already closed here, so the client starts over with a full fetch.
             return _RefusedFetch(FetchSessionIdNotFound())
         session.update(items, forgotten)
         if not session.items:  # As in Kafka, a session without partitions is closed.
             return FetchContext(list(items.values()))
         session.last_used_ms = self._clock.monotonic_ms()
         self._add(session)
+        # Advanced when the request starts, so that a repeated request fails instead of being read
+        # twice.
         session.epoch = _next_epoch(session.epoch)
         return _IncrementalFetch(session, self)
 
@@ -440,6 +446,7 @@ class FetchSessionCache:
 def _is_wide(request: FetchRequest) -> bool:
     """Return whether the request contains more partitions than one turn processes."""
     topics, forgotten = request.topics, request.forgotten_topics_data
+    # The usual fetch of a consumer of one topic, which need not be summed up.
     if len(topics) == 1 and not forgotten:
         return len(topics[0].partitions) > SLICE
     if len(topics) > SLICE or len(forgotten) > SLICE:

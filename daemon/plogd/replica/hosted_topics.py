@@ -86,6 +86,8 @@ class HostedTopics:
             config = self._topic_config(topic)
             async for state in slices.over(topic.partitions):
                 key = TopicPartition(topic.name, state.partition)
+                # A partition in `without_log` has failed before; only `create_missing_logs` tries
+                # it again.
                 if self._log_manager.get(key) is None and key not in self.without_log:
                     missing.append(
                         NewLog(topic_partition=key, topic_id=topic.topic_id, config=config)
@@ -139,6 +141,7 @@ class HostedTopics:
             )
             partition.update_config(topic_config)
             partition.make_leader(state)
+            # Rule R6: the broker may still lack the space to record its start.
             log.refuses_writes = self._refuses_writes
             self.partitions[key] = partition
 
@@ -148,9 +151,11 @@ class HostedTopics:
         # If partitions were added to the topic, its settings may have changed in the meantime.
         if listed is not None:
             topic = replace(topic, config=listed.config)
+        # Only after every partition has its leader: clients that find the topic use it at once.
         self._cache.update(topic)
         if self._topic_config(topic) != topic_config:
             self._update_logs([topic])
+        # Last, because a coordinator starts to read the partitions in this call.
         self.on_topic_started(topic)
 
     def update_config(self, config: BrokerConfig) -> None:
@@ -206,9 +211,11 @@ class HostedTopics:
         if header.producer_id < 0:
             return
         noted = self._refused.get((key, header.producer_id))
+        # Of an epoch's rejected batches, only the first can continue the producer's sequence.
         if noted is None or noted.producer_epoch < header.producer_epoch:
             self._refused[key, header.producer_id] = header
         if len(self._refused) > MAX_REFUSED:
+            # Bounded, because every producer id that a client makes up would take an entry.
             del self._refused[next(iter(self._refused))]
 
     def _pass_on_refused(self, keys: Collection[tuple[str, int]]) -> None:
@@ -249,6 +256,7 @@ class HostedTopics:
             for state in topic.partitions
             if (topic.name, state.partition) in wanted
         ]
+        # If this fails, nothing below has changed, so that the caller can retry it.
         await self._log_manager.create(missing)
         self._pass_on_refused(wanted)
         self.without_log -= wanted
@@ -283,6 +291,7 @@ class HostedTopics:
                 self._on_progress(partition)
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
+        # Awaited last, so that the callbacks do not wait for the renames on a slow disk.
         deletion = self._log_manager.delete(*hosted)
         self._stats.forget(topic.name)
         self.on_topic_stopped(topic)

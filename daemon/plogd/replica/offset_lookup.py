@@ -52,6 +52,7 @@ def look_up_offset(
             return FoundOffset(-1, start, partition.leader_epoch)
         return FoundOffset(-1, start, log.leader_epochs.epoch_for_offset(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        # As in Kafka without remote storage: no offset is in a tier, and none waits for an upload.
         return NOT_FOUND
     largest = max(segment.max_timestamp for segment in log.segments)
     if largest < max(timestamp, 0):  # No record matches, so no job is needed.
@@ -72,6 +73,7 @@ async def _look_up_by_time(
     if found is None:
         return NOT_FOUND
     if found.offset >= partition.high_watermark:
+        # KIP-207: the record may be committed already, although this leader does not know it yet.
         partition.check_offset_is_known()
         return NOT_FOUND
     return FoundOffset(found.timestamp, found.offset, found.leader_epoch)

@@ -125,6 +125,7 @@ class Partition:
         self.is_deleted = False
         """Whether the topic was deleted; if so, this object must no longer be used."""
         self._on_progress = on_progress
+        # The log reports only its durable end; whether clients may see it depends on the partition.
         log.on_durable = self._log_advanced
 
     def make_leader(self, state: PartitionState) -> None:
@@ -135,7 +136,11 @@ class Partition:
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.isr, self.replicas = state.isr, state.replicas
+        # KIP-207: until the high watermark reaches it, records of earlier leaders may be committed
+        # although this leader does not know that.
         self.epoch_start_offset = self.log.log_end_offset
+        # After a restart, the recovered records are durable, and no append may follow for a long
+        # time.
         self._raise_high_watermark()
 
     @property
@@ -236,6 +241,8 @@ class Partition:
 
     def _log_advanced(self) -> None:
         self._raise_high_watermark()
+        # Even if the high watermark is unchanged: with acks=1, only the durable end matters, and a
+        # write by a job may have failed.
         self._on_progress(self)
 
     def _raise_high_watermark(self) -> bool:
@@ -274,6 +281,8 @@ class Partition:
         high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
         if last_fetched_epoch != NO_EPOCH:
             try:
+                # Checked before the read, even at the high watermark: the offset may belong to
+                # another history.
                 diverging = self._diverging_epoch(offset, last_fetched_epoch)
             except OffsetOutOfRange as error:
                 return PartitionRead(error)

@@ -76,6 +76,7 @@ class Purgatory:
 
     def _wait(self, operation: Operation, keys: tuple[Hashable, ...], timeout_ms: float) -> None:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        # Rounded up, because an operation may expire late, but not before its timeout.
         bucket = ceil(deadline_ms / TICK_MS)
         # The timer is set first, so that the operation is not added if this fails.
         if self._timer is None or bucket < self._timer_bucket:
@@ -136,6 +137,7 @@ class Purgatory:
         delay_ms = first * TICK_MS - self._clock.monotonic_ms()
         timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
         if self._timer is not None:
+            # Only now, so that the old timer stays in force if the new one cannot be set.
             self._timer.cancel()
         self._timer, self._timer_bucket = timer, first
 

@@ -38,6 +38,7 @@ async def delete_records(partition: Partition, offset: int, log_manager: LogMana
         raise OffsetOutOfRange(
             f"cannot delete records in {partition.topic_partition}: offset {offset} is negative"
         )
+    # In memory first, so that no read returns the records while the new start is written.
     log.delete_records_before(partition.high_watermark if offset == HIGH_WATERMARK else offset)
     is_durable = await log_manager.write_log_start_of(log)
     partition.check_leader()  # The topic may have been deleted during the write.

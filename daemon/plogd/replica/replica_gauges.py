@@ -35,6 +35,7 @@ def register_gauges(
 
 def _register_topics(metrics: Registry, cache: MetadataCache) -> None:
     prefix = "kafka_controller_kafkacontroller_"
+    # Monitoring for Kafka alerts unless exactly one broker of the cluster reports 1.
     metrics.gauge(
         f"{prefix}activecontrollercount", "Always 1: this broker is the controller.", lambda: 1
     )
@@ -56,6 +57,7 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
     metrics.gauge(
         f"{prefix}leadercount",
         "Number of partitions that this broker leads.",
+        # A partition in a failed directory has no leader, so it is not counted here.
         lambda: sum(one.problem() is None for one in manager.partitions),
     )
     metrics.gauge(

@@ -173,6 +173,7 @@ class ReplicaManager:
         if not waiting:
             return appends
         delayed = DelayedProduce(appends, waiting, required_acks, self.delayed_produces.remove)
+        # Only the partitions that are not done, so that progress elsewhere causes no checks.
         keys = {append.topic_partition for append in waiting}
         if required_acks != ACKS_ALL:
             timeout_ms = max(timeout_ms, _OWN_DISK_TIMEOUT_MS)
@@ -204,6 +205,7 @@ class ReplicaManager:
 
     def _progress(self, partition: Partition) -> None:
         """Check the delayed requests for `partition` when the current turn ends."""
+        # One check per turn: many appends of a turn can advance the same partition.
         is_first = not self._to_check
         self._to_check[partition.topic_partition] = None
         if is_first:
@@ -214,6 +216,7 @@ class ReplicaManager:
         # another check.
         to_check, self._to_check = self._to_check, {}
         for key in to_check:
+            # In the order of Kafka's DelayedOperations.checkAndCompleteAll.
             self.delayed_fetches.check(key)
             self.delayed_produces.check(key)
             listener = self._listeners.get(key)

@@ -114,6 +114,7 @@ class _Directory:
     def _run_next(self) -> None:
         if self._running is not None:
             return
+        # Before the choice below, because a place may have become free when the last slice ended.
         while self._queued and len(self._started) < MAX_STARTED:
             self._start(_pop_first(self._queued))
         # New and started lookups alternate, so that neither can starve the others.
@@ -152,7 +153,9 @@ class _Directory:
         self._run_next()
 
     def _end(self, lookup: _Lookup) -> None:
+        # Otherwise, a decompressed batch would stay in memory until the outcome is delivered.
         lookup.steps.close()
+        # The job only notes wrong index entries; the rebuild must start on the reactor thread.
         self._ended(lookup.log)
         if lookup.error is not None:
             lookup.later.fail(lookup.error)
@@ -168,6 +171,7 @@ class _Directory:
         if lookup in self._started:
             self._started.remove(lookup)
         lookup.steps.close()
+        self._ended(lookup.log)
 
 
 def _pop_first(lookups: dict[_Lookup, None]) -> _Lookup:

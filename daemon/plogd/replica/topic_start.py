@@ -62,6 +62,8 @@ class TopicStart:
             if self._may_retry():
                 self._topics.create_missing_logs(missing).then(
                     lambda _: self._report("created the missing logs of all partitions"),
+                    # Silently, because the first error was logged and would be repeated every
+                    # second.
                     lambda _: self._retry_later(missing),
                 )
 

@@ -71,6 +71,7 @@ class TopicStats:
 
     def appended(self, append: PartitionAppend, nbytes: int) -> None:
         """Count an append to one partition, unless the partition does not exist."""
+        # Otherwise, a client could create counters for any number of names.
         if append.partition is None:
             return
         name = append.topic_partition.topic
@@ -80,6 +81,7 @@ class TopicStats:
         info = append.info
         if info is None:
             topic.failed_produces.value += 1
+        # A duplicate appends nothing, so its bytes were counted with the original batch.
         elif not info.duplicate:
             topic.bytes_in.value += nbytes
             topic.messages_in.value += info.last_offset - info.first_offset + 1

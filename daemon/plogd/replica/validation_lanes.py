@@ -120,5 +120,6 @@ class ValidationLanes:
 
 
 def _looks_small(data: memoryview) -> bool:
+    # The uncompressed size is unknown until the batch is decompressed, so this is only a guess.
     is_compressed = data[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK
     return len(data) <= (_SMALL_COMPRESSED_BYTES if is_compressed else SMALL_BYTES)

@@ -113,6 +113,7 @@ def test_cancelled_look_up_ends_between_two_slices() -> None:
         queue.jobs.run_one(LANE)
     long.cancel()
     assert queue.closed == ["long"]
+    assert queue.ended == [queue.log]
     steps = queue.steps.count("long")
     queue.jobs.run_one(LANE)
     other.cancel()  # Its next slice is already a job.

@@ -302,6 +302,7 @@ class GroupCoordinator(Generic[G]):
         self, group_id: str, partitions: Sequence[tuple[str, int]]
     ) -> Later[list[KafkaError | None]]:
         """Delete offsets; return an error or None for each. Fails if all of them are rejected."""
+        # As in Kafka, old clients can commit offsets under the empty group id, but not delete them.
         if not group_id:
             return failed(InvalidGroupId("the group id is empty"))
 

@@ -39,6 +39,8 @@ def register_group_gauges(
         metrics.gauge(
             f"{prefix}numgroups{state.lower()}",
             f"Number of consumer groups in state {state}.",
+            # The default argument binds the state of this iteration; a closure would use the last
+            # one.
             lambda state=state: states.by_state[state],  # type: ignore[misc]
         )
     metrics.gauge(

@@ -55,6 +55,7 @@ class GroupMemory:
         Raises CoordinatorNotAvailable if it exceeds the bound for all groups.
         """
         self._check_total(group_id, nbytes)
+        # Counted even before the group exists, because the request itself occupies the memory.
         self.used_bytes += nbytes
         held_bytes = nbytes
 

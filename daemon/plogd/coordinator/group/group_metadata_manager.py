@@ -282,6 +282,7 @@ class GroupMetadataManager:
     def delete(self, group_id: str) -> Result[None]:
         """Delete a group. Raises GroupIdNotFound, and NonEmptyGroup if it has members."""
         self._find(group_id).validate_delete()
+        # The group is removed when the tombstone is replayed, so a failed append keeps it.
         return Result(records=[group_tombstone(group_id)], response=None)
 
     def tombstones_if_unused(self, group_id: str) -> list[CoordinatorRecord]:

@@ -42,6 +42,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorR
                 rebalance_timeout=member.rebalance_timeout_ms,
                 session_timeout=member.session_timeout_ms,
                 subscription=member.metadata(group.protocol_name),
+                # Not `member.assignment`, which changes only when this record is durable.
                 assignment=assignments[member.member_id],
             )
             for member in group.members.values()
@@ -60,6 +61,7 @@ def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorR
 def new_group_record(group: Group) -> CoordinatorRecord:
     """Return the first record for a group, which does not have durable members yet."""
     value = GroupMetadataValue(
+        # As in Kafka's newEmptyGroupMetadataRecord: the first member may never complete its join.
         protocol_type="",
         protocol=None,
         leader=None,
@@ -83,6 +85,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
     since_ms = value.current_state_timestamp
     group = Group(
         group_id,
+        # A record with members is written only for a complete generation.
         state=STABLE if value.members else EMPTY,
         state_since_ms=None if since_ms == -1 else since_ms,
         generation_id=value.generation,

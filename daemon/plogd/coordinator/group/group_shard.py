@@ -139,6 +139,7 @@ class GroupShard(Generic[G]):
             if group is None:  # It was deleted after the list was made.
                 group_ids.pop()
                 continue
+            # Offsets that have not expired also take time to check.
             scanned += 1 + self.offsets.count_of(group_id)
             room = SLICE_RECORDS - len(records)
             expired, is_all = self.offsets.expired(group_id, group, room)
@@ -146,6 +147,7 @@ class GroupShard(Generic[G]):
             count += len(expired)
             if is_all:
                 records += self.groups.tombstones_if_unused(group_id)
+            # Otherwise, the slice is full, and the group may have more expired offsets.
             if is_all or len(expired) < room:
                 group_ids.pop()
         return Result(records=records, response=count)

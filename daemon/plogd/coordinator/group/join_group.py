@@ -68,6 +68,7 @@ class GroupJoins:
         group = self._groups.get(request.group_id)
         if group is not None:
             return self._join(group, joining)
+        # As in Kafka: the group was deleted, so its former members start over with new ids.
         if request.member_id:
             raise UnknownMemberId(f"group {request.group_id} does not exist; join as a new member")
         group = Group(request.group_id, state_since_ms=self._clock.now_ms())
@@ -158,6 +159,7 @@ class GroupJoins:
 
     def _join_unknown(self, group: Group, joining: JoinRequest) -> Result[JoinGroupResponse]:
         request = joining.request
+        # As in Kafka's ClassicGroup.generateMemberId, so that operators recognize a static member.
         prefix = request.group_instance_id or joining.client_id or "member"
         member_id = random_member_id(prefix, self._random)
         old_member_id = group.static_member_id(request.group_instance_id)

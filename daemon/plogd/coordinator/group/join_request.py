@@ -14,6 +14,7 @@ from plogd.coordinator.group.member import MemberProtocol
 from plogd.ports import Random
 
 _REASON_LENGTH_MAX: Final = 255  # As in Kafka's JoinGroupRequest (KIP-800).
+# A client id can have 32,767 characters, and clients repeat the member id in every heartbeat.
 _PREFIX_LENGTH_MAX: Final = 255
 
 

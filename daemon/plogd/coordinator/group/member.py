@@ -32,6 +32,7 @@ class MemberProtocol:
     metadata: bytes
 
 
+# Mutable, and therefore compared by identity.
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
     """A member. A `group_instance_id` makes it static: it keeps its assignment across restarts."""
@@ -88,6 +89,7 @@ class Member:
         for protocol in self.protocols:
             if protocol.name == protocol_name:
                 return protocol.metadata
+        # `Group.supports` has rejected members without a protocol that is common to all.
         raise AssertionError(f"member {self.member_id} does not support {protocol_name}")
 
     def vote(self, candidates: Collection[str]) -> str:

@@ -36,6 +36,7 @@ def expired_partitions(
     open transactions; `retention_ms` is ``offsets.retention.minutes``. Returns up to `at_most`
     partitions.
     """
+    # Once per group, because a group can have thousands of offsets.
     retention_start = _retention_start(group)
     expired: list[tuple[str, int]] = []
     is_all = not unstable  # An open transaction may still commit offsets.
@@ -67,6 +68,7 @@ def _retention_start(group: GroupPort) -> Callable[[CommittedOffset], int] | Non
         knows_topics = group.uses_consumer_protocol and group.subscribed_topics is not None
         if not knows_topics or group.state.value != _STABLE:
             return None
+    # Without a protocol type, the group never had members.
     return _since_commit
 
 

@@ -119,7 +119,9 @@ class OffsetMetadataManager:
                 )
                 value = OffsetCommitValue(
                     offset=one.offset,
+                    # Any negative epoch means that the client does not know it.
                     leader_epoch=max(one.leader_epoch, -1),
+                    # As in Kafka, null is stored as the empty text.
                     metadata=one.metadata or "",
                     commit_timestamp=now_ms,
                     expire_timestamp=expire_timestamp,
@@ -262,6 +264,7 @@ class OffsetMetadataManager:
         Offsets recorded later belong to a new topic of the same name. The caller deletes the hidden
         offsets group by group with `tombstones_of_topic`, then calls `topic_offsets_deleted`.
         """
+        # Hidden at once, because the tombstones can take seconds to be written.
         self._deleted_topics[topic] = end_offset
         tables = (self._table, *self._pending.values())
         groups = (group for table in tables for group, x in table.by_group.items() if topic in x)

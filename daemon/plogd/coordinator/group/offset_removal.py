@@ -107,6 +107,7 @@ class OffsetRemoval(Generic[G]):
 
     async def expire_offsets(self) -> None:
         """Remove expired offsets from all loaded shards, one shard at a time."""
+        # A sorted copy, because shards can be added and removed during the waits.
         for number in sorted(self._runtime.shards):
             try:
                 await self._expire_shard_offsets(number)

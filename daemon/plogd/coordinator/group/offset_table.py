@@ -40,6 +40,7 @@ class OffsetTable:
     def put(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
         """Set the committed offset for `key`."""
         partitions = self.by_group.setdefault(key.group, {}).setdefault(key.topic, {})
+        # Maintained here, because a gauge must not scan millions of offsets.
         self.count += key.partition not in partitions
         partitions[key.partition] = committed
 

@@ -49,6 +49,8 @@ def sync_group_response(group: Group, member: Member) -> SyncGroupResponse:
 
 def fail_pending(member: Member, error: Exception) -> None:
     """Fail a member's pending requests, because the member or its group was removed."""
+    # Cleared before they fail, because a callback may handle the client's next request. Not with
+    # `Group.set_join`: the group no longer counts this member.
     join, member.join = member.join, None
     sync, member.sync = member.sync, None
     if join is not None:

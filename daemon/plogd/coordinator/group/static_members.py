@@ -119,6 +119,7 @@ class StaticMembers:
         )
 
     def _restore(self, group: Group, member: Member, former: _FormerMember) -> None:
+        # Ends the session of the new id, which its client has never received.
         self._rebalances.fence(group, member.member_id)
         group.rename_static_member(member.member_id, former.member_id)
         group.update(

@@ -39,6 +39,7 @@ def complete(result: Result[Any], answer: Later[Any]) -> None:
 def _forward_response(result: Result[Any], answer: Later[Any]) -> None:
     response = result.response
     if not isinstance(response, Later):
+        # If the client has disconnected, the answer was cancelled.
         if not answer.done:
             answer.succeed(response)
     elif not answer.done:
@@ -125,6 +126,7 @@ class DeferredEvents:
     def fail_all(self, error: KafkaError) -> None:
         """Fail all events, because the outcome of their records can no longer be observed."""
         self._stop_timer()
+        # Replaced before the loop, because callbacks may add events.
         events, self._events = self._events, deque()
         for event in events:
             try:

@@ -144,6 +144,7 @@ class ShardRuntime(Generic[S]):
             lambda run: self.write(lambda _: run()),
             self._context.on_bug,
         )
+        # New state: a failed load may have replayed a part of the log, and its timers are stopped.
         self._shard = self._kind.make_shard(self._timers)
         loader = ShardLoader(
             log=self.partition.log,
@@ -380,6 +381,8 @@ class ShardRuntime(Generic[S]):
         batch = bytearray(build_batch(records, compression=codec))
         info = self.partition.append_records_to_leader(
             memoryview(batch),
+            # As in Kafka, which writes to __consumer_offsets with acks=all and thus
+            # min.insync.replicas.
             required_acks=ACKS_ALL,
             now_ms=now_ms,
             origin=AppendOrigin.COORDINATOR,

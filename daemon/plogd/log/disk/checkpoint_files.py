@@ -35,6 +35,7 @@ def write_atomic(files: Files, path: str, data: bytes) -> None:
 
     Raises OSError. The file then keeps its old content, unless only the last sync has failed.
     """
+    # In the same directory, because a rename is atomic only within a file system.
     temporary = path + _TEMPORARY_SUFFIX
     if files.exists(temporary):  # Left by a crash; open_append would append to its content.
         files.unlink(temporary)
@@ -86,6 +87,7 @@ def read_leader_epochs(files: Files, directory: str) -> list[EpochEntry]:
     path = posixpath.join(directory, file_names.LEADER_EPOCH_CHECKPOINT)
     lines = _read_entries(files, path, fields=2)
     entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in lines]
+    # -1 stands for an unknown epoch or offset, so a negative entry would be misunderstood.
     if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
         raise CorruptCheckpoint(f"{path} contains a negative epoch or offset")
     return entries
@@ -113,6 +115,7 @@ def read_topic_id(files: Files, directory: str) -> Uuid | None:
         raise CorruptCheckpoint(f"{path}: {error.args[0]} is missing") from error
     except ValueError as error:
         raise CorruptCheckpoint(f"{path}: {error}") from error
+    # In the protocol, the zero id means that a topic has no id.
     if version < _VERSION or topic_id == ZERO_UUID:
         raise CorruptCheckpoint(f"{path}: invalid version {version} or topic id {topic_id.hex()}")
     return topic_id
@@ -147,6 +150,7 @@ def write_topic_ids(
 
 
 def _topic_id_text(topic_id: Uuid) -> bytes:
+    # As in Kafka's PartitionMetadata.encode, the last line does not end with a newline.
     return f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode()
 
 

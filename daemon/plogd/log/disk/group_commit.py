@@ -108,6 +108,7 @@ class SyncRounds:
         self._on_failure = on_failure
         self._max_unsynced_bytes = max_unsynced_bytes
         self._may_sync_fs = use_sync_fs and self._files.supports_sync_fs(self._path)
+        # Not a directory's lane, because a sync must not wait for a deletion or a seal.
         self._lane = f"sync:{self._files.device(self._path)}"
         self._costs = SyncCosts()
         self._dirty: dict[Syncable, int] = {}
@@ -189,6 +190,7 @@ class SyncRounds:
         # The ends are recorded before the sync begins, because the sync may miss later appends.
         tickets = [ticket for log in self._dirty if (ticket := log.begin_sync()) is not None]
         self._dirty.clear()
+        # Bytes that are appended from now on belong to the next round.
         self._round_bytes = self._unsynced_bytes
         self._in_flight = True
         self.rounds += 1

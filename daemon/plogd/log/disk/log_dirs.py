@@ -138,6 +138,7 @@ class LogDirs:
             log_dir.release()
 
     def _check_any_online(self) -> None:
+        # As in Kafka (KIP-112), failed directories are tolerated while another one is usable.
         if not self.online:
             raise LogDirUnusable(
                 f"cannot use any directory in log.dirs: {', '.join(self._failures)}"
@@ -217,6 +218,7 @@ def claim(
     path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
 ) -> None:
     """Record that `path` contains a partition. Raises LogDirUnusable if another path does."""
+    # The broker cannot know which copy is complete, so the operator has to decide.
     other_path = path_by_partition.setdefault(topic_partition, path)
     if other_path != path:
         raise LogDirUnusable(

@@ -73,6 +73,7 @@ class OffsetCheckpoints:
             return False
         try:
             offsets = self._offsets(log_dir, name)
+            # Otherwise, an idle broker would sync each file every few seconds.
             if log_dir.has_written(name, offsets):
                 return True
             await self._jobs.submit(log_dir.lane, lambda: log_dir.write_offsets(name, offsets))

@@ -82,4 +82,5 @@ class SlowDisk:
 
     def submit(self, job: Callable[[], T]) -> Later[T]:
         """Run a job that writes, after the directory's earlier jobs."""
+        # A lane is serial, so the batches of a log keep their order.
         return self._jobs.submit(self._lane, job)

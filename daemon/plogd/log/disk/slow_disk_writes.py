@@ -175,6 +175,7 @@ class SlowDiskWrites:
         self._waiting.append(prepared)
         # Prepared bytes count as unsynced bytes, so that a slow disk does not exhaust memory.
         self._rounds.hold(view.nbytes)
+        # If a job is in progress, `_continue` submits the batch when that job has ended.
         if not self.is_busy:
             self._submit()
         return AppendInfo(

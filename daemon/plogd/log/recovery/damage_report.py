@@ -1,9 +1,7 @@
 """Report damage found when a log is loaded: truncated, damaged and missing records.
 
 Each line contains the offsets, the file or directory and, where possible, the remedy.
-log_recovery.py decides how to handle the damage, and reports it from its jobs. Truncated records
-are reported as a warning, because they were never acknowledged. Damaged or missing records are
-reported as an error, because they may have been acknowledged.
+log_recovery.py decides how to handle the damage, and reports it from its jobs.
 """
 
 from __future__ import annotations
@@ -34,6 +32,7 @@ class DamageReport:
     def of_segment(self, segment: LogSegment, recovered: RecoveredSegment) -> None:
         """Report the damage that recovery has kept in a segment, and the truncated bytes."""
         path = segment.records_file.path
+        # An error, as for missing records, because these records may have been acknowledged.
         for damaged in recovered.corrupt_ranges:
             self._report(
                 "{topic_partition} is damaged on disk: cannot read offsets {first} to {last},"
@@ -42,12 +41,14 @@ class DamageReport:
                 " and restore the file from a backup",
                 topic_partition=self._topic_partition,
                 first=damaged.base_offset,
+                # Inclusive, because the line names the first and the last offset.
                 last=damaged.end_offset - 1,
                 start=damaged.position,
                 end=damaged.end_position - 1,
                 path=path,
                 level="error",
             )
+        # Only a warning, because these records were never acknowledged.
         if recovered.truncated_bytes:
             self._report(
                 "truncated {nbytes} bytes from {topic_partition} at offset {offset}, in {path}:"

@@ -67,6 +67,7 @@ class LoadProgress:
     def begin(self, expected_bytes: int = 0) -> LoadWork:
         """Return a `LoadWork` for one log, of which about `expected_bytes` will be scanned."""
         work = LoadWork(expected_bytes)
+        # The shutdown may have begun while this log was waiting for a thread.
         work.is_stopped = self.is_stopped
         self._running[work] = None
         return work

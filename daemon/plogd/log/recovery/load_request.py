@@ -43,4 +43,5 @@ class LoadRequest:
     @property
     def may_have_gaps(self) -> bool:
         """Whether offsets can be missing between segments even if nothing is damaged."""
+        # Kafka may have compacted the log before plog opened it.
         return "compact" in self.config.cleanup_policy

@@ -78,6 +78,8 @@ def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
         elif parsed.state == file_names.STRAY_DIR_SUFFIX:
             strays.append(name)
             stray_partitions.append(parsed.topic_partition)
+        # A -future directory is ignored: Kafka was copying a replica into it (KIP-113), and the
+        # complete replica is in another log directory.
         elif not parsed.state:
             found.append(
                 FoundLog(

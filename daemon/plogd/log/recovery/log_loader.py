@@ -151,6 +151,7 @@ class LogLoader:
 
     async def _measure(self, log_dir: LogDir, everything: Collection[FoundLog]) -> None:
         """Compute the number of bytes that recovery will scan, to report the progress."""
+        # After a clean stop, nothing has to be scanned.
         if log_dir.was_clean:
             return
         points = {
@@ -227,6 +228,7 @@ class LogLoader:
         loads: list[Later[None]] = []
         claimed = set(found)
         for log_dir in self._dirs.online:
+            # Sorted, because the order of a set of strings differs between runs.
             for key in sorted({*log_dir.high_watermarks, *log_dir.recovery_points} - claimed):
                 topic = topic_of(key)
                 # In any other case, the entry may belong to a deleted topic with the same name:
@@ -252,6 +254,7 @@ class LogLoader:
             # Without a segment: `load` creates the first one, at the offset known from the
             # checkpoints.
             write_topic_id(self._files, directory, topic.topic_id)
+            # `write_topic_id` syncs the names in the new directory, but not its own name.
             self._files.sync_dir(log_dir.path)
 
         try:

@@ -85,6 +85,7 @@ class FileRegion:
 
     def close(self) -> None:
         """Release the file. Idempotent."""
+        # A second call would otherwise remove the hold of another reader.
         if self._open:
             self._open = False
             self.file.close()

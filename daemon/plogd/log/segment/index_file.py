@@ -22,6 +22,7 @@ from plog.errors import PlogError
 from plogd.log.segment.uncached_lookup import uncached_range
 from plogd.ports import Buffer, File, Files
 
+# In an offset index, these entries fill a page of 4 KiB.
 _BLOCK_ENTRIES = 512
 """If at most this number of entries remain to be searched, one pread reads all of them."""
 
@@ -74,6 +75,7 @@ class IndexFile(Generic[E]):
     ) -> None:
         """Open the index. Raises OSError, or CorruptIndex if a `read_only` file is missing."""
         self.base_offset = base_offset
+        # A copy for one lookup must not create the file of a segment that retention has deleted.
         self.file: File = _open_read(files, path) if read_only else files.open_on_demand(path)
         try:
             size_bytes = self.file.size()
@@ -136,6 +138,7 @@ class IndexFile(Generic[E]):
             with contextlib.suppress(Exception):
                 self.repair()
             raise
+        # Only after the write, so that a failed append leaves the count unchanged.
         self.count += 1
 
     def _fields(self, slot: int, nowait: bool) -> tuple[Any, ...]:

@@ -76,6 +76,7 @@ class SegmentIndexes:
         time_path = segment_path(directory, self.base_offset, TIME_INDEX_SUFFIX, state)
         self._paths = offset_path, time_path
         if self._offset_index is not None:
+            # The file pool reopens a closed file by its path.
             self._offset_index.file.path = offset_path
         if self._time_index is not None:
             self._time_index.file.path = time_path
@@ -186,6 +187,7 @@ class SegmentIndexes:
         Runs as a job. Until `note_rebuilt` is called, readers use the old files, which are still
         open. Raises OSError.
         """
+        # A crash between the two renames is harmless, because each index is checked by itself.
         for path in self._paths:
             self._files.rename(path, path.removesuffix(CLEANED_SUFFIX))
         self._files.sync_dir(self._directory)
@@ -239,6 +241,7 @@ class SegmentIndexes:
                 is_out_of_files(error) or (if_room and is_refusal(error))
             ):
                 return
+            # The batch is not part of the log if its entries cannot be added.
             self._maximum = old_maximum
             raise
 

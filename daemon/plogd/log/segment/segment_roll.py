@@ -17,6 +17,7 @@ from plogd.topic_config import TopicConfig
 
 def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig) -> None:
     """Raise RecordListTooLarge if a batch of this size exceeds ``segment.bytes``."""
+    # As in Kafka's UnifiedLog: a batch never spans two segments.
     if nbytes > config.segment_bytes:
         raise RecordListTooLarge(
             f"{topic_partition}: a batch of {nbytes} bytes does not fit in a segment; the limit is "

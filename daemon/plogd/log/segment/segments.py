@@ -25,6 +25,7 @@ class Segments:
         # A separate list, because bisect with a key calls a function in each step.
         self._base_offsets = [segment.base_offset for segment in self._segments]
         assert self._segments, "a log has at least its active segment"
+        # An attribute instead of a property, because every append uses it.
         self.active = self._segments[-1]
         """The segment that receives appends."""
 

@@ -68,5 +68,6 @@ def uncached_file(files: Files, path: str) -> UncachedLookup:
 
 
 def _read_through(file: File, start: int, end: int) -> None:
+    # The bytes are only needed in the page cache, so a small buffer suffices.
     for position in range(start, end, _PIECE_BYTES):
         file.pread(min(_PIECE_BYTES, end - position), position)

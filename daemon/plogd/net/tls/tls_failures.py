@@ -83,6 +83,7 @@ def explain_handshake_failure(reason: str, *, verify_error: int, owner: str) -> 
     >>> explain_handshake_failure("tlsv1 alert unknown ca", verify_error=0, owner="").kind
     'alert unknown ca'
     """
+    # Checked first, because OpenSSL's own reason is then only "certificate verify failed".
     if verify_error:
         if verify_error in (_SELF_SIGNED, _SELF_SIGNED_CA, _NO_ISSUER, _NO_SIGNER):
             problem = _UNKNOWN_CA

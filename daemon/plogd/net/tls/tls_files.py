@@ -117,6 +117,7 @@ def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
         raise TlsFileError(f"cannot read {where}: {error.strerror}") from error
     if len(data) > _FILE_MAX_BYTES:
         raise TlsFileError(f"{where} is larger than {_FILE_MAX_BYTES} bytes: it is not a PEM file")
+    # Kafka's default type of a keystore is JKS, so Java keystores are a common mistake.
     form = other_form(data)
     if form is not None:
         raise TlsFileError(f"{where} is {form}, not PEM; {how_to_convert}")
@@ -138,6 +139,7 @@ def _private_key(source: _Source, password: str | None, password_setting: str) -
     if needs_password and not password:
         raise TlsFileError(f"{source.where}: the private key is encrypted; set {password_setting}")
     try:
+        # The library rejects a password for a key that is not encrypted.
         return serialization.load_pem_private_key(
             blocks[0], (password or "").encode() if needs_password else None
         )
@@ -194,6 +196,7 @@ def _key_of(certificate: x509.Certificate, number: int, where: str) -> bytes:
 def _public_bytes(public_key: Any) -> bytes:
     encoding = serialization.Encoding.DER
     form = serialization.PublicFormat.SubjectPublicKeyInfo
+    # As bytes, because older versions of cryptography cannot compare key objects.
     return bytes(public_key.public_bytes(encoding, form))
 
 

@@ -109,6 +109,7 @@ class TlsConnection(ProtocolConnection):
         was_handshaking = self.is_handshaking
         self._cancel_deadline()
         super().connectionLost(reason)
+        # Any other reason, such as a reset, says nothing about certificates or settings.
         if was_handshaking and isinstance(reason.value, SSL.Error):
             self._report_handshake(reason.value)
 
@@ -126,6 +127,7 @@ class TlsConnection(ProtocolConnection):
         line = f"closed a connection to the TLS listener {self._listener_name}: the client {why}"
         self._shared.report(self.context, kind, line)
         transport: Any = self.transport
+        # Without close_notify, which is of no use to a client that does not speak TLS.
         transport.abortConnection()
 
     def _report_handshake(self, error: SSL.Error) -> None:

@@ -60,5 +60,6 @@ def prepare_tls(config: BrokerConfig, now_ms: int) -> PreparedTls:
     # One invalid file fails the reload of all listeners, so that a reload replaces either all
     # certificates or none.
     if problems:
+        # Listeners can share a file, and its problem is reported once.
         raise ConfigError(list(dict.fromkeys(problems)))
     return PreparedTls(contexts=contexts, warnings=tuple(dict.fromkeys(warnings)))

@@ -2,8 +2,7 @@
 
 The text is the name of a principal, which ACLs compare character by character, so it must be
 identical to Java's: the format of RFC 2253, with the last part first, and with only the keywords of
-that RFC. Other attributes are written as their object identifier and the hexadecimal form of their
-value.
+that RFC.
 Source: RFC 2253; OpenJDK X500Principal.getName, AVA.toRFC2253String.
 """
 
@@ -52,6 +51,8 @@ def _attribute(der: bytes) -> str:
     keyword = _KEYWORDS.get(number)
     codec = _TEXT_CODECS.get(value_tag)
     if keyword is None or codec is None:
+        # RFC 2253, section 2.4: an attribute without a keyword or text is written as its object
+        # identifier and the hexadecimal form of its value.
         return f"{keyword or number}=#{_der(value_tag, value).hex()}"
     return f"{keyword}={_escape(value.decode(codec))}"
 
@@ -103,6 +104,7 @@ def _head(der: bytes, position: int) -> tuple[int, int, int]:
         raise ValueError("not an X.501 name") from None
     position += 2
     if nbytes >= 0x80:
+        # X.690, section 8.1.3.5: the other bits are the number of bytes that contain the length.
         width = nbytes & 0x7F
         nbytes = int.from_bytes(der[position : position + width], "big")
         position += width
