@@ -48,6 +48,7 @@ class DynamicSettings:
         return frozenset(self.cluster) | frozenset(self.broker)
 
 
+# Without slots, because a class cannot inherit from several classes with slots.
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
     OffsetsSettings, GroupSettings, LogSettings, TlsSettings, NetworkSettings, GeneralSettings
@@ -162,6 +163,7 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
         if row.name in texts:
             value = row.shown(row.parse(texts[row.name]))
             yield ConfigSynonym(name=row.name, value=value, source=source)
+    # In a configuration with dynamic values, `is_set` cannot tell where a value comes from.
     static = config.static or config
     if static.is_set(row):
         yield ConfigSynonym(
@@ -178,10 +180,12 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
 
 def why_unused(name: str) -> str:
     """Return why an unused name has no effect, with the nearest known name if one exists."""
+    # The name is valid in a file, so Kafka's list of names would give a wrong reason.
     if overridden_row(name) is not None:
         return f"{name} can only be set in a configuration file"
     if is_known_to_kafka(name):
         return f"{name} is a Kafka setting that plog does not use yet"
+    # Also among Kafka's unused names: a misspelled one must not suggest an unrelated setting.
     nearest = nearest_name(name, [*settings_of(BrokerConfig), *KAFKA_4_NAMES, *EARLIER_NAMES])
     hint = f"; did you mean {nearest}?" if nearest else ""
     return f"{name} is not a setting{hint}"

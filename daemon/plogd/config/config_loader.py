@@ -64,6 +64,7 @@ class _Given:
 
     def __str__(self) -> str:
         row = _row(self.name)
+        # Error messages end up in logs, which must not contain passwords.
         text = "(hidden)" if row is not None and row.sensitive else self.text
         return f"{self.origin} {self.name}={text}"
 
@@ -142,6 +143,7 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
 
 def without_tls(reload: Reload, old: BrokerConfig) -> Reload:
     """Return `reload` with the old TLS settings, for use when the new TLS files are invalid."""
+    # All of them are kept together, because a new key does not fit an old certificate.
     names = settings_of(TlsSettings).keys() | old.listener_overrides.keys()
     names |= reload.config.listener_overrides.keys()
     kept: dict[str, Any] = {
@@ -197,12 +199,15 @@ def _read_files(
 
 def _extra_files(folder: Path, problems: list[str]) -> list[Path]:
     try:
+        # Sorted by name, so that the last value does not depend on the file system's order.
         files = sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
+        # The directory is optional.
         return []
     except OSError as error:
         problems.append(f"{folder}: {reason_of(error)}")
         return []
+    # Editors and package managers leave hidden files and backups, such as .dpkg-old.
     return [file for file in files if file.suffix == ".properties" and file.name[0] != "."]
 
 
@@ -210,6 +215,7 @@ def _read_file(file: Path, read: Callable[[Path], bytes], problems: list[str]) -
     try:
         data = read(file)
     except OSError as error:
+        # Reading continues, so that the operator sees the problems of all files at once.
         problems.append(f"{file}: {reason_of(error)}")
         return
     try:
@@ -234,6 +240,7 @@ def _read_overrides(overrides: Sequence[str], problems: list[str]) -> Iterator[_
 def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
     """Return the last value of each setting by its primary name, and the warnings."""
     rows = settings_of(BrokerConfig)
+    # log.dir and log.dirs are one setting here, so the later of the two wins, as for equal names.
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
     chosen: dict[str, _Given] = {}
     warnings: list[str] = []

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 
+# An IPv6 address contains colons, so it must be in brackets.
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^\[\]]*)\]|([0-9A-Za-z._%-]*)):([0-9]{1,5})")
+# Valid to listen on, but not an address to which a client can connect.
 _WILDCARDS = ("0.0.0.0", "::")
 
 
@@ -44,7 +46,9 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     {'INSIDE': 'PLAINTEXT', 'OUTSIDE': 'SSL'}
     """
     protocols: dict[str, str] = {}
+    # An empty text would otherwise be an entry without a protocol.
     for entry in text.split(",") if text.strip() else []:
+        # Kafka converts the names of listeners to upper case.
         name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
         if not (name and colon and protocol):
             raise ValueError(f"{entry.strip()!r} does not have the form NAME:PROTOCOL")
@@ -142,6 +146,8 @@ def _refuse_clashes(listeners: list[Listener]) -> None:
             raise ValueError(f"{name} is listed {names.count(name)} times")
     for i, first in enumerate(listeners):
         for second in listeners[i + 1 :]:
+            # KIP-797: an IPv4 and an IPv6 address are separate sockets, so their ports do not
+            # conflict.
             both_families = {_family(first.host), _family(second.host)} == {4, 6}
             # Port 0 means any free port, so two listeners may use it.
             same_port = first.port == second.port != 0

@@ -54,6 +54,7 @@ class MetadataCache:
         self._names: dict[Uuid, str] = {}
         self._sorted: list[str] | None = []
         """All names in order; None if they have to be sorted again."""
+        # Encoded Metadata responses are shared between clients until this number changes.
         self.version = 0
         """Increases with each change."""
 
@@ -69,6 +70,7 @@ class MetadataCache:
         """Return all topics, sorted by name."""
         if self._sorted is None:  # Sorted once after each change instead of for each request.
             self._sorted = sorted(self._topics)
+        # A new list, because request handlers go through it in slices while topics change.
         return [self._topics[name] for name in self._sorted]
 
     @property

@@ -59,11 +59,14 @@ class MetadataImage:
     """Keys with their values and versions; only `replay` changes them."""
 
     def __init__(self) -> None:
+        # Grouped, because `load` examines a whole group: listing a few ACLs must not go through all
+        # partitions of the cluster.
         self._entries: dict[str | int, dict[Key, _Entry]] = {}
         """The entries by the first element of the key."""
         self._unseen: set[Key] = set()
         """Topics whose value has not been read, so that it may be changed in place: copying it for
         each of thousands of partitions would take seconds."""
+        # Records of partitions contain only the id of their topic.
         self._name_by_topic_id: dict[Uuid, str] = {}
 
     def get(self, key: Key) -> tuple[Any, int]:
@@ -259,6 +262,8 @@ class MetadataImage:
                     return _records_of_more_partitions(name, old, change.value)
                 return [TopicRecord(name=name, topic_id=change.value.topic_id)]
             case ("partition", str(name), int(number)):
+                # A new topic is written together with its partitions, so it is not in the image
+                # yet.
                 topic = new_topics.get(name) or self.get(("topic", name))[0]
                 return [_partition_record(topic, number, change.value)]
             case ("config", str(type_name), str(entity)):
@@ -313,6 +318,7 @@ def _config_records(
     changed.update({name: value for name, value in new.items() if old.get(name) != value})
     return [
         ConfigRecord(resource_type=type_id, resource_name=entity, name=name, value=value)
+        # Sorted, so that the same change always produces the same records.
         for name, value in sorted(changed.items())
     ]
 
@@ -333,5 +339,6 @@ def registration_record(registration: BrokerRegistration, offset: int) -> Regist
             for endpoint in registration.endpoints
         ],
         rack=registration.rack,
+        # Kafka's controller unfences a broker later, with another record.
         fenced=False,
     )
