@@ -162,6 +162,7 @@ def run_format(arguments: argparse.Namespace) -> int:
     )
     _print(lines)
     if users:
+        # After the other output, so that the warning is the last line that an operator sees.
         fail(f"SCRAM users: {NOT_ENFORCED}")
     return 0
 
@@ -181,6 +182,7 @@ def check_levels(release: str | None, features: Sequence[tuple[str, str]]) -> No
             )
     for name, text in features:
         level = level_of(name, text)
+        # Kafka also distinguishes unknown features from levels that are not supported.
         if name != METADATA_VERSION and name not in FEATURES:
             raise UnknownFeature(f"cannot use --feature {name}: Kafka does not have this feature")
         has = METADATA_VERSION_LEVEL if name == METADATA_VERSION else 0
@@ -268,6 +270,8 @@ def format_dirs(
         yield "All of the log directories are already formatted."
     for path, found in known.items():
         if found is None:
+            # The broker keeps its metadata in the first directory of the setting, which is not
+            # sorted.
             kind = "metadata" if path == log_dirs[0] else "data"
             files.mkdir(path)
             if users and path == log_dirs[0]:
@@ -328,6 +332,7 @@ def info(files: Files, log_dirs: Sequence[str]) -> tuple[list[str], list[str]]:
             problems.append(f"Error loading {posixpath.join(path, 'meta.properties')}: {error}")
             continue
         if identity is None:
+            # The messages are those of Kafka's StorageTool.
             problems.append(f"{path} is not formatted.")
         elif first is None:
             first = identity

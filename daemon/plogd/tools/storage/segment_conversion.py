@@ -27,6 +27,7 @@ from plogd.tools.storage.log_inspection import FoundBatch, walk_file
 from plogd.topic_config import TopicConfig
 
 _SEGMENT_SUFFIXES = (file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
+# Only the index settings are used, and their defaults are the same as Kafka's.
 _CONFIG = TopicConfig()
 
 
@@ -87,7 +88,7 @@ def _append(segment: LogSegment, batch: bytes) -> None:
         batch,
         last_offset=header.last_offset,
         max_timestamp=header.max_timestamp,
-        offset_of_max_timestamp=header.last_offset,
+        offset_of_max_timestamp=header.last_offset,  # As in Kafka, of the whole batch.
     )
 
 
@@ -160,6 +161,7 @@ def replace_segment(
             progress=progress,
             state=state,
         )
+    # An OSError leaves the files, which the next attempt removes.
     except PlogError:
         # The old segment stays in use, and files from the failed attempt must not remain.
         for suffix in _SEGMENT_SUFFIXES:
@@ -174,6 +176,7 @@ def replace_segment(
         if files.exists(path):
             files.unlink(path)
     files.sync_dir(directory)  # The old segment's indexes must not reappear.
+    # The .log file comes first: brokers rebuild missing indexes, but delete an index without a log.
     for suffix in _SEGMENT_SUFFIXES:
         new = file_names.segment_path(directory, base_offset, suffix, state)
         if files.exists(new):
