@@ -68,13 +68,14 @@ def apply_alterations(
     >>> apply_alterations({"a": "1", "b": "2"}, [deletion], {})
     {'a': '1'}
     """
+    # A copy, because values in the metadata store must not be changed in place.
     new = dict(current)
     for one in alterations:
         if one.operation == AlterOperation.DELETE:
             # As in Kafka, deleting a setting that is not set succeeds.
             new.pop(one.name, None)
             continue
-        assert one.value is not None
+        assert one.value is not None  # `check_values` has rejected null values.
         if one.operation == AlterOperation.SET:
             new[one.name] = one.value
         else:

@@ -91,6 +91,7 @@ def load_config(
     given = [*_read_files([Path(file) for file in files], read, problems)]
     given += _read_overrides(overrides, problems)
     chosen, warnings = _choose(given)
+    # In Kafka, an empty value means that no class is used, so it is accepted here, too.
     problems += [f"{g}: {REFUSED[g.name]}" for g in given if g.name in REFUSED and g.text.strip()]
     # Only the last value of each setting is parsed; earlier values may be invalid.
     values = _parse(chosen, problems)
@@ -130,6 +131,7 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
     # explicitly.
     explicit = (new.explicit - kept) | (old.explicit & kept)
     return Reload(
+        # Based on `old`, so that everything that cannot be reloaded keeps its value.
         config=dataclasses.replace(
             old, explicit=explicit, listener_overrides=overrides.values, **changes
         ),
@@ -234,6 +236,7 @@ def _read_overrides(overrides: Sequence[str], problems: list[str]) -> Iterator[_
         if not equals or not name.strip():
             problems.append(f"-o {override}: expected name=value")
             continue
+        # `Setting.parse` trims the value.
         yield _Given(name=name.strip(), text=text, origin=Origin())
 
 

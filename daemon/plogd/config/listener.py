@@ -124,6 +124,7 @@ def advertised_listeners(
     advertised: dict[str, Listener] = {}
     for text in texts:
         listener = parse_listener(text, known)
+        # Since Kafka 3.9, a file may also advertise controllers, which plog does not open.
         if listener.name in skipped:
             continue
         if listener.name not in bound_names:
@@ -161,5 +162,6 @@ def _family(host: str) -> int | None:
     """Return 4 or 6 for an IP address, and None for a host name or an empty host."""
     try:
         return ipaddress.ip_address(host).version
+    # A host name can have addresses of both families, so its family is unknown.
     except ValueError:
         return None

@@ -79,6 +79,7 @@ class MetadataImage:
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
         """Return all keys that begin with `prefix`."""
         length = len(prefix)
+        # The caller receives all values, so each must be copied before it changes.
         self._unseen.clear()
         return {
             key: (entry.value, entry.version)
@@ -185,6 +186,7 @@ class MetadataImage:
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> list[Key]:
         name = self._topic_name(record.topic_id)
+        # Later records that refer to this topic are errors, and abort the startup.
         del self._name_by_topic_id[record.topic_id]
         topic: TopicValue = self._entries["topic"].pop(("topic", name)).value
         removed: list[Key] = [("topic", name)]
@@ -199,6 +201,7 @@ class MetadataImage:
     def _replay_config(self, record: ConfigRecord, offset: int) -> list[Key]:
         type_name = _RESOURCE_TYPE_NAMES.get(record.resource_type)
         if type_name is None:
+            # plog writes only these types, so the record is not from this version of plog.
             raise ValueError(f"unknown resource type {record.resource_type}")
         key: Key = ("config", type_name, record.resource_name)
         # Copy the settings, because readers may hold the previous value.
@@ -305,6 +308,7 @@ def _records_of_more_partitions(
 ) -> Sequence[MetadataRecord]:
     """Return no records, because the changes to the new partitions produce them."""
     kept = {number: new.assignments.get(number) for number in old.assignments}
+    # A single broker cannot move partitions, so no record for a new assignment exists here.
     if new.topic_id != old.topic_id or kept != old.assignments:
         raise ValueError(f"cannot change topic {name}: only partitions may be added")
     return []

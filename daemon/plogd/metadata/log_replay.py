@@ -34,6 +34,7 @@ def _read(log: Log, offset: int) -> bytes:
     """Return some batches, starting at `offset`."""
     try:
         region = log.read(offset, _READ_BYTES, end_offset=log.log_end_offset).region
+        # `replay_log` reports the missing records.
         if region is None:
             return b""
         try:

@@ -56,6 +56,7 @@ class Acl:
         )
         _check("operation", AclOperation, self.operation, AclOperation.ANY)
         _check("permission", AclPermission, self.permission, AclPermission.ANY)
+        # As a prefix, an empty name would cover all resources.
         if not pattern.name:
             raise InvalidRequest("invalid ACL: the resource name is empty")
         if not self.host:
@@ -135,5 +136,6 @@ def covers(pattern: ResourcePattern, name: str) -> bool:
 def _check(field: str, known: type[E], number: int, *for_filters: E) -> None:
     if number in for_filters:
         raise InvalidRequest(f"invalid ACL: {field} {known(number).name} is valid only in filters")
+    # A WireEnum does not raise an error: it converts undefined numbers to UNKNOWN.
     if not known(number).is_known:
         raise InvalidRequest(f"unknown {field} {number}")

@@ -99,7 +99,7 @@ def _add_record_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{what}-decoder-class",
             nargs="?",
-            const=STRING_DECODER,
+            const=STRING_DECODER,  # Kafka's option also works without a class.
             metavar="CLASS",
             help=f"class that decodes the {what}: Kafka's String, Integer, Long or DefaultDecoder",
         )

@@ -213,6 +213,7 @@ class _Dump:
         parts = []
         if not self._options.skip_metadata:
             parts.append(_record_metadata(record, _TIMESTAMP_TYPE[header.timestamp_type]))
+            # Without spaces, as Scala's mkString("[", ",", "]") formats the keys.
             keys = ",".join(map(_printable, (key for key, _ in record.headers)))
             parts.append(f" sequence: {_sequence(record, header)} headerKeys: [{keys}]")
             if header.is_control:

@@ -197,6 +197,7 @@ class _Reader:
         if key in _USED:
             self._replay(decode_metadata_record(value))
         elif key in _NOT_IMPORTED:
+            # An upper bound for the number of entities, because changes are counted, too.
             self._counts[_NOT_IMPORTED[key]] += 1
         elif key == _ACL_REMOVED:
             # Each removal contains the id of exactly one ACL.

@@ -115,6 +115,7 @@ class Partition:
         )
         state = "RECOVERING" if self.recovering else "RECOVERED"
         return (
+            # The format of Kafka's PartitionRegistration.toString, which users of its shell know.
             f"PartitionRegistration(replicas={self.replicas}, directories=[{directories}],"
             f" isr={self.isr}, removingReplicas={self.removing}, addingReplicas={self.adding},"
             f" elr={self.eligible}, lastKnownElr={self.last_known_eligible},"
@@ -370,6 +371,7 @@ def _partition(record: PartitionRecord) -> Partition:
 def acl_text(record: AccessControlEntryRecord) -> str:
     """Return an ACL as one line of text."""
     return (
+        # Kafka's StandardAcl is a Java record, whose text has brackets.
         f"StandardAcl[resourceType={_name(AclResourceType, record.resource_type)},"
         f" resourceName={record.resource_name},"
         f" patternType={_name(AclPatternType, record.pattern_type)},"

@@ -248,7 +248,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "man": Command(Shell.man, "1", "cmd", "The command."),
     "pwd": Command(Shell.pwd),
-    "quit": Command(Shell.exit),
+    "quit": Command(Shell.exit),  # Kafka's shell accepts both names.
     "tree": Command(Shell.tree, "+", "targets", "Directories, files or patterns."),
 }
 
@@ -282,6 +282,7 @@ def glob_pattern(part: str) -> re.Pattern[str]:
 def _walk(path: str, node: object) -> Iterator[str]:
     yield path
     if isinstance(node, dict):
+        # A dict keeps the order of the records, which users cannot know.
         for name in sorted(node):
             yield from _walk(f"{path.rstrip('/')}/{name}", node[name])
 
@@ -316,4 +317,5 @@ def in_columns(names: Sequence[str], width: int | None) -> Iterator[str]:
             for column, size in zip(columns, widths, strict=True)
             if line < len(column)
         ]
+        # Names in the last column would otherwise end in spaces.
         yield "".join(row).rstrip()

@@ -279,6 +279,7 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
         status = os.statvfs(existing)
         # Without the blocks that are reserved for root, which f_bfree includes.
         free = status.f_bavail * status.f_frsize
+        # The probe writes a file, so it runs only if space seems to be short.
         if size + _SPARE_BYTES > free and not _shares_blocks(plan, path, existing, dry_run):
             raise TargetUnusable(
                 f"not enough space in {path}: {_mib(free)} are free, {_mib(size + _SPARE_BYTES)}"
@@ -307,7 +308,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
             existing = os.path.dirname(os.path.abspath(existing))
         by_device.setdefault(os.stat(existing).st_dev, []).append(path)
     return {
-        # Conversions run one after the other, so their space is not needed at the same time.
+        # Conversions run sequentially, so their space is not needed at the same time.
         paths[0]: (max if plan.in_place else sum)(needed[path] for path in paths)
         for paths in by_device.values()
     }
@@ -319,6 +320,7 @@ def _shares_blocks(plan: Plan, path: str, existing: str, dry_run: bool) -> bool:
     if plan.in_place or dry_run or not plan.partitions:
         return False
     facts = plan.partitions[0].facts
+    # Any file will do, because cloning depends only on the two file systems.
     source = posixpath.join(facts.directory, next(iter(facts.sizes)))
     return os.stat(source).st_dev == os.stat(existing).st_dev and can_clone(source, existing)
 

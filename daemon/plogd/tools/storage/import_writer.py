@@ -92,6 +92,7 @@ def metadata_records(plan: Plan) -> list[MetadataRecord]:
 def _changes(plan: Plan) -> Iterator[Change]:
     for topic in plan.topics:
         yield from _topic_changes(topic, plan.node_id)
+    # Sorted, so that equal plans produce equal logs.
     for entity, config in sorted(plan.broker_configs.items()):
         yield _new(("config", "broker", entity), config)
     if plan.next_producer_id:

@@ -175,6 +175,7 @@ def _newest_snapshot(files: Files, facts: LogFacts) -> tuple[int, set[int]]:
         except CorruptSnapshot:
             continue
         for entry in entries:
+            # Retention may have deleted all its batches, but the id must not be assigned again.
             facts.max_producer_id = max(facts.max_producer_id, entry.producer_id)
         return offset, {x.producer_id for x in entries if x.current_txn_first_offset >= 0}
     return -1, set()

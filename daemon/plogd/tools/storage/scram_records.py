@@ -114,6 +114,7 @@ def _decoded(parts: dict[str, str], name: str) -> bytes | None:
     if name not in parts:
         return None
     try:
+        # Without `validate`, invalid characters are ignored.
         return base64.b64decode(parts[name], validate=True)
     except binascii.Error:
         raise UsageError(f"--add-scram: {name} is not valid base64") from None

@@ -68,6 +68,7 @@ def convert_segment(
                 f"cannot convert the old messages in {path}: {error}; start Kafka, wait until "
                 "retention has removed them or copy the topic, then try again"
             ) from error
+        # Adds the last entry of the time index, as when a broker rolls a segment.
         segment.on_become_inactive()
         for written in segment.sync_files():
             written.sync()

@@ -179,6 +179,7 @@ def _children(znodes: Mapping[str, bytes], parent: str) -> list[str]:
 
 
 def _config(znodes: Mapping[str, bytes], path: str) -> dict[str, str]:
+    # The values are text in plog, but JSON also allows numbers.
     return {str(k): str(v) for k, v in _json(znodes, path).get("config", {}).items()}
 
 
