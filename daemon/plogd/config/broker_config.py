@@ -48,7 +48,7 @@ class DynamicSettings:
         return frozenset(self.cluster) | frozenset(self.broker)
 
 
-# Without slots, because a class cannot inherit from several classes with slots. A dataclass collects
+# Without slots, because a class cannot inherit from several classes with slots. A dataclass takes
 # the fields of its bases in reverse order, so the docs begin with GeneralSettings.
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(

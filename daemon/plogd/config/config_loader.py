@@ -98,6 +98,7 @@ def load_config(
     # Settings can be checked together only if each of them is valid.
     if problems:
         raise ConfigError(problems, warnings)
+    # Values for single listeners have no field in `BrokerConfig`.
     of_listeners = {name: values.pop(name) for name in list(values) if overridden_row(name)}
     config = BrokerConfig(
         explicit=frozenset(chosen),
@@ -108,6 +109,7 @@ def load_config(
     problems = [_located(name, problem, config, chosen) for name, problem in cross_check(config)]
     if problems:
         raise ConfigError(problems, warnings)
+    # Only a warning, because Kafka ignores these names.
     for name in overrides_without_listener(of_listeners, config.bound_listeners()):
         warnings.append(f"{chosen[name].origin} {name} has no effect: no listener has that name")
     sources = {name: g.origin for name, g in chosen.items()}

@@ -153,6 +153,7 @@ def describe_cluster(config: BrokerConfig) -> list[ConfigEntry]:
         )
         for name in config.dynamic.cluster
         for synonym in synonyms_of(config, rows[name])
+        # `synonyms_of` also yields the values of the other levels.
         if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     ]
 
@@ -169,6 +170,7 @@ def describe_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
         if name not in new:
             changes.append(f"{name} removed")
         elif old.get(name) != new[name]:
+            # A value that was stored by another version may have an unknown name.
             secret = name in rows and rows[name].sensitive
             changes.append(f"{name}={'(hidden)' if secret else _shortened(new[name])}")
     return ", ".join(changes)

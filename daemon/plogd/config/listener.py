@@ -78,7 +78,7 @@ def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
     if ipv6 is not None:
         ipaddress.IPv6Address(ipv6)  # Raises ValueError, naming the address.
         host = ipv6
-    if port > 65535:
+    if port > 65535:  # The pattern accepts up to 99999.
         raise ValueError(f"{text!r}: the port must be at most 65535")
     protocol = protocols.get(name)
     if protocol is None:
@@ -143,7 +143,7 @@ def _refuse_clashes(listeners: list[Listener]) -> None:
     """Require unique names and ports, except that an IPv4 and an IPv6 address may share both."""
     names = [listener.name for listener in listeners]
     for name in names:
-        if names.count(name) > 2:
+        if names.count(name) > 2:  # One for each family.
             raise ValueError(f"{name} is listed {names.count(name)} times")
     for i, first in enumerate(listeners):
         for second in listeners[i + 1 :]:

@@ -26,7 +26,7 @@ def overridden_row(name: str) -> Setting | None:
     True
     """
     listener, row_name = _split(name)
-    # Kafka ignores a prefix in upper case, so plog must not accept what Kafka would ignore.
+    # Kafka looks the prefix up in lower case, so it would ignore such a name.
     if not listener or listener != listener.lower():
         return None
     return settings_of(TlsSettings).get(row_name)

@@ -344,7 +344,7 @@ class LogSettings:
         update="cluster-wide",
     )
     producer_id_expiration_ms: int = setting(
-        # KIP-854 separated this time from transactional.id.expiration.ms, which has to be longer.
+        # KIP-854 separated this time from transactional.id.expiration.ms, which is longer.
         "producer.id.expiration.ms",
         DAY_MS,
         "Time for which a partition remembers an idempotent producer after its last append, in"

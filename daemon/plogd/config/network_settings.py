@@ -68,7 +68,7 @@ class NetworkSettings:
     )
     socket_send_buffer_bytes: int = setting(
         "socket.send.buffer.bytes",
-        100 * KIB,  # A fixed size disables Linux's autotuning (tcp(7)).
+        100 * KIB,
         "SO_SNDBUF of client sockets; -1 keeps the operating system's default.",
         at_least=1,
         also=(-1,),
@@ -77,7 +77,7 @@ class NetworkSettings:
     )
     socket_receive_buffer_bytes: int = setting(
         "socket.receive.buffer.bytes",
-        100 * KIB,  # The same applies to receiving.
+        100 * KIB,
         "SO_RCVBUF of client sockets; -1 keeps the operating system's default.",
         at_least=1,
         also=(-1,),

@@ -135,6 +135,7 @@ def check_tls(settings: TlsSettings) -> Iterator[tuple[str, str]]:
 def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     problems = list(check_keystore(settings, convert=CONVERT_KEYSTORE))
     yield from problems
+    # Kafka starts without a key, and then every handshake fails.
     if not problems and not (settings.ssl_keystore_key or settings.ssl_keystore_location):
         yield (
             "ssl.keystore.location",

@@ -51,6 +51,7 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicState] = {}
+        # Fetch (version 13) and Produce (version 13) contain only topic ids (KIP-516).
         self._names: dict[Uuid, str] = {}
         self._sorted: list[str] | None = []
         """All names in order; None if they have to be sorted again."""

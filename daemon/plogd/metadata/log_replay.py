@@ -40,6 +40,7 @@ def _read(log: Log, offset: int) -> bytes:
         try:
             return region.read()
         finally:
+            # A region holds a reference to the file of its segment.
             region.close()
     except (OSError, PlogError) as error:
         raise KafkaStorageError(

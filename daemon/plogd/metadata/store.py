@@ -116,8 +116,8 @@ class Conflict:
     version: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 # A single broker is always the controller, so EmbeddedStore never returns it.
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
     """The change was not made, because a newer controller is active."""
 

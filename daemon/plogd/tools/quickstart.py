@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             addresses = ready_socket.wait(broker, _START_TIMEOUT_S)
             _send_and_read_back(addresses[0])
         except NotReadyError:  # The broker itself has printed the reason.
+            # After a timeout, the broker hangs and might not react to SIGTERM.
             broker.kill()
             # A broker that exits before it is ready has failed, even if its exit code is 0.
             return broker.wait() or 1

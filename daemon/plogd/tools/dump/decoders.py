@@ -175,6 +175,7 @@ def _metadata_record(record: Record) -> tuple[str | None, str | None]:
         return None, f"Error at {record.offset}, skipping. {error}"  # Kafka's text, word for word.
     # Kafka prints its enum MetadataRecordType, for example PARTITION_CHANGE_RECORD.
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(message).__name__).upper()
+    # Kafka's metadata records have no keys.
     return None, compact_json({"type": name, "version": version, "data": as_json(message, version)})
 
 

@@ -124,6 +124,7 @@ def dump_log(path: str, options: RecordOptions, findings: ProblemReport) -> Iter
     yield _head_line(path, name)
     dump = _Dump(path, options, findings)
     with open(path, "rb") as file:
+        # Determined once, because a running broker may still append to the file.
         size = os.fstat(file.fileno()).st_size
         valid_bytes = 0
         try:

@@ -67,6 +67,7 @@ class UnreadableMetadata(PlogError):
     """Kafka's metadata log cannot be read; the message contains the place and the remedy."""
 
 
+# A tuple, so that snapshots are sorted by their offsets and then by their epochs.
 class SnapshotName(NamedTuple):
     """The name of a snapshot, which replaces all records below `end_offset`."""
 

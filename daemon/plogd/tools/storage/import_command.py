@@ -341,6 +341,7 @@ def _carry_out(files: OsFiles, plan: Plan, sources: SourceLocks) -> None:
             check_sources=sources.check_still,
         )
         if plan.in_place:
+            # The directories are already locked as sources.
             adopt_in_place(plan, world)
             return
         locks = _lock_targets(files, plan)

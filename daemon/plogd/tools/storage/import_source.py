@@ -128,6 +128,7 @@ def read_source_dir(files: Files, path: str) -> SourceDir:
     try:
         identity = read_meta_properties(files, path)
     except CorruptCheckpoint as error:
+        # Each directory of a broker contains the same cluster id and node id.
         raise SourceUnusable(f"{error}; restore it from another of the broker's log.dirs") from None
     if identity is None:
         raise SourceUnusable(

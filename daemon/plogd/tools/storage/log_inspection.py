@@ -197,6 +197,7 @@ def walk_file(file: File) -> Iterator[FoundBatch]:
         data = file.pread(HEADER_SIZE, position)
         base_offset, length, _, magic = _HEAD.unpack_from(data)
         size = length + LOG_OVERHEAD
+        # A size below this could lead the walk into the middle of a batch.
         smallest = HEADER_SIZE if magic == 2 else _SMALLEST_BATCH
         # A crash can leave any bytes at the end, including zeros.
         if magic not in (0, 1, 2) or size < smallest or position + size > end:

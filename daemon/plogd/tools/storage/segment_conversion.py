@@ -135,6 +135,7 @@ class _Reading:
                 yield read_legacy_batch(self.read(found))
             except CorruptMessage as error:
                 if self._may_be_torn:
+                    # Recovery after a crash would truncate the log here, too.
                     self.is_torn = True
                     return
                 raise CorruptMessage(

@@ -100,6 +100,7 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
             f"this ZooKeeper belongs to cluster {actual_id}, but the data belongs to cluster"
             f" {cluster_id}; correct --zookeeper, including Kafka's chroot if it uses one"
         )
+    # This znode is ephemeral: ZooKeeper removes it when the broker's session ends.
     if f"/brokers/ids/{node_id}" in znodes:
         raise ZooKeeperUnusable(
             f"broker {node_id} is registered in ZooKeeper: it is still running, or stopped less "
@@ -134,6 +135,7 @@ def _topic(znodes: Mapping[str, bytes], name: str) -> KafkaTopic:
     try:
         topic_id = uuid_from_text(value["topic_id"]) if value.get("topic_id") else None
         topic = KafkaTopic(name=name, topic_id=topic_id)
+        # The keys of a JSON object are text, which would be sorted as 1, 10, 2.
         for number, replicas in sorted(value["partitions"].items(), key=lambda item: int(item[0])):
             partition = _json(znodes, f"{path}/partitions/{number}/state")
             topic.partitions[int(number)] = KafkaPartition(
