@@ -42,7 +42,7 @@ class Hook:
     @property
     def hits(self) -> int:
         """Return the number of requests that the hook has handled."""
-        # The broker forgets a rule when it ends.
+        # After a reset, the broker no longer knows the rule.
         if self._hits is not None:
             return self._hits
         return int(self._ask("hook_hits", number=self._number))

@@ -266,7 +266,7 @@ def decode_known_record(
         version, position = decode_varint(view, position)
     except IndexError:
         raise WireError(f"a metadata record of {len(view)} bytes is truncated") from None
-    # The caller selects the types: tools print records that a broker must not skip.
+    # The caller selects the types, because tools also decode records that a broker rejects.
     record = record_by_key.get(key)
     if frame_version != _FRAME_VERSION or record is None:
         raise WireError(f"unknown metadata record: key {key}, frame version {frame_version}")
