@@ -71,6 +71,8 @@ def compact_json(value: Json) -> str:
     >>> compact_json({"a": [1, None, True, 2.5], "b": "\\u001f\\n"})
     '{"a":[1,null,true,2.5],"b":"\\\\u001F\\\\n"}'
     """
+    # json.dumps converts only the other values, because Jackson formats floats and escapes
+    # differently.
     match value:
         case dict():
             pairs = (f"{_quoted(key)}:{compact_json(each)}" for key, each in value.items())
@@ -88,6 +90,7 @@ def _quoted(text: str) -> str:
     # Jackson writes the hexadecimal digits of an escape in upper case.
     return _ESCAPE.sub(
         lambda found: f"\\u00{found[1].upper()}" if found[1] else found[0],
+        # Jackson writes characters outside ASCII unchanged.
         json.dumps(text, ensure_ascii=False),
     )
 
@@ -103,6 +106,7 @@ def java_double(value: float) -> str:
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or _SCIENTIFIC_BELOW <= abs(value) < _SCIENTIFIC_FROM:
+        # Within this range, repr has no exponent either, and -0.0 keeps its sign as in Java.
         return repr(value)
     # repr uses the fewest digits that identify the number, as Java has done since version 19.
     text = repr(value)

@@ -42,6 +42,8 @@ SlicedDecoder = Callable[[memoryview, int, int], Generator[None, memoryview, tup
 """A bounded decoder whose third argument is the number of elements in a slice."""
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
+# Nearly all varints have one byte, so the first byte is read together with the values of the run.
+# decode_varint reads a longer varint again from its start.
 _VARINT_START = Fixed("B", 1, 0)
 
 
@@ -82,6 +84,7 @@ class TooManyElements(WireError):
         super().__init__("the message has too many elements")
 
 
+# Errors are built by functions, so that the generated code of each version stays short.
 def _bad_length(what: str, length: int, left: int) -> WireError:
     if length < 0:
         return WireError(f"{what} has a length of {length}")
@@ -131,6 +134,7 @@ class _DecoderWriter:
         tagged: list[Field] = []
         for field in struct.fields:
             present = field.versions.has(self.version)
+            # A tagged field may be missing in the bytes, so it first gets its default.
             if not present or field.tag is not None:
                 self.source.line(f"{target}.{field.name} = {self._default(field)}")
             if present and field.tag is not None:
@@ -146,6 +150,7 @@ class _DecoderWriter:
             return self.source.constant(field.default)
         if isinstance(field.type, Nested):
             return f"{self.source.constant(field.type.struct)}()"
+        # Each message gets its own list; otherwise, messages could change each other's default.
         return "[]"
 
     def _write_field(self, struct: type[Struct], field: Field, target: str) -> None:
@@ -169,10 +174,7 @@ class _DecoderWriter:
                 )
 
     def _write_length(self, classic: Fixed) -> None:
-        """Write code that reads a length into ``n``; -1 is null.
-
-        The first byte of a varint is read together with the values of the run.
-        """
+        """Write code that reads a length into ``n``; -1 is null."""
         self._run.append(("n", _VARINT_START if self._flexible else classic))
         self._flush()
         if self._flexible:
@@ -181,6 +183,7 @@ class _DecoderWriter:
             self.source.line("n -= 1")
 
     def _write_null_or(self, target: str, nullable: bool, write: Callable[[], None]) -> None:
+        # A null in a field that cannot be null fails the length check in `write`.
         if not nullable:
             write()
             return
@@ -188,6 +191,7 @@ class _DecoderWriter:
             self.source.line(f"{target} = None")
         with self.source.block("else:"):
             write()
+            # Otherwise, the pending values of this branch would also be read for a null.
             self._flush()
 
     def _write_slice(self, kind: Text | Blob, target: str, what: str) -> None:
@@ -202,6 +206,8 @@ class _DecoderWriter:
                 with self.source.block(f"if n > {MAX_STRING_BYTES}:"):
                     self.source.line(f"raise too_long({what!r}, n)")
             self.source.line(f"{target} = str(data[p:e], 'utf-8')")
+        # Records can be megabytes, so they stay a view. Other bytes are copied: the buffer that
+        # contains the request is used again for the next one (docs/decisions/0004).
         elif kind.is_records:
             self.source.line(f"{target} = data[p:e]")
         else:
@@ -210,6 +216,8 @@ class _DecoderWriter:
 
     def _write_elements(self, kind: Array, target: str, what: str) -> None:
         element = kind.element
+        # Checked before the list is created: a request of a few bytes can contain a count of two
+        # billion.
         with self.source.block(f"if not 0 <= n * {self._least_size(element)} <= end - p:"):
             self.source.line(f"raise bad_length({what!r}, n, end - p)")
         self._write_count()
@@ -259,10 +267,14 @@ class _DecoderWriter:
         self._flush()
         with self.source.block("if n:"):
             if not fields and not self._bounded:
+                # The byte in `n` may be only the start of the count, so the function reads it
+                # again.
                 self.source.line("p = skip_tagged_fields(data, p - 1)")
                 return
             tag, tag_end = self.source.name("tag"), self.source.name("tag_end")
             self.source.line("n, p = decode_varint(data, p - 1)")
+            # A tagged field takes as little as two bytes, so a request can contain millions of
+            # them.
             self._write_count()
             if not fields and not self.is_sliced:
                 self.source.line("p = skip_counted_fields(data, p, n)")
@@ -279,6 +291,8 @@ class _DecoderWriter:
                     with self.source.block(f"if {tag} == {field.tag}:"):
                         self._write_field(struct, field, target)
                         self._flush()
+                        # New fields get new tags (KIP-482), so the size of a known field matches
+                        # its value.
                         with self.source.block(f"if p != {tag_end}:"):
                             problem = f"{struct.__name__}.{field.name} does not fill its tag"
                             self.source.line(f"raise WireError({problem!r})")
@@ -318,6 +332,7 @@ class _DecoderWriter:
                     if field.versions.has(self.version) and field.tag is None
                 )
                 size = sum(
+                    # A lower bound: a null struct takes one byte, and a null string one or two.
                     1 if field.is_nullable(self.version) else self._least_size(field.type)
                     for field in present
                 )

@@ -20,6 +20,7 @@ class Source:
     def __init__(self, signature: str, **names: Any) -> None:
         self._lines = [f"def {signature}:"]
         self._depth = 1
+        # Each function has its own globals, so the constants of two functions cannot collide.
         self._namespace: dict[str, Any] = dict(names)
         self._used = 0
 
@@ -32,6 +33,7 @@ class Source:
         """Append `head` and indent all lines that follow within the with statement."""
         self.line(head)
         self._depth += 1
+        # Without try/finally: if the block raises an exception, the whole function is abandoned.
         yield
         self._depth -= 1
 
@@ -45,6 +47,7 @@ class Source:
         if value is None or isinstance(value, bool | int | float | str):
             # A literal is faster than a global variable, which Python looks up by name.
             return repr(value)
+        # A class has no literal, and a literal list would be created again for each message.
         name = self.name("constant")
         self._namespace[name] = value
         return name
@@ -53,6 +56,8 @@ class Source:
         """Return the name of a method (pack, unpack_from) of the big-endian Struct of `codes`."""
         # A question mark, struct's code for a bool, cannot be part of a name.
         name = f"{method}_{codes.replace('?', 'bool')}"
+        # A Struct is compiled once; struct.pack(codes, …) would look up the format in each call.
+        # With ">", fields are not aligned, so there is no padding between them.
         self._namespace[name] = getattr(struct.Struct(">" + codes), method)
         return name
 

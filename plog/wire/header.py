@@ -72,6 +72,7 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
         # Only the declaration of an API determines whether tags follow.
         if api is None:
             raise UnknownApiKey(header)
+        # Versions above the last known one may have another header, so their tags are not skipped.
         if api.request.flexible_from <= version <= api.request.max_version:
             position = _skip_tags(data, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:

@@ -61,6 +61,8 @@ def decode_varint(data: Buffer, position: int) -> tuple[int, int]:
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
+        # Five bytes contain up to 35 bits. Values above 32 bits need no separate check: as lengths
+        # and counts, they exceed the data.
         if byte <= 0x7F:
             return value, position
     raise WireError(f"a varint before byte {position} is longer than {_MAX_VARINT_BYTES} bytes")
@@ -72,6 +74,7 @@ SHORT_VARINTS = tuple(bytes([value]) for value in range(0x80))
 
 def encode_string_length(length: int) -> bytes:
     """Return the compact length of a string. Raises WireError above 32767, Kafka's limit."""
+    # Compact lengths have no such limit, but Kafka's generated code also rejects longer strings.
     if length > MAX_STRING_BYTES:
         raise WireError(f"a string is {length} bytes long; at most {MAX_STRING_BYTES} are allowed")
     return encode_varint(length + 1)

@@ -91,6 +91,8 @@ class Message(Struct):
         # Without versions, min_version is above max_version, so every version is unsupported.
         cls.min_version, cls.max_version = Versions.parse(versions)
         cls.flexible_from = Versions.parse(flexible).first
+        # Each class needs its own dictionaries: with those of a base class, a message could be
+        # decoded by the function of another message.
         cls._decoders = {}
         cls._bounded_decoders = {}
         cls._sliced_decoders = {}
@@ -115,6 +117,8 @@ class Message(Struct):
         try:
             # Slices of a view are not copies, unlike slices of bytes.
             return decoder(memoryview(data))
+        # Only exceptions that invalid bytes can cause: any other exception is a bug in the
+        # generator.
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise cls._unreadable(version, error) from error
 
@@ -189,6 +193,7 @@ class Message(Struct):
             parts = encoder(self, max_elements)
         except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
             raise self._unwritable(version, error) from error
+        # None is not an error: the caller encodes a large message again, in slices.
         return None if parts is None else _joined(parts)
 
     def encode_in_slices(self, version: int, slice_size: int) -> Generator[int, None, list[Part]]:
@@ -250,6 +255,7 @@ class Message(Struct):
 
     @classmethod
     def _is_flexible(cls, version: int) -> bool:
+        # Checked only when a function is compiled, so later calls for a version need no check.
         if not cls.min_version <= version <= cls.max_version:
             known = f"{cls.min_version} to {cls.max_version}"
             raise UnsupportedVersion(f"{cls.__name__} supports versions {known}, not {version}")
@@ -268,6 +274,7 @@ class ApiMessage(Message):
 
 def _joined(parts: list[Part]) -> list[Part]:
     """Return `parts` with adjacent bytes joined and records unchanged."""
+    # An encoder yields a part for each field, and the transport handles every part separately.
     joined: list[Part] = []
     run: list[bytes] = []
     for part in parts:

@@ -52,6 +52,7 @@ class Versions(NamedTuple):
         (Versions(first=3, last=32767), 12, 7)
         """
         if text == "none":
+            # An empty range, whose first version is above all versions that a request can contain.
             return cls(LAST_VERSION + 1, LAST_VERSION)
         first, separator, last = text.rstrip("+").partition("-")
         if text.endswith("+"):
@@ -111,6 +112,7 @@ uuid: TypeAlias = Annotated[Uuid, Fixed("16s", 16, ZERO_UUID)]
 Records: TypeAlias = Annotated[Part, Blob(is_records=True)]
 """Record batches: decoding returns a memoryview; encoding also accepts bytes or a Passthrough."""
 
+# These Python types have only one form on the wire, so they need no alias.
 _PLAIN_TYPES: dict[Any, WireType] = {
     bool: Fixed("?", 1, False),
     str: Text(),
@@ -283,6 +285,8 @@ class StructType(type):
     def fields(cls) -> tuple[Field, ...]:
         """The declared fields, in wire order."""
         if cls._fields is None:
+            # Annotations are strings here, and without the extras, int16 and int32 would both be
+            # int.
             hints = get_type_hints(cls, include_extras=True)
             cls._fields = tuple(_resolve(key, x, hints[key]) for key, x in cls._declared.items())
         return cls._fields
@@ -304,6 +308,7 @@ class Struct(metaclass=StructType):
         return all(getattr(self, x.name) == getattr(other, x.name) for x in type(self).fields)
 
     def __repr__(self) -> str:
+        # Most fields have their default, and would hide the few that differ.
         values = ((item, getattr(self, item.name)) for item in type(self).fields)
         shown = (f"{item.name}={value!r}" for item, value in values if value != item.default)
         return f"{type(self).__name__}({', '.join(shown)})"

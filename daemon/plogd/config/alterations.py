@@ -34,6 +34,7 @@ def check_names(names: Iterable[str]) -> None:
     """Raise InvalidRequest if a setting occurs more than once."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
+        # The message is Kafka's, because clients show it to their users.
         raise InvalidRequest(f"Error due to duplicate config keys: {', '.join(twice)}")
 
 
@@ -67,12 +68,14 @@ def apply_alterations(
     >>> apply_alterations({"a": "1", "b": "2"}, [deletion], {})
     {'a': '1'}
     """
+    # A copy, because values in the metadata store must not be changed in place.
     new = dict(current)
     for one in alterations:
         if one.operation == AlterOperation.DELETE:
+            # As in Kafka, deleting a setting that is not set succeeds.
             new.pop(one.name, None)
             continue
-        assert one.value is not None
+        assert one.value is not None  # `check_values` has rejected null values.
         if one.operation == AlterOperation.SET:
             new[one.name] = one.value
         else:
@@ -93,6 +96,7 @@ def _with_items(one: Alteration, text: str | None, rows: Mapping[str, Setting]) 
         # Appending an empty value adds an empty item, which the setting's validation rejects.
         items += [item for item in dict.fromkeys(asked or [""]) if item not in items]
     else:
+        # As in Kafka, items that are not in the list are ignored.
         items = [item for item in items if item not in asked]
     joined = _ITEMS_END.join(items)
     if len(joined.encode()) > _VALUE_MAX_BYTES:

@@ -48,6 +48,8 @@ class DynamicSettings:
         return frozenset(self.cluster) | frozenset(self.broker)
 
 
+# Without slots, because a class cannot inherit from several classes with slots. A dataclass takes
+# the fields of its bases in reverse order, so the docs begin with GeneralSettings.
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
     OffsetsSettings, GroupSettings, LogSettings, TlsSettings, NetworkSettings, GeneralSettings
@@ -76,6 +78,7 @@ class BrokerConfig(
 
     def is_set(self, row: Setting) -> bool:
         """Return whether the value was set explicitly or differs from the default."""
+        # The constructor, which tests call, does not know which names are explicit.
         return row.name in self.explicit or self.value(row) != row.default
 
     @property
@@ -160,8 +163,10 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
         (config.dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
     ):
         if row.name in texts:
+            # Parsed first, so that the value has the same form as one from a file.
             value = row.shown(row.parse(texts[row.name]))
             yield ConfigSynonym(name=row.name, value=value, source=source)
+    # In a configuration with dynamic values, `is_set` cannot tell where a value comes from.
     static = config.static or config
     if static.is_set(row):
         yield ConfigSynonym(
@@ -178,10 +183,12 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
 
 def why_unused(name: str) -> str:
     """Return why an unused name has no effect, with the nearest known name if one exists."""
+    # The name is valid in a file, so Kafka's list of names would give a wrong reason.
     if overridden_row(name) is not None:
         return f"{name} can only be set in a configuration file"
     if is_known_to_kafka(name):
         return f"{name} is a Kafka setting that plog does not use yet"
+    # Also among Kafka's unused names: a misspelled one must not suggest an unrelated setting.
     nearest = nearest_name(name, [*settings_of(BrokerConfig), *KAFKA_4_NAMES, *EARLIER_NAMES])
     hint = f"; did you mean {nearest}?" if nearest else ""
     return f"{name} is not a setting{hint}"
@@ -189,6 +196,7 @@ def why_unused(name: str) -> str:
 
 def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     """Yield problems that involve several settings, as (name of one of the settings, problem)."""
+    # None means the default, whereas an empty list is a mistake.
     if config.log_dirs == ():
         yield "log.dirs", "does not contain any directories"
     # Kafka also requires this: a request of the maximum size must fit.

@@ -64,6 +64,7 @@ class _Given:
 
     def __str__(self) -> str:
         row = _row(self.name)
+        # Error messages end up in logs, which must not contain passwords.
         text = "(hidden)" if row is not None and row.sensitive else self.text
         return f"{self.origin} {self.name}={text}"
 
@@ -90,12 +91,14 @@ def load_config(
     given = [*_read_files([Path(file) for file in files], read, problems)]
     given += _read_overrides(overrides, problems)
     chosen, warnings = _choose(given)
+    # In Kafka, an empty value means that no class is used, so it is accepted here, too.
     problems += [f"{g}: {REFUSED[g.name]}" for g in given if g.name in REFUSED and g.text.strip()]
     # Only the last value of each setting is parsed; earlier values may be invalid.
     values = _parse(chosen, problems)
     # Settings can be checked together only if each of them is valid.
     if problems:
         raise ConfigError(problems, warnings)
+    # Values for single listeners have no field in `BrokerConfig`.
     of_listeners = {name: values.pop(name) for name in list(values) if overridden_row(name)}
     config = BrokerConfig(
         explicit=frozenset(chosen),
@@ -106,6 +109,7 @@ def load_config(
     problems = [_located(name, problem, config, chosen) for name, problem in cross_check(config)]
     if problems:
         raise ConfigError(problems, warnings)
+    # Only a warning, because Kafka ignores these names.
     for name in overrides_without_listener(of_listeners, config.bound_listeners()):
         warnings.append(f"{chosen[name].origin} {name} has no effect: no listener has that name")
     sources = {name: g.origin for name, g in chosen.items()}
@@ -129,6 +133,7 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
     # explicitly.
     explicit = (new.explicit - kept) | (old.explicit & kept)
     return Reload(
+        # Based on `old`, so that everything that cannot be reloaded keeps its value.
         config=dataclasses.replace(
             old, explicit=explicit, listener_overrides=overrides.values, **changes
         ),
@@ -142,6 +147,7 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
 
 def without_tls(reload: Reload, old: BrokerConfig) -> Reload:
     """Return `reload` with the old TLS settings, for use when the new TLS files are invalid."""
+    # All of them are kept together, because a new key does not fit an old certificate.
     names = settings_of(TlsSettings).keys() | old.listener_overrides.keys()
     names |= reload.config.listener_overrides.keys()
     kept: dict[str, Any] = {
@@ -197,12 +203,15 @@ def _read_files(
 
 def _extra_files(folder: Path, problems: list[str]) -> list[Path]:
     try:
+        # Sorted by name, so that the last value does not depend on the file system's order.
         files = sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
+        # The directory is optional.
         return []
     except OSError as error:
         problems.append(f"{folder}: {reason_of(error)}")
         return []
+    # Editors and package managers leave hidden files and backups, such as .dpkg-old.
     return [file for file in files if file.suffix == ".properties" and file.name[0] != "."]
 
 
@@ -210,6 +219,7 @@ def _read_file(file: Path, read: Callable[[Path], bytes], problems: list[str]) -
     try:
         data = read(file)
     except OSError as error:
+        # Reading continues, so that the operator sees the problems of all files at once.
         problems.append(f"{file}: {reason_of(error)}")
         return
     try:
@@ -228,12 +238,14 @@ def _read_overrides(overrides: Sequence[str], problems: list[str]) -> Iterator[_
         if not equals or not name.strip():
             problems.append(f"-o {override}: expected name=value")
             continue
+        # `Setting.parse` trims the value.
         yield _Given(name=name.strip(), text=text, origin=Origin())
 
 
 def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
     """Return the last value of each setting by its primary name, and the warnings."""
     rows = settings_of(BrokerConfig)
+    # log.dir and log.dirs are one setting here, so the later of the two wins, as for equal names.
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
     chosen: dict[str, _Given] = {}
     warnings: list[str] = []

@@ -27,6 +27,8 @@ from plogd.config.broker_config import (
 )
 from plogd.config.config_entry import ConfigEntry
 
+# A sign is valid for Java's Integer.parseInt, too. Ten digits suffice for an int32, and converting
+# thousands of digits would take long.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _SHOWN_CHARACTERS = 1_000
 """A value may have 32,767 bytes; a log line contains only its first characters."""
@@ -47,10 +49,12 @@ def overlay(static: BrokerConfig, dynamic: DynamicSettings) -> tuple[BrokerConfi
     cluster = _usable(dynamic.cluster, False, problems)
     broker = _usable(dynamic.broker, True, problems)
     values = cluster | broker
+    # Without dynamic values, no copy is needed, and `static` stays None.
     if not values:
         return static, problems
     rows = settings_of(BrokerConfig)
     changes: dict[str, Any] = {rows[name].attribute: value for name, value in values.items()}
+    # Unusable values are left out, so that DescribeConfigs does not show them as effective.
     used = DynamicSettings(
         cluster={name: dynamic.cluster[name] for name in cluster},
         broker={name: dynamic.broker[name] for name in broker},
@@ -93,6 +97,7 @@ def _value(name: str, text: str, one_broker: bool) -> Value:
     try:
         return row.parse(text)
     except ValueError as error:
+        # The client and the log receive this message.
         shown = "(hidden)" if row.sensitive else text
         raise InvalidRequest(f"{name}={shown}: {error}") from None
 
@@ -118,9 +123,11 @@ def check_change(
             if len(errors) == PROBLEMS_MAX:
                 break
     if errors:
+        # A response has a single error code, so the first problem determines it.
         raise type(errors[0])("; ".join(map(str, errors)))
     dynamic = config.dynamic
     dynamic = dataclasses.replace(dynamic, **{"broker" if one_broker else "cluster": new})
+    # Checked together: each value may be valid, but not their combination.
     effective, _ = overlay(config.static or config, dynamic)
     problems = [f"{name}: {problem}" for name, problem in cross_check(effective)]
     if problems:
@@ -146,6 +153,7 @@ def describe_cluster(config: BrokerConfig) -> list[ConfigEntry]:
         )
         for name in config.dynamic.cluster
         for synonym in synonyms_of(config, rows[name])
+        # `synonyms_of` also yields the values of the other levels.
         if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     ]
 
@@ -162,6 +170,7 @@ def describe_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
         if name not in new:
             changes.append(f"{name} removed")
         elif old.get(name) != new[name]:
+            # A value that was stored by another version may have an unknown name.
             secret = name in rows and rows[name].sensitive
             changes.append(f"{name}={'(hidden)' if secret else _shortened(new[name])}")
     return ", ".join(changes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from plog.settings import SettingType, setting
 
+# Kafka's default is in /tmp, where the operating system may delete the data.
 DEFAULT_DATA_DIR = "./plog-data"
 LOG_LEVELS = ("debug", "info", "warn", "error", "critical")
 
@@ -26,7 +27,7 @@ class GeneralSettings:
         at_least=0,
         importance="high",
         group="Identity and data",
-        aliases=("broker.id",),
+        aliases=("broker.id",),  # The name in ZooKeeper mode, which Kafka still accepts.
     )
     log_dirs: tuple[str, ...] | None = setting(
         "log.dirs",
@@ -37,7 +38,7 @@ class GeneralSettings:
         " and reports the directory in its first log line.",
         type=SettingType.LIST,
         importance="high",
-        aliases=("log.dir",),
+        aliases=("log.dir",),  # In Kafka, log.dirs takes precedence over this setting.
     )
     plog_metadata_store: str = setting(
         "plog.metadata.store",
@@ -115,7 +116,7 @@ class GeneralSettings:
     )
     plog_http_host: str = setting(
         "plog.http.host",
-        "127.0.0.1",
+        "127.0.0.1",  # Other hosts must not reach pages without authentication by default.
         "Address for /metrics, /health and /ready. These pages do not require authentication.",
     )
     plog_status_interval_ms: int = setting(
@@ -124,7 +125,7 @@ class GeneralSettings:
         "Interval between updates of the status line that `systemctl status` shows: listeners,"
         " partitions, connections, bytes per second, and problems. Without systemd, the setting"
         " has no effect.",
-        at_least=1000,
+        at_least=1000,  # Each update is a message to systemd.
         unit="ms",
         importance="low",
     )
@@ -134,6 +135,6 @@ class GeneralSettings:
         "Minimum level of logged events. If twistd itself writes the log (options `--logfile` and"
         " `--logger`), the log contains events of all levels.",
         one_of=LOG_LEVELS,
-        any_case=True,
+        any_case=True,  # Kafka's own levels are in upper case.
         update="cluster-wide",
     )

@@ -45,7 +45,7 @@ class GroupSettings:
     )
     group_max_size: int = setting(
         "group.max.size",
-        INT_MAX,
+        INT_MAX,  # As in Kafka; plog.group.max.bytes limits the memory.
         "Maximum number of members in a group; additional members are rejected with"
         " GROUP_MAX_SIZE_REACHED.",
         at_least=1,
@@ -66,7 +66,7 @@ class GroupSettings:
         " yet in use. Each member uses about 2 KiB in addition to its metadata and its"
         " assignment. A member that would exceed the limit is rejected with"
         " GROUP_MAX_SIZE_REACHED.",
-        at_least=64 * 1024,
+        at_least=64 * 1024,  # Enough for about thirty members.
         unit="bytes",
     )
     plog_groups_max_bytes: int = setting(

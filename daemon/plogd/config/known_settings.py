@@ -399,6 +399,7 @@ zookeeper.ssl.truststore.password
 zookeeper.ssl.truststore.type
 """
 
+# Separate from the earlier names: a declared setting has one of these names, or starts with plog.
 KAFKA_4_NAMES = frozenset(_KAFKA_4.split())
 EARLIER_NAMES = frozenset(_EARLIER.split())
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 
+# An IPv6 address contains colons, so it must be in brackets.
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^\[\]]*)\]|([0-9A-Za-z._%-]*)):([0-9]{1,5})")
+# Valid to listen on, but not an address to which a client can connect.
 _WILDCARDS = ("0.0.0.0", "::")
 
 
@@ -44,7 +46,9 @@ def parse_protocol_map(text: str) -> dict[str, str]:
     {'INSIDE': 'PLAINTEXT', 'OUTSIDE': 'SSL'}
     """
     protocols: dict[str, str] = {}
+    # An empty text would otherwise be an entry without a protocol.
     for entry in text.split(",") if text.strip() else []:
+        # Kafka converts the names of listeners to upper case.
         name, colon, protocol = (part.strip().upper() for part in entry.partition(":"))
         if not (name and colon and protocol):
             raise ValueError(f"{entry.strip()!r} does not have the form NAME:PROTOCOL")
@@ -74,7 +78,7 @@ def parse_listener(text: str, protocols: Mapping[str, str]) -> Listener:
     if ipv6 is not None:
         ipaddress.IPv6Address(ipv6)  # Raises ValueError, naming the address.
         host = ipv6
-    if port > 65535:
+    if port > 65535:  # The pattern accepts up to 99999.
         raise ValueError(f"{text!r}: the port must be at most 65535")
     protocol = protocols.get(name)
     if protocol is None:
@@ -120,6 +124,7 @@ def advertised_listeners(
     advertised: dict[str, Listener] = {}
     for text in texts:
         listener = parse_listener(text, known)
+        # Since Kafka 3.9, a file may also advertise controllers, which plog does not open.
         if listener.name in skipped:
             continue
         if listener.name not in bound_names:
@@ -138,10 +143,12 @@ def _refuse_clashes(listeners: list[Listener]) -> None:
     """Require unique names and ports, except that an IPv4 and an IPv6 address may share both."""
     names = [listener.name for listener in listeners]
     for name in names:
-        if names.count(name) > 2:
+        if names.count(name) > 2:  # One for each family.
             raise ValueError(f"{name} is listed {names.count(name)} times")
     for i, first in enumerate(listeners):
         for second in listeners[i + 1 :]:
+            # KIP-797: an IPv4 and an IPv6 address are separate sockets, so their ports do not
+            # conflict.
             both_families = {_family(first.host), _family(second.host)} == {4, 6}
             # Port 0 means any free port, so two listeners may use it.
             same_port = first.port == second.port != 0
@@ -155,5 +162,6 @@ def _family(host: str) -> int | None:
     """Return 4 or 6 for an IP address, and None for a host name or an empty host."""
     try:
         return ipaddress.ip_address(host).version
+    # A host name can have addresses of both families, so its family is unknown.
     except ValueError:
         return None

@@ -26,6 +26,7 @@ def overridden_row(name: str) -> Setting | None:
     True
     """
     listener, row_name = _split(name)
+    # Kafka looks the prefix up in lower case, so it would ignore such a name.
     if not listener or listener != listener.lower():
         return None
     return settings_of(TlsSettings).get(row_name)
@@ -43,6 +44,7 @@ def tls_settings(
     chosen: dict[str, Any] = {}
     for row in settings_of(TlsSettings).values():
         own_name = override_name(listener, row.name)
+        # Not `or`, because None and an empty list are values, too.
         chosen[row.attribute] = overrides.get(own_name, values[row.name])
     return TlsSettings(**chosen)
 
@@ -61,5 +63,6 @@ def _split(name: str) -> tuple[str, str]:
     """Return the listener and the name without the prefix; two empty strings for other names."""
     if not name.startswith(_PREFIX):
         return "", ""
+    # From the right, because the name of a listener can contain periods.
     listener, dot_ssl, rest = name.removeprefix(_PREFIX).rpartition(".ssl.")
     return listener, f"{dot_ssl}{rest}".removeprefix(".")

@@ -54,6 +54,7 @@ class LogSettings:
         update="cluster-wide",
     )
     log_roll_hours: int = setting(
+        # In Kafka, clients can change only the setting in ms; the same applies to those below.
         "log.roll.hours",
         168,
         "Like `log.roll.ms`, which takes precedence.",
@@ -95,7 +96,7 @@ class LogSettings:
         "log.index.size.max.bytes",
         10 * MIB,
         "Maximum size of an offset index. When the index is full, the log rolls to a new segment.",
-        at_least=4,
+        at_least=4,  # Kafka's minimum, although an entry has eight bytes.
         unit="bytes",
         update="cluster-wide",
     )
@@ -136,7 +137,7 @@ class LogSettings:
     )
     log_flush_scheduler_interval_ms: int = setting(
         "log.flush.scheduler.interval.ms",
-        LONG_MAX,
+        LONG_MAX,  # Never: log.flush.interval.messages=1 syncs every append.
         "Interval between checks for logs whose records must be synced.",
         type=SettingType.LONG,
         at_least=1,
@@ -161,7 +162,7 @@ class LogSettings:
     )
     plog_decompressed_batch_max_bytes: int = setting(
         "plog.decompressed.batch.max.bytes",
-        64 * MIB,
+        64 * MIB,  # docs/decisions/0005 explains the limit.
         "Maximum uncompressed size of a batch in topics whose records the broker reads: compacted"
         " topics, and topics with `compression.type` or `message.timestamp.before.max.ms` set. The"
         " size is also limited to 16 times `max.message.bytes`. Larger batches fail with"
@@ -174,7 +175,7 @@ class LogSettings:
     )
     plog_unsynced_max_bytes: int = setting(
         "plog.unsynced.max.bytes",
-        64 * MIB,
+        64 * MIB,  # Reached only if the disk is slower than the clients.
         "Maximum number of unsynced bytes per disk; beyond it, produce requests wait.",
         type=SettingType.LONG,
         at_least=1,
@@ -243,7 +244,7 @@ class LogSettings:
         None,
         "Like `log.retention.ms`, which takes precedence. If neither is set,"
         " `log.retention.hours` applies.",
-        type=SettingType.INT,
+        type=SettingType.INT,  # The default is None, so the type cannot be derived from it.
         at_least=1,
         also=(-1,),
         unit="minutes",
@@ -309,15 +310,15 @@ class LogSettings:
     )
     compression_lz4_level: int = setting(
         "compression.lz4.level",
-        9,
+        9,  # The default of lz4-java, Kafka's library (KIP-390).
         "Compression level for `compression.type=lz4`.",
         at_least=1,
-        at_most=17,
+        at_most=17,  # The maximum of lz4-java.
         update="cluster-wide",
     )
     compression_zstd_level: int = setting(
         "compression.zstd.level",
-        3,
+        3,  # The default of the zstd library.
         "Compression level for `compression.type=zstd`.",
         at_least=-(2**17),  # The minimum of the zstd library; KIP-390 allows its whole range.
         at_most=22,
@@ -332,6 +333,7 @@ class LogSettings:
         update="cluster-wide",
     )
     log_message_timestamp_before_max_ms: int = setting(
+        # KIP-937 replaced log.message.timestamp.difference.max.ms with this setting and the next.
         "log.message.timestamp.before.max.ms",
         LONG_MAX,
         "Maximum time by which a record's timestamp can be earlier than the broker's clock."
@@ -352,6 +354,7 @@ class LogSettings:
         update="cluster-wide",
     )
     producer_id_expiration_ms: int = setting(
+        # KIP-854 separated this time from transactional.id.expiration.ms, which is longer.
         "producer.id.expiration.ms",
         DAY_MS,
         "Time for which a partition remembers an idempotent producer after its last append, in"

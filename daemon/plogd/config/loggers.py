@@ -16,6 +16,7 @@ from plogd.config.alterations import Alteration
 from plogd.config.config_entry import ConfigEntry
 
 ROOT: Final = "root"
+# TRACE is missing, because Twisted has no level below debug.
 _LEVEL_BY_NAME: Final = {
     "DEBUG": "debug",
     "ERROR": "error",
@@ -41,6 +42,7 @@ class Logs(Protocol):
 
 def describe_loggers(logs: Logs | None) -> list[ConfigEntry]:
     """Return the loggers as DescribeConfigs shows them; none if twistd itself writes the log."""
+    # With twistd's own options for logging, plog does not create the observer that has a level.
     if logs is None:
         return []
     entry = ConfigEntry(
@@ -66,6 +68,7 @@ def alter_loggers(
         InvalidRequest: the operation is not SET.
     """
     for one in alterations:
+        # All are checked before the first is applied, so that an invalid one has no partial effect.
         _check(logs, one)
     if logs is None or validate_only:
         return

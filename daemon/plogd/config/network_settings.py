@@ -37,6 +37,7 @@ class NetworkSettings:
     )
     listener_security_protocol_map: str = setting(
         "listener.security.protocol.map",
+        # The order is that of Kafka's default, which clients see in DescribeConfigs.
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "Security protocol of each listener name: `PLAINTEXT`, or `SSL` for TLS. SASL is not"
         " supported yet: the broker does not start if a listener uses it.",
@@ -95,7 +96,7 @@ class NetworkSettings:
     )
     max_connections: int = setting(
         "max.connections",
-        INT_MAX,
+        INT_MAX,  # In practice, the limit on open files applies first.
         "Maximum number of open client connections to this broker; additional connections are"
         " closed immediately. Unlike in Kafka, 0 is not allowed, because no client could then"
         " connect to change it.",
@@ -149,7 +150,7 @@ class NetworkSettings:
         " request, added up over all its arrays. The broker closes a connection that sends more."
         " An element occupies a few bytes in a request but costs the broker about a hundred times"
         " as much memory, as well as processing time.",
-        at_least=10_000,
+        at_least=10_000,  # Consumers with thousands of partitions list all of them.
         importance="low",
     )
     plog_request_without_records_max_bytes: int = setting(
@@ -180,7 +181,7 @@ class NetworkSettings:
     )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
-        128 * MIB,
+        128 * MIB,  # Without a limit, a few clients could exhaust the memory (KIP-72).
         "Memory for incomplete requests, counted as their bytes arrive, and for requests with"
         " many elements until they are decoded. Three quarters of it is reserved for requests"
         " over 1 MiB, the rest for smaller ones. While one of these shares is full, the broker"
@@ -257,13 +258,13 @@ class NetworkSettings:
     )
     max_request_partition_size_limit: int = setting(
         "max.request.partition.size.limit",
-        2000,
+        2000,  # KIP-966.
         "Maximum number of partitions in one DescribeTopicPartitions response.",
         at_least=1,
     )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
-        55 * MIB,
+        55 * MIB,  # KIP-541: the broker's own limit, whatever clients request.
         "Maximum size of a fetch response, even if the client requests more. If the first batch"
         " is larger, the broker still returns the whole batch.",
         at_least=KIB,
@@ -271,7 +272,7 @@ class NetworkSettings:
     )
     max_incremental_fetch_session_cache_slots: int = setting(
         "max.incremental.fetch.session.cache.slots",
-        1000,
+        1000,  # KIP-227.
         "Maximum number of fetch sessions. With 0, every fetch request lists all its partitions.",
         at_least=0,
     )
@@ -294,7 +295,7 @@ class NetworkSettings:
     )
     quota_window_num: int = setting(
         "quota.window.num",
-        11,
+        11,  # Ten complete samples and the current one, as in Kafka's QuotaConfig.
         "Number of samples from which a client's rate is calculated; see"
         " `quota.window.size.seconds` and docs/security.md.",
         at_least=1,

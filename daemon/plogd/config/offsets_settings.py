@@ -53,7 +53,7 @@ class OffsetsSettings:
     )
     offsets_retention_minutes: int = setting(
         "offsets.retention.minutes",
-        7 * 24 * 60,
+        7 * 24 * 60,  # KIP-186: offsets outlive a weekend without consumers.
         "How long committed offsets are kept. The period starts when the last member leaves the"
         " group, or at the last commit if the group has never had members or no longer subscribes"
         " to the topic.",
@@ -71,7 +71,7 @@ class OffsetsSettings:
     )
     offsets_topic_num_partitions: int = setting(
         "offsets.topic.num.partitions",
-        50,
+        50,  # A group's partition is a hash of its id modulo this number.
         "Number of partitions with which `__consumer_offsets` is created. The setting has no effect"
         " once the topic exists.",
         at_least=1,

@@ -23,7 +23,7 @@ class TlsSettings:
 
     ssl_keystore_type: str = setting(
         "ssl.keystore.type",
-        "PEM",
+        "PEM",  # KIP-651 added PEM; only Java programs use JKS.
         "Format of the keystore. Only `PEM`, plog's default, is supported; Kafka's default is"
         " `JKS`.",
         group="TLS",
@@ -42,7 +42,7 @@ class TlsSettings:
         "ssl.keystore.key",
         None,
         "Private key in PEM format, as an alternative to `ssl.keystore.location`.",
-        type=SettingType.PASSWORD,
+        type=SettingType.PASSWORD,  # The value is the key itself.
         importance="high",
         update="reload",
     )
@@ -51,7 +51,7 @@ class TlsSettings:
         None,
         "Certificate chain for `ssl.keystore.key` in PEM format, starting with the broker's own"
         " certificate.",
-        type=SettingType.PASSWORD,
+        type=SettingType.PASSWORD,  # Kafka's type, although a certificate is public.
         importance="high",
         update="reload",
     )
@@ -94,13 +94,13 @@ class TlsSettings:
         "Whether clients must present a certificate. With `requested`, a client without a"
         " certificate connects as `User:ANONYMOUS`, but an invalid certificate is rejected. Any"
         " value except `none` requires a truststore; Kafka would use Java's default CAs.",
-        one_of=("none", "requested", "required"),
+        one_of=("none", "requested", "required"),  # Not reloadable, as in Kafka's SslConfigs.
     )
     ssl_enabled_protocols: tuple[str, ...] = setting(
         "ssl.enabled.protocols",
         ("TLSv1.2", "TLSv1.3"),
         "TLS versions that clients may use.",
-        one_of=("TLSv1.2", "TLSv1.3"),
+        one_of=("TLSv1.2", "TLSv1.3"),  # RFC 8996 deprecates TLS 1.0 and 1.1.
     )
     ssl_protocol: str = setting(
         "ssl.protocol",
@@ -125,6 +125,7 @@ def check_tls(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     The rules are Kafka's, with two additions: a listener needs a key, and it needs a truststore if
     it requests certificates. The files are not read.
     """
+    # Both stores are checked, so that the operator sees all problems at once.
     yield from _check_keystore(settings)
     yield from _check_truststore(settings)
     if not settings.ssl_enabled_protocols:
@@ -134,6 +135,7 @@ def check_tls(settings: TlsSettings) -> Iterator[tuple[str, str]]:
 def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
     problems = list(check_keystore(settings, convert=CONVERT_KEYSTORE))
     yield from problems
+    # Kafka starts without a key, and then every handshake fails.
     if not problems and not (settings.ssl_keystore_key or settings.ssl_keystore_location):
         yield (
             "ssl.keystore.location",

@@ -50,6 +50,7 @@ class Acls:
     def describe(self, acl_filter: AclFilter) -> Later[list[Acl]]:
         """Return the matching ACLs, sorted by resource. Raises InvalidRequest."""
         acl_filter.validate()
+        # Reads do not wait for changes: `_all` returns a snapshot of durable values.
         return spawn(self._describe(acl_filter))
 
     async def _describe(self, acl_filter: AclFilter) -> list[Acl]:
@@ -73,6 +74,7 @@ class Acls:
     async def _create(self, acls: Sequence[Acl]) -> list[KafkaError | None]:
         slices = Slices(self._queue)
         existing = self._all()
+        # A set, because comparing each new ACL with every stored one would take quadratic time.
         known = {acl async for acl, _ in slices.over(existing.values())}
         keys = set(existing)
         changes: list[Change] = []
@@ -99,6 +101,7 @@ class Acls:
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | KafkaError]:
         slices = Slices(self._queue)
+        # Repeated filters are compared only once, which also keeps them out of the limit below.
         unique = {acl_filter: None async for acl_filter in slices.over(filters)}
         existing = self._all()
         if len(unique) * len(existing) > _MAX_COMPARISONS:
@@ -106,6 +109,7 @@ class Acls:
                 f"cannot compare {len(unique)} filters with {len(existing)} ACLs in one request;"
                 " send fewer filters at a time"
             )
+        # By key, because several filters can match the same ACL.
         to_delete: dict[Key, int] = {}
         results: dict[AclFilter, list[Acl] | KafkaError] = {}
         matched = 0

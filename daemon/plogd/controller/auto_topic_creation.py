@@ -3,8 +3,7 @@
 Requests for the same missing topic share one creation. At most
 ``plog.auto.create.topics.max.per.second`` topics are created per second; the same bound applies to
 the number of creations in progress, and to the topics created by one request. Beyond the bound, a
-client receives LEADER_NOT_AVAILABLE and retries, because to clients this error means that the topic
-is being created.
+client receives LEADER_NOT_AVAILABLE and retries.
 
 Called on the reactor thread.
 Source: Kafka 3.9 AutoTopicCreationManager.
@@ -45,6 +44,7 @@ class AutoTopicCreation:
         self._report = ports.report
         self._waiters: dict[str, Waiters[TopicState]] = {}
         """Waiting requests, by the name of the topic that is being created."""
+        # Initially full, so that applications can create their topics as soon as the broker starts.
         self._allowance = float(max_per_second())
         """Number of topics that may be created now; it grows with time, at most to the limit."""
         self._allowed_ms = ports.clock.monotonic_ms()
@@ -60,6 +60,7 @@ class AutoTopicCreation:
 
         Fails with the KafkaError for the client, which retries after LeaderNotAvailable.
         """
+        # All clients of a new topic request it at about the same time.
         waiters = self._waiters.get(name)
         if waiters is not None:
             return self._wait(name, waiters)
@@ -67,6 +68,7 @@ class AutoTopicCreation:
         self._controller.plan(new)  # An invalid name does not use up the allowance.
         if not self._is_allowed():
             self._report_limit(name)
+            # To clients, this error means that the topic is being created, so they retry.
             return failed(
                 LeaderNotAvailable(
                     f"cannot create topic '{name}' yet: too many topics are being created; retry"

@@ -23,6 +23,7 @@ async def write_in_batches(
 
     Raises PolicyViolation if there are too many changes.
     """
+    # Checked before the first write, so that a request that is too large changes nothing.
     limit = store.max_atomic_changes
     if len(changes) > limit:
         raise PolicyViolation(

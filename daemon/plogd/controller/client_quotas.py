@@ -77,6 +77,8 @@ class ClientQuotas:
     def __init__(self, store: MetadataStore, fair_queue: FairQueue) -> None:
         self._store = store
         self._queue = fair_queue
+        # Otherwise, another request could change an entity between two slices, and the write of
+        # this request would be a conflict, which `write_in_batches` excludes.
         self._operations = OneAtATime()
 
     def watch(self, watcher: Callable[[QuotaEntity, Quotas | None], None]) -> None:
@@ -177,6 +179,7 @@ def _valid_entity(parts: EntityParts) -> QuotaEntity:
         raise InvalidRequest(str(error)) from None
     if entity.ip is not None and len(names) > 1:
         raise InvalidRequest("an ip cannot be combined with a user or a client-id")
+    # The default entity has an empty name, which is not an address.
     if entity.ip:
         _check_ip(entity.ip)
     return entity
@@ -193,6 +196,7 @@ def _check_ip(text: str) -> None:
 def _check_quota(entity: QuotaEntity, name: str, value: float) -> None:
     if name not in _MAX_WHOLE_NUMBERS or (name in _QUOTAS_OF_IPS) != (entity.ip is not None):
         raise InvalidRequest(f"quota {name!r} does not apply to {entity}")
+    # NaN must be excluded explicitly, because no comparison below rejects it.
     if not isfinite(value) or value <= 0:
         raise InvalidRequest(f"{name} must be greater than 0, not {value}")
     limit = _MAX_WHOLE_NUMBERS[name]
@@ -212,6 +216,8 @@ def _wanted(components: Sequence[Component]) -> dict[str, str | None]:
         if kind in wanted:
             raise InvalidRequest(f"two components have the entity type {kind}")
         if kind not in (USER, CLIENT_ID, IP):
+            # Kafka's ClientQuotasImage also returns this error, because a later version may add
+            # types.
             raise UnsupportedVersion(f"unknown entity type {kind!r}")
         wanted[kind] = _wanted_name(component)
     if IP in wanted and len(wanted) > 1:

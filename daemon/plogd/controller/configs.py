@@ -64,6 +64,7 @@ class Configs:
 
     def alter_broker(self, name: str, alter: Alter, *, validate_only: bool) -> Later[None]:
         """Change the settings of this broker, or of all brokers if `name` is empty."""
+        # A client that disconnects must not cancel a change that may already be in the log.
         return shielded(spawn(self._alter_broker(name, alter, validate_only)))
 
     async def _alter_broker(self, name: str, alter: Alter, validate_only: bool) -> None:
@@ -74,6 +75,7 @@ class Configs:
         def check(old: Mapping[str, str], new: Mapping[str, str]) -> None:
             check_change(self._config(), old, new, one_broker=bool(name))
 
+        # Not `name`, because a client can also write the id as 01 or +1.
         entity = str(node_id) if name else ""
         await self._write(("config", "broker", entity), alter, check, validate_only)
 
@@ -86,6 +88,7 @@ class Configs:
             check(old, new)
             if validate_only or new == old:  # Unchanged settings do not need a record.
                 return
+            # Without settings, the key is removed, as when the records are replayed.
             change = Change(key=key, value=new or None, expected=version)
             [outcome] = await self._store.write([change])
             if isinstance(outcome, Fenced):

@@ -149,6 +149,8 @@ class Controller:
 
     def _config_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
         topic = self._topics.get(str(key[2]))
+        # Watchers run before the write completes, so a topic that is being created is not known
+        # yet. It is added later, with these settings.
         if topic is not None:
             self._topics[topic.name] = replace(topic, config=value or {})
 
@@ -201,11 +203,13 @@ class Controller:
         return shielded(spawn(self._create_topic(new)))
 
     async def _create_topic(self, new: NewTopic) -> TopicState:
+        # Names that collide must wait for each other, too: only one of the topics may be created.
         key = collision_key(new.name)
         await self._enter(key)
         try:
             if new.name in self._incomplete:  # Its rollback failed; the name is still in use.
                 await self._undo(self._topics[new.name])
+            # Planned only after the wait, because another operation may have taken the name.
             plan = self.plan(new)
             slices = Slices(self._queue)
             topic = await self._first_state(plan, slices)

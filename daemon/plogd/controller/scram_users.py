@@ -53,6 +53,8 @@ class ScramUsers:
         self._store = store
         self._queue = fair_queue
         self._report = report
+        # Otherwise, another request could change a user between two slices, and the write of this
+        # request would be a conflict, which `write_in_batches` excludes.
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
@@ -134,6 +136,7 @@ class ScramUsers:
                 iterations=one.iterations,
             )
         elif value is None:
+            # As in Kafka, so that a misspelled user name does not look like a success.
             raise ResourceNotFound(f"{one.user!r} has no {mechanism.name} credential")
         else:
             value = None

@@ -110,6 +110,7 @@ def plan_topic(new: NewTopic, existing: Mapping[str, str], defaults: Defaults) -
     Raises the KafkaError for the client.
     """
     validate_name(new.name)
+    # Partition 0 of such a topic would have the directory of the metadata log.
     if new.name == CLUSTER_METADATA_TOPIC:
         raise InvalidRequest(f"Creation of internal topic {new.name} is prohibited.")
     other = existing.get(collision_key(new.name))
@@ -136,6 +137,7 @@ def check_total(requested: Iterable[NewTopic], defaults: Defaults) -> None:
             total += len(new.assignments)
         else:
             count = new.num_partitions
+            # `plan_topic` reports invalid counts, each with its topic.
             total += defaults.num_partitions if count == -1 else max(0, count)
     if total > MAX_PARTITIONS_PER_REQUEST:
         raise PolicyViolation(
@@ -153,6 +155,7 @@ def _too_many(new: NewTopic) -> PolicyViolation:
 def _checked_config(config: Mapping[str, str | None]) -> Mapping[str, str]:
     nulls = sorted(name for name, value in config.items() if value is None)
     if nulls:
+        # The message is Kafka's (ControllerConfigurationValidator).
         raise InvalidConfig(f"Null value not supported for topic configs: {','.join(nulls)}")
     validate_overrides(config)
     return {name: value for name, value in config.items() if value is not None}

@@ -26,6 +26,7 @@ from plogd.ports import Later, Timer, Timers
 
 log = Logger()
 
+# Monitoring needs one or two connections; clients must not use up the file descriptors.
 CONNECTIONS_MAX: Final = 32
 """Beyond this number, a new connection replaces the oldest one."""
 CONNECTION_MAX_MS: Final = 30_000.0
@@ -69,6 +70,7 @@ class HttpFactory(Factory):
         seconds: the clock for rate-limiting log lines.
     """
 
+    # Otherwise, Twisted logs a line when the port is opened and another when it is closed.
     noisy = False
 
     def __init__(
@@ -77,12 +79,14 @@ class HttpFactory(Factory):
         self.pages = pages
         self.timers = timers
         self._seconds = seconds
+        # A dict keeps the order of insertion, which a set does not.
         self._open: dict[HttpConnection, None] = {}
         self._peer_log = RateLimit(_PEER_LOG_INTERVAL_S)
 
     def buildProtocol(self, addr: IAddress | None) -> HttpConnection:
         """Return a connection; abort the oldest connection if there are too many."""
         if len(self._open) >= CONNECTIONS_MAX:
+            # If new connections were rejected instead, idle ones could block the port for 30 s.
             oldest = next(iter(self._open))
             self.report(
                 oldest.host, f"was the oldest of {CONNECTIONS_MAX}, in order to accept a new one"
@@ -141,10 +145,13 @@ class HttpConnection(Protocol):
         """Handle bytes of the request; discard bytes after it."""
         if self._has_request:
             return
+        # Otherwise, the server would wait for the end of a head that never arrives, and the client
+        # would wait for a response.
         mistake = None if self._head else mistake_in(data)
         if mistake is not None:
             self._has_request = True
             self._factory.report(self.host, f"sent {mistake}")
+            # Without a response, because a client of another protocol cannot read it.
             self._transport.loseConnection()
             return
         self._head += data
@@ -195,6 +202,7 @@ class HttpConnection(Protocol):
             self._respond(response, with_body=with_body)
 
     def _ready(self, response: Response, *, with_body: bool) -> None:
+        # The client may have disconnected while the page was created.
         if self._waits_for is not None:
             self._waits_for = None
             self._respond(response, with_body=with_body)
@@ -212,12 +220,16 @@ class HttpConnection(Protocol):
             f"HTTP/1.1 {status.value} {status.phrase}",
             f"Content-Type: {content_type}",
             f"Content-Length: {len(body)}",
+            # An old metric or health status must not come from a cache.
             "Cache-Control: no-store",
+            # Otherwise, HTTP/1.1 clients keep the connection for their next request.
             "Connection: close",
         ]
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
+            # RFC 9110 requires this header in a 405 response.
             lines.append("Allow: GET, HEAD")
         head = ("\r\n".join(lines) + "\r\n\r\n").encode()
+        # A response to HEAD has the Content-Length of the response to GET.
         if not with_body:
             body = b""
         if len(body) <= PIECE_BYTES:
@@ -226,6 +238,7 @@ class HttpConnection(Protocol):
             return
         self._transport.write(head)
         self._sender = _Sender(self._transport, body, self._sent)
+        # A pull producer: the transport asks for a piece only when it has sent the last one.
         self._transport.registerProducer(self._sender, False)
 
     def _sent(self) -> None:
@@ -292,6 +305,7 @@ def parse_request(head: bytes) -> _Request:
             raise _BadRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
     if method not in (b"GET", b"HEAD"):
         raise _BadRequest(HTTPStatus.METHOD_NOT_ALLOWED)
+    # Latin-1 decodes any bytes, so an invalid path is merely unknown.
     path = target.partition(b"?")[0].decode("latin-1")
     if "://" in path:  # The absolute form, which clients send to a proxy.
         path = "/" + path.partition("://")[2].partition("/")[2]

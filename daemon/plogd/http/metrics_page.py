@@ -2,9 +2,7 @@
 
 For a broker with thousands of topics, the text is several megabytes long. It is therefore created a
 few hundred lines at a time, and other requests run in between. Requests that arrive in the
-meantime, or within a second afterward, get the same text. A client that reads slowly keeps an old
-text in memory, so only the latest few texts are kept: connections that still send an older text are
-closed.
+meantime, or within a second afterward, get the same text. Only the latest few texts are kept.
 
 Created by site.py; reactor thread only.
 """
@@ -23,6 +21,8 @@ from plogd.ports import Later, Timers, spawn
 LINES_PER_TURN: Final = 500
 KEEP_MS: Final = 1000.0
 """Maximum age of a cached text."""
+# A client that reads slowly keeps an old text in memory, so connections that still send an older
+# text than these are closed.
 TEXTS_MAX: Final = 3
 """Maximum number of texts in memory, including the newest."""
 
@@ -78,6 +78,7 @@ class MetricsPage:
         self._texts.append(text)
         self._drop_texts()
         self._timers.call_later(KEEP_MS, self._forget)
+        # Swapped first, so that each request is answered once, whatever its callback does.
         waiting, self._waiting = self._waiting, []
         for later in waiting:
             later.succeed(_response(text))

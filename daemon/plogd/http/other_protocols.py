@@ -1,8 +1,6 @@
 """Recognize clients that use other protocols on the HTTP port by their first byte.
 
-Without this check, the server would wait for the end of a request head that never arrives, and the
-client would wait for a response. net/wrong_protocol.py recognizes HTTP on a Kafka port. Called by
-http_server.py.
+net/wrong_protocol.py recognizes HTTP on a Kafka port. Called by http_server.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Metrics of the process, with the names that Prometheus client libraries use.
 
-They are read from getrusage and /proc/self at each scrape. /proc/self remains available with
-systemd's ``ProcSubset=pid``.
+They are read from getrusage and /proc/self at each scrape.
 """
 
 from __future__ import annotations
@@ -33,9 +32,12 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+# Not ru_maxrss, which is the maximum since the start. /proc/self remains available with systemd's
+# ``ProcSubset=pid``.
 def _resident_bytes() -> int:
     with open("/proc/self/statm", "rb") as statm:
         resident_pages = int(statm.read().split()[1])
+    # The page size depends on the architecture: on arm64, it can be 4, 16 or 64 KiB.
     return resident_pages * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -44,6 +44,7 @@ def make_site(
         "/ready": lambda: _status_page(ready()),
     }
     site = HttpFactory(pages, timers, seconds)
+    # Added last, because this page needs the connections of the site.
     pages["/metrics"] = MetricsPage(metrics, timers, site.open_connections)
     return site
 

@@ -51,9 +51,11 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicState] = {}
+        # Fetch (version 13) and Produce (version 13) contain only topic ids (KIP-516).
         self._names: dict[Uuid, str] = {}
         self._sorted: list[str] | None = []
         """All names in order; None if they have to be sorted again."""
+        # Encoded Metadata responses are shared between clients until this number changes.
         self.version = 0
         """Increases with each change."""
 
@@ -69,6 +71,7 @@ class MetadataCache:
         """Return all topics, sorted by name."""
         if self._sorted is None:  # Sorted once after each change instead of for each request.
             self._sorted = sorted(self._topics)
+        # A new list, because request handlers go through it in slices while topics change.
         return [self._topics[name] for name in self._sorted]
 
     @property

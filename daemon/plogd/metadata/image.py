@@ -59,11 +59,14 @@ class MetadataImage:
     """Keys with their values and versions; only `replay` changes them."""
 
     def __init__(self) -> None:
+        # Grouped, because `load` examines a whole group: listing a few ACLs must not go through all
+        # partitions of the cluster.
         self._entries: dict[str | int, dict[Key, _Entry]] = {}
         """The entries by the first element of the key."""
         self._unseen: set[Key] = set()
         """Topics whose value has not been read, so that it may be changed in place: copying it for
         each of thousands of partitions would take seconds."""
+        # Records of partitions contain only the id of their topic.
         self._name_by_topic_id: dict[Uuid, str] = {}
 
     def get(self, key: Key) -> tuple[Any, int]:
@@ -76,6 +79,7 @@ class MetadataImage:
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
         """Return all keys that begin with `prefix`."""
         length = len(prefix)
+        # The caller receives all values, so each must be copied before it changes.
         self._unseen.clear()
         return {
             key: (entry.value, entry.version)
@@ -182,6 +186,7 @@ class MetadataImage:
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> list[Key]:
         name = self._topic_name(record.topic_id)
+        # Later records that refer to this topic are errors, and abort the startup.
         del self._name_by_topic_id[record.topic_id]
         topic: TopicValue = self._entries["topic"].pop(("topic", name)).value
         removed: list[Key] = [("topic", name)]
@@ -196,6 +201,7 @@ class MetadataImage:
     def _replay_config(self, record: ConfigRecord, offset: int) -> list[Key]:
         type_name = _RESOURCE_TYPE_NAMES.get(record.resource_type)
         if type_name is None:
+            # plog writes only these types, so the record is not from this version of plog.
             raise ValueError(f"unknown resource type {record.resource_type}")
         key: Key = ("config", type_name, record.resource_name)
         # Copy the settings, because readers may hold the previous value.
@@ -259,6 +265,8 @@ class MetadataImage:
                     return _records_of_more_partitions(name, old, change.value)
                 return [TopicRecord(name=name, topic_id=change.value.topic_id)]
             case ("partition", str(name), int(number)):
+                # A new topic is written together with its partitions, so it is not in the image
+                # yet.
                 topic = new_topics.get(name) or self.get(("topic", name))[0]
                 return [_partition_record(topic, number, change.value)]
             case ("config", str(type_name), str(entity)):
@@ -300,6 +308,7 @@ def _records_of_more_partitions(
 ) -> Sequence[MetadataRecord]:
     """Return no records, because the changes to the new partitions produce them."""
     kept = {number: new.assignments.get(number) for number in old.assignments}
+    # A single broker cannot move partitions, so no record for a new assignment exists here.
     if new.topic_id != old.topic_id or kept != old.assignments:
         raise ValueError(f"cannot change topic {name}: only partitions may be added")
     return []
@@ -313,6 +322,7 @@ def _config_records(
     changed.update({name: value for name, value in new.items() if old.get(name) != value})
     return [
         ConfigRecord(resource_type=type_id, resource_name=entity, name=name, value=value)
+        # Sorted, so that the same change always produces the same records.
         for name, value in sorted(changed.items())
     ]
 
@@ -333,5 +343,6 @@ def registration_record(registration: BrokerRegistration, offset: int) -> Regist
             for endpoint in registration.endpoints
         ],
         rack=registration.rack,
+        # Kafka's controller unfences a broker later, with another record.
         fenced=False,
     )

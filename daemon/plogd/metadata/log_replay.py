@@ -16,6 +16,7 @@ from plog.wire.primitives import WireError
 from plogd.log.log import Log
 from plogd.metadata.image import MetadataImage
 
+# The log has no snapshots yet (docs/decisions/0002), so it is not read in one piece.
 _READ_BYTES: Final = 1 << 20
 
 
@@ -33,11 +34,13 @@ def _read(log: Log, offset: int) -> bytes:
     """Return some batches, starting at `offset`."""
     try:
         region = log.read(offset, _READ_BYTES, end_offset=log.log_end_offset).region
+        # `replay_log` reports the missing records.
         if region is None:
             return b""
         try:
             return region.read()
         finally:
+            # A region holds a reference to the file of its segment.
             region.close()
     except (OSError, PlogError) as error:
         raise KafkaStorageError(
@@ -48,8 +51,10 @@ def _read(log: Log, offset: int) -> bytes:
 def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int) -> int:
     """Replay the complete batches in `payload`; return the offset after the last batch."""
     for position, header in iter_batches(payload):
+        # The metadata log is not compacted, so a gap in its offsets means that a file is missing.
         if header.base_offset != offset:
             raise _lost(log, offset)
+        # Damaged records can often be decoded, and would then change the metadata silently.
         if not crc_is_valid(payload, position, header):
             raise KafkaStorageError(
                 f"cannot replay {log.topic_partition}: the batch at offset {header.base_offset} "

@@ -21,6 +21,7 @@ class PendingWrite:
     atomic: bool
     later: Later[list[Outcome]]
     registration: BrokerRegistration | None = None
+    # Sparse, because nearly all changes succeed.
     conflicts: dict[int, Conflict] = field(default_factory=dict)
     """The changes that were not made, by index."""
     error: Exception | None = None

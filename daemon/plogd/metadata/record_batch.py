@@ -15,11 +15,13 @@ from plog.records.codec import Record, encode_records
 from plog.wire.internal.metadata_records import MetadataRecord, encode_metadata_record
 from plogd.fair_queue import SLICE, FairQueue
 
+# Version 0 has all fields that plog sets, and Kafka's tools read every version.
 _RECORD_VERSION: Final = 0
 
 
 def batch_of(records: Sequence[MetadataRecord], now_ms: int) -> bytearray:
     """Return a batch of one or more `records`, with offsets that start at 0."""
+    # A bytearray, because the log writes offsets and the leader epoch into the batch.
     return bytearray(build_batch(_records(records, 0, now_ms)))
 
 
@@ -29,6 +31,7 @@ async def batch_in_slices(
     """Do the same as `batch_of`, with a separate turn for each slice of `records`."""
     pieces: list[bytes] = []
     for start in range(0, len(records), SLICE):
+        # A turn for each slice, because encoding 10,000 records at once would delay all clients.
         await queue.turn()
         some = _records(records[start : start + SLICE], start, now_ms)
         pieces.append(encode_records(some, 0, now_ms))

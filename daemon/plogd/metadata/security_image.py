@@ -52,6 +52,7 @@ def effect_of(record: MetadataRecord, value_of: Callable[[Key], Any]) -> tuple[K
         case RemoveUserScramCredentialRecord():
             return _removed(("scram", record.name, record.mechanism), value_of)
         case _:
+            # Never skipped: an unknown record may be the removal of a rule.
             raise ValueError(f"unknown metadata record {type(record).__name__}")
 
 
@@ -86,6 +87,7 @@ def _quota_effect(
         quotas.pop(record.key, None)
     else:
         quotas[record.key] = record.value
+    # Without quotas, the entity no longer exists, as in Kafka's ClientQuotasImage.
     return key, quotas or None
 
 
@@ -106,6 +108,7 @@ def records_for(change: Change, old: Any) -> Sequence[MetadataRecord]:
 
 
 def _acl_records(acl_id: Uuid, new: Acl | None, old: Acl | None) -> list[MetadataRecord]:
+    # A change without effect must not add a record, because the log is never compacted.
     if new == old:
         return []
     if new is None:
@@ -132,6 +135,8 @@ def _quota_records(
         QuotaEntityData(entity_type=kind, entity_name=name or None)
         for kind, name in entity_of_key(key).parts()
     ]
+    # Kafka has no record for a whole entity, so each quota has its own. The names are sorted, so
+    # that the same change always produces the same records.
     removed = [
         ClientQuotaRecord(entity=entity, key=name, remove=True)
         for name in sorted(old)

@@ -37,6 +37,7 @@ from plogd.ports import Later
 
 Key: TypeAlias = tuple[str | int, ...]
 
+# Versions of existing keys are offsets in the metadata log, which are never negative.
 ABSENT: Final = -1
 """The version of a missing key."""
 
@@ -46,6 +47,7 @@ class TopicValue:
     """A topic's id, and the replicas of each partition, starting with its preferred leader."""
 
     topic_id: Uuid
+    # Partition leaders and epochs have keys of their own, because they change much more often.
     assignments: Mapping[int, tuple[int, ...]]
 
 
@@ -114,11 +116,13 @@ class Conflict:
     version: int
 
 
+# A single broker is always the controller, so EmbeddedStore never returns it.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
     """The change was not made, because a newer controller is active."""
 
 
+# Values instead of exceptions, because each change of a write has its own outcome.
 Outcome: TypeAlias = Written | Conflict | Fenced
 Watcher: TypeAlias = Callable[[Key, Any, int], None]
 """Called with each change to a watched key: (key, value or None, version or ABSENT)."""

@@ -33,21 +33,19 @@ class ResourcePattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Acl:
-    """A rule that allows or denies `operation` on `pattern` to `principal` from `host`.
-
-    The numbers are not enums, because a record written by a newer Kafka may contain unknown
-    numbers.
-    """
+    """A rule that allows or denies `operation` on `pattern` to `principal` from `host`."""
 
     pattern: ResourcePattern
     principal: str
     host: str
+    # Not enums, because a record of a newer Kafka may contain numbers that are unknown here.
     operation: int
     permission: int
 
     def validate(self) -> None:
         """Raise InvalidRequest if the rule is invalid."""
         pattern = self.pattern
+        # ANY and MATCH have a meaning only in filters: as a rule, they would be ambiguous.
         _check("resource type", AclResourceType, pattern.resource_type, AclResourceType.ANY)
         _check(
             "pattern type",
@@ -58,6 +56,7 @@ class Acl:
         )
         _check("operation", AclOperation, self.operation, AclOperation.ANY)
         _check("permission", AclPermission, self.permission, AclPermission.ANY)
+        # As a prefix, an empty name would cover all resources.
         if not pattern.name:
             raise InvalidRequest("invalid ACL: the resource name is empty")
         if not self.host:
@@ -107,6 +106,8 @@ class AclFilter:
     def _matches_pattern(self, pattern: ResourcePattern) -> bool:
         if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
+        # Other filters compare names literally: only MATCH evaluates wildcards and prefixes
+        # (KIP-290).
         if self.pattern_type != AclPatternType.MATCH:
             return self.pattern_type in (AclPatternType.ANY, pattern.pattern_type) and (
                 self.name in (None, pattern.name)
@@ -127,6 +128,7 @@ def covers(pattern: ResourcePattern, name: str) -> bool:
     True
     """
     if pattern.pattern_type == AclPatternType.PREFIXED:
+        # In a prefix, the wildcard is an ordinary character.
         return name.startswith(pattern.name)
     return pattern.name in (name, WILDCARD)
 
@@ -134,5 +136,6 @@ def covers(pattern: ResourcePattern, name: str) -> bool:
 def _check(field: str, known: type[E], number: int, *for_filters: E) -> None:
     if number in for_filters:
         raise InvalidRequest(f"invalid ACL: {field} {known(number).name} is valid only in filters")
+    # A WireEnum does not raise an error: it converts undefined numbers to UNKNOWN.
     if not known(number).is_known:
         raise InvalidRequest(f"unknown {field} {number}")

@@ -25,6 +25,7 @@ MAX_SALT_BYTES: Final = 1_000
 class ScramCredential:
     """The stored form of a password; `repr` omits its secrets."""
 
+    # A repr can end up in a log or a traceback, and these values allow offline attacks.
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
     server_key: bytes = field(repr=False)

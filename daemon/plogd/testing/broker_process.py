@@ -78,12 +78,18 @@ class BrokerProcess(RunningBroker):
         self._control = ControlClient() if self._is_controlled else None
         started = time.monotonic()
         try:
+            # Appended, because `check` continues after the part of the log that it has read, even
+            # if the broker was restarted.
             with self.log_path.open("ab") as log:
                 self._process = subprocess.Popen(
                     self._command(),
+                    # Otherwise, the broker would share the terminal with the test runner and its
+                    # debugger.
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
+                    # A relative path in the settings must not point into the test's working
+                    # directory.
                     cwd=self.data_dir.parent,
                     env={**_environment(self._ready_socket.path), **self._environment},
                     pass_fds=[self._control.theirs.fileno()] if self._control else [],
@@ -100,6 +106,7 @@ class BrokerProcess(RunningBroker):
     def stop(self) -> None:
         """Stop the broker with SIGTERM. Raises BrokerFailed if it does not stop cleanly."""
         process = self._running()
+        # Before the signal, because a request that a hook delays would also delay the shutdown.
         self._end_hooks()
         process.send_signal(signal.SIGTERM)
         try:
@@ -107,6 +114,7 @@ class BrokerProcess(RunningBroker):
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise BrokerFailed(f"the broker did not stop\n{self._log_tail()}") from error
+        # Before the check, so that the broker can be restarted after an unclean stop.
         self._ended()
         if code != 0:
             raise BrokerFailed(f"the broker stopped with code {code}\n{self._log_tail()}")
@@ -117,6 +125,7 @@ class BrokerProcess(RunningBroker):
         # Not longer: another thread may be waiting for a hook, which ends with the broker.
         self._end_hooks(_KILL_HOOKS_TIMEOUT_S)
         process.kill()
+        # Only after this do other processes get the ports and the lock of the data directory.
         process.wait()
         self._ended()
 
@@ -170,6 +179,7 @@ class BrokerProcess(RunningBroker):
         if self._control is not None:
             descriptor = str(self._control.theirs.fileno())
             command = [*command[:2], "plogd.testing.controlled_main", descriptor]
+            # A restart keeps advanced time: the timestamps on disk must not be in the future.
             command.append(repr(self._moved_s))
         if self._config_file is not None:
             command += ["--config", str(self._config_file)]

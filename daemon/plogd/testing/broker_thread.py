@@ -114,6 +114,7 @@ class BrokerThread(RunningBroker):
 
     def _join(self, run: _Run) -> None:
         run.thread.join(STOP_TIMEOUT_S)
+        # Forgotten even if the thread hangs, so that the test can start another broker.
         self._run = None
         self._has_to_run = False
         self.hooks.forget()
@@ -147,8 +148,9 @@ class _Run:
         self._log_path = log_path
         self.process = EmbeddedProcess()
         self.reactor: Any = MovableReactor(offset_s)
+        # The interpreter's switch interval applies to the whole process, which is the test's.
         self.machine = ControlledMachine(self.reactor, switch_interval_s=None)
-        self.exit_code = 1
+        self.exit_code = 1  # Unless the service ends normally.
         self.service: BrokerService
         self._controls: Controls
         self._stop_trigger: Any = None
@@ -159,6 +161,7 @@ class _Run:
         """Guards `_has_ended` for other threads."""
         self._asked: set[Future[Any]] = set()
         """The futures of commands in progress."""
+        # A daemon thread, so that a broker that was not stopped does not keep pytest from exiting.
         self.thread = threading.Thread(target=self._run, name="plog-broker", daemon=True)
         _RUNS.add(self)
 
@@ -174,6 +177,7 @@ class _Run:
         with self._lock:
             if self._has_ended or not self.is_alive:
                 raise BrokerFailed(NOT_RUNNING)
+            # The only method of a reactor that other threads may call.
             self.reactor.callFromThread(function)
 
     def asked(self, command: str, arguments: dict[str, Any]) -> Future[Any]:
@@ -247,11 +251,13 @@ class _Run:
 
     def die(self) -> None:
         """End the broker immediately, without further work or log events."""
+        # A killed process does not log anything about its end.
         self._silence()
         if self.machine.jobs is not None:
             self.machine.jobs.abandon()
         # A killed process does not run stopService.
         self.reactor.removeSystemEventTrigger(self._stop_trigger)
+        # Unlike stop, crash ends the loop without waiting for any shutdown triggers.
         self.reactor.crash()
         self.reactor.disconnectAll()
 
@@ -266,6 +272,7 @@ class _Run:
             self.machine.jobs.close()
         self._silence()
         self._close_reactor()
+        # Last, because jobs may use the files until their threads have ended.
         self.machine.files.close()
 
     def _silence(self) -> None:

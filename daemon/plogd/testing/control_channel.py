@@ -36,6 +36,7 @@ class ControlClient:
         # SOCK_SEQPACKET keeps the boundaries of messages.
         self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         """The child inherits `theirs`; close it in this process after the child has started."""
+        # One command at a time, because `_receive` discards the responses to all others.
         self._lock = threading.Lock()
         self._last_id = 0
 
@@ -56,6 +57,7 @@ class ControlClient:
             try:
                 self._ours.send(json.dumps(message).encode())
                 answer = self._receive(self._last_id, command, timeout_s)
+            # TimeoutError is an OSError, but the channel remains usable after it.
             except TimeoutError:
                 raise
             except OSError as error:  # The broker ended, or another thread closed this end.
@@ -79,6 +81,7 @@ class ControlClient:
     def _receive(self, number: int, command: str, timeout_s: float) -> dict[str, Any]:
         deadline_s = time.monotonic() + timeout_s
         while True:
+            # Not 0, because that makes a socket non-blocking.
             self._ours.settimeout(max(0.001, deadline_s - time.monotonic()))
             try:
                 data = self._ours.recv(MESSAGE_BYTES_MAX)
@@ -92,5 +95,6 @@ class ControlClient:
             # A response with another id belongs to an earlier command, which has timed out.
             if answer["id"] == number:
                 with contextlib.suppress(OSError):  # Another thread may have closed this end.
+                    # The timeout of a socket also applies to send.
                     self._ours.settimeout(None)
                 return answer

@@ -27,6 +27,7 @@ class ControlServer:
     """
 
     def __init__(self, end: socket.socket, controls: Controls, reactor: Any) -> None:
+        # A descriptor that epoll reports as readable may still block, which would stop the broker.
         end.setblocking(False)
         self._end = end
         self._controls = controls
@@ -47,9 +48,11 @@ class ControlServer:
             data = self._end.recv(MESSAGE_BYTES_MAX)
         except BlockingIOError:
             return
+        # The test has ended without reading its last response.
         except ConnectionError:
             data = b""
         if not data:
+            # The end of a stream stays readable, so doRead would be called again and again.
             self._reactor.removeReader(self)
             self._reactor.stop()
             return
@@ -72,5 +75,6 @@ class ControlServer:
 def _error_message(number: int, error: Exception) -> dict[str, Any]:
     if isinstance(error, KafkaError):
         return {"id": number, "error": error.message, "code": int(error.code)}
+    # An unexpected exception may have no text, but it always has a type.
     text = str(error) if isinstance(error, ValueError) else repr(error)
     return {"id": number, "error": text, "code": None}

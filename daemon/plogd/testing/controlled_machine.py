@@ -58,6 +58,7 @@ class CountedJobs(ThreadJobs):
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
         """Run `function` as `ThreadJobs.submit` does, and count the job until it ends."""
+        # Before it is submitted, because the job may end immediately.
         number = self._time.job_begun()
 
         def run() -> T:
@@ -73,6 +74,7 @@ class CountedJobs(ThreadJobs):
             # jobs.
             try:
                 counted.succeed(value)
+            # Even if a callback fails: otherwise, `MockTime.advance` would wait forever.
             finally:
                 self._time.job_ended(number)
 
@@ -112,6 +114,8 @@ class HeldFiles(OsFiles):
 
     def lock(self, path: str) -> Callable[[], None]:
         """Lock `path` exclusively, as `OsFiles` does; the returned function unlocks it once."""
+        # Kept, because a killed broker does not unlock its directories, but the next one needs
+        # them.
         release = super().lock(path)
         number = id(release)
         self._locks[number] = release
@@ -143,6 +147,7 @@ class _HeldFile(OsFile):
 
     def close(self) -> None:
         """Release one holder; has no effect after `close_now`."""
+        # A broker that was killed may close its files after the test has closed them.
         if self._fd >= 0:
             super().close()
         if self._fd < 0:

@@ -48,6 +48,7 @@ def _make_service(options: Options, reactor: Any, control: socket.socket) -> Bro
     from plogd.testing.controls import Controls
 
     assert options.loaded is not None
+    # This process contains nothing but the broker, so the interval is that of an installed one.
     machine = ControlledMachine(reactor, switch_interval_s=SWITCH_INTERVAL_S)
     service = BrokerService(
         options.loaded, reactor, load=options.load, observer=options.observer, machine=machine

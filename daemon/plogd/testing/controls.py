@@ -45,6 +45,7 @@ class Controls:
         """Run a command; the result fails with ValueError or KafkaError if the command fails."""
         try:
             result = self._commands[command](**arguments)
+        # Every error goes to the test: a control must not disturb the broker.
         except Exception as error:
             return failed(error)
         return result if isinstance(result, Later) else ready(result)
@@ -77,6 +78,7 @@ class Controls:
 
     def _remove_hook(self, number: int) -> int:
         rule = self._rules[number]
+        # A rule that has reached its limit has been removed before.
         if rule in self._requests.rules:
             self._requests.rules.remove(rule)
         return rule.hits
@@ -89,6 +91,7 @@ class Controls:
 
     def _create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> Later[None]:
         new = NewTopic(name=name, num_partitions=partitions, config=dict(config))
+        # A TopicState cannot be passed through the channel as JSON.
         return self._service.broker.controller.create_topic(new).map(lambda _: None)
 
     def _delete_topic(self, name: str) -> Later[None]:

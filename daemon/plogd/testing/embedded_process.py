@@ -24,6 +24,7 @@ class EmbeddedProcess(OwnProcess):
     """Replaces `OwnProcess`; `statuses` receives the broker's status whenever it is ready."""
 
     def __init__(self) -> None:
+        # An empty environment: systemd's variables, if any, were meant for the test's own process.
         super().__init__({})
         self.statuses: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         """A status whenever the broker is ready, and None when it has ended."""
@@ -58,5 +59,6 @@ class ThreadObserver:
         self._thread = threading.get_ident()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
+        # Other events of the process may belong to the test or to another broker.
         if threading.get_ident() == self._thread:
             self._observer(event)

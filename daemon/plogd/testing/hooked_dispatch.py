@@ -38,6 +38,7 @@ _ROWS = {int(row.api_key): row for row in HANDLERS}
 _ROW_BY_NAME = {row.name: row for row in HANDLERS}
 
 
+# Compared by identity: `list.remove` must not remove another rule with the same values.
 @dataclass(slots=True, kw_only=True, eq=False)
 class Rule:
     """An action and the requests to which it applies; if `times` is None, there is no limit."""
@@ -72,6 +73,7 @@ class Rule:
         self.hits += 1
         due = [later for count, later in self.waiting if count <= self.hits]
         self.waiting = [(count, later) for count, later in self.waiting if count > self.hits]
+        # Completed last, because a callback may wait for the next request.
         for later in due:
             later.succeed(None)
 
@@ -136,6 +138,7 @@ class HookedDispatch:
     def _call_of(self, frame: memoryview, connection: ConnectionContext) -> _Call | None:
         try:
             header, position = decode_request_header(frame)
+        # The broker's dispatcher also finds this error, and handles it as without hooks.
         except (WireError, UnknownApiKey):
             return None
         row = _ROWS.get(header.api_key)
@@ -154,6 +157,7 @@ class HookedDispatch:
             return False
         try:
             return rule.topic is None or rule.topic in set(self._topics(call.request))
+        # An invalid request is left to the broker, which closes the connection.
         except WireError:
             return False
 
@@ -236,6 +240,7 @@ class _Call:
     @property
     def request(self) -> ApiMessage:
         """Return the decoded request. Raises WireError."""
+        # Decoded only if a rule needs the contents, and only once for all rules.
         if self._request is None:
             body = self.frame[self._position :]
             self._request = self.row.request.decode(body, self.header.api_version)
@@ -290,6 +295,7 @@ class _Held:
     def _give(self) -> None:
         if not self._is_released or self._outcome is None:
             return
+        # Cleared first, so that a later cancellation does not close regions that are being sent.
         (parts, error), self._outcome = self._outcome, None
         if error is None:
             self.answer.succeed(parts)
@@ -308,6 +314,7 @@ class _Held:
 def _replacement(rule: Rule, call: _Call, parts: Parts | None) -> Parts | None:
     """Return the response that replaces `parts`. Raises CloseConnection to drop the request."""
     if parts is not None:
+        # The regions hold files open until they are sent, which does not happen here.
         close_regions(parts)
     if rule.action == "drop":
         raise _drop_error(call)
@@ -337,6 +344,7 @@ def _topics_of(message: Struct, name_of: Callable[[bytes], str | None]) -> Itera
 def _names_in(topic: Struct, name_of: Callable[[bytes], str | None]) -> Iterator[str]:
     topic_id = getattr(topic, "topic_id", ZERO_UUID)
     for name in (
+        # Kafka's name for this field depends on the API.
         getattr(topic, "name", None),
         getattr(topic, "topic", None),
         None if topic_id == ZERO_UUID else name_of(topic_id),

@@ -42,6 +42,7 @@ class Hook:
     @property
     def hits(self) -> int:
         """Return the number of requests that the hook has handled."""
+        # After a reset, the broker no longer knows the rule.
         if self._hits is not None:
             return self._hits
         return int(self._ask("hook_hits", number=self._number))
@@ -52,6 +53,7 @@ class Hook:
             try:
                 self._ask("wait_for_hook", timeout_s=timeout_s, number=self._number, count=count)
             except TimeoutError:
+                # The number of requests shows better than the time what is missing.
                 text = f"the hook handled {self.hits} of {count} requests within {timeout_s:g} s"
                 raise TimeoutError(text) from None
         elif self._hits < count:
@@ -151,6 +153,7 @@ class Hooks:
 
     def reset(self, timeout_s: float = RESET_TIMEOUT_S) -> None:
         """End all hooks."""
+        # A broker without controls has no hooks, and rejects every command.
         if not self._hooks:
             return
         ended = self._ask("reset_hooks", timeout_s=timeout_s)
@@ -194,6 +197,7 @@ def _code_and_text(error: Failing) -> tuple[int, str]:
                 f"{error.__name__} has no Kafka error code; use a class from plog.errors"
             )
         return int(error.code), ""
+    # An ErrorCode is an int, too.
     if not isinstance(error, int):
         raise TypeError(f"{error!r} is not an error; use a class from plog.errors or an ErrorCode")
     return int(error), ""

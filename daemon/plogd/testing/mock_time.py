@@ -48,6 +48,7 @@ class MovableReactor(EPollReactor):
     Twisted's I/O thread.
     """
 
+    # Twisted knows only one I/O thread per process, and the test may use it.
     _registerAsIOThread = False
 
     def __init__(self, offset_s: float = 0.0) -> None:
@@ -66,6 +67,7 @@ class MovableClock:
 
     def __init__(self, reactor: MovableReactor) -> None:
         self._reactor = reactor
+        # Measured once: even if the system's clock is set, both clocks advance equally.
         self._ahead_s = time.clock_gettime(time.CLOCK_REALTIME) - _monotonic_s()
 
     def now_ms(self) -> int:
@@ -102,10 +104,12 @@ class MockTime:
 
     def advance(self, seconds: float) -> Later[None]:
         """Let `seconds` pass; complete when everything due by then has happened."""
+        # This form also rejects NaN.
         if not 0 <= seconds < math.inf:
             raise ValueError(f"cannot advance time by {seconds} s; use a finite number, 0 or more")
         move = _Move(seconds, seconds, Later())
         self._moves.append(move)
+        # Otherwise, the end of the previous move starts this one.
         if len(self._moves) == 1:
             self._soon()
         return move.done
@@ -179,6 +183,7 @@ class _PeriodicRest:
 
     def stretched(self, call: Any, due_in_s: float) -> float:
         """Return the time until the step to `call`; a step to a later call may run it earlier."""
+        # A LoopingCall passes itself to callLater.
         task = getattr(call, "func", None)
         if due_in_s <= 0 or not isinstance(task, LoopingCall) or task.interval is None:
             return due_in_s

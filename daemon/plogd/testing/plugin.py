@@ -68,6 +68,7 @@ class _Brokers:
             broker.check()
 
 
+# Not a global variable, because pytester runs several sessions in one process.
 _BROKERS = pytest.StashKey[_Brokers]()
 
 
@@ -84,6 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks, and reject an invalid ini setting."""
     for mark in _MARKS:
+        # Otherwise, pytest rejects the marks with --strict-markers.
         config.addinivalue_line("markers", mark)
     if config.getini("plog_broker") not in ("", *KINDS):
         wrong = config.getini("plog_broker")
@@ -158,8 +160,10 @@ def _running(
     broker = _make(config, folder, settings, kind)
     brokers = config.stash[_BROKERS]
     broker.start()
+    # Only after a successful start, whose failure already contains the end of the log.
     brokers.add(broker)
     yield broker
+    # Before it is closed, so that its problems are reported only once.
     brokers.discard(broker)
     broker.close()
 
@@ -233,6 +237,7 @@ def plog_topics(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
             fixed.append(wanted)
         names[wanted or mark["name"]] = broker.create_topic(**mark)
     yield names
+    # The test may have stopped its broker, which keeps the topics on disk.
     if broker.is_running:
         for name in fixed:
             broker.delete_topic(name)
@@ -280,5 +285,6 @@ def _bound(form: Any, mark: pytest.Mark) -> dict[str, Any]:
         arguments: dict[str, Any] = form(*mark.args, **mark.kwargs)
     except TypeError as error:
         problem = str(error).removeprefix(form.__name__)
+        # The error is in the mark, so a traceback through this module would not help.
         pytest.fail(f"@pytest.mark.{mark.name}{problem}", pytrace=False)
     return arguments

@@ -34,6 +34,7 @@ class ReadySocket:
         self.path = os.path.join(self._directory.name, "notify")
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(self.path)
+        # `drain` reads until the socket is empty.
         self._socket.setblocking(False)
 
     def close(self) -> None:
@@ -49,6 +50,7 @@ class ReadySocket:
         """
         fields: dict[str, str] = {}
         deadline = time.monotonic() + timeout_s
+        # It becomes readable when the process exits, so one select waits for both events.
         pidfd = os.pidfd_open(process.pid)
         try:
             with selectors.DefaultSelector() as selector:

@@ -47,11 +47,13 @@ class RunningBroker(ABC):
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.data_dir = directory / "data"
         self.log_path = directory / "broker.log"
+        # The first start chooses a free port, and later starts use the same one.
         self.bootstrap_servers = "127.0.0.1:0"
         self.addresses: tuple[str, ...] = ()
         self.started_in_ms = 0.0
         self.hooks = Hooks(self._ask)
         self._settings = dict(settings or {})
+        # A bug is reported once, and not after every later test of the session.
         self._checked_characters = 0
         self._moved_s = 0.0
         self._has_to_run = False
@@ -96,6 +98,7 @@ class RunningBroker(ABC):
             BrokerFailed: the broker did not stop cleanly, has exited unexpectedly, or has logged a
                 bug.
         """
+        # Not `is_running`: if the broker has exited unexpectedly, `stop` reports it.
         if self._has_to_run:
             self.stop()
         self.check()
@@ -171,7 +174,7 @@ class RunningBroker(ABC):
             "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
             # Only one broker on a host can have the default port.
             "plog.http.port": "0",
-            **self._settings,
+            **self._settings,  # Last, because a test may override the settings above.
         }
         return [f"{name}={value}" for name, value in settings.items()]
 

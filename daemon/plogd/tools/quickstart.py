@@ -41,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv) or _ON_THIS_HOST_ONLY
     options = Options()
     try:
+        # Parsed here as well as by the broker: an invalid option is reported before a process
+        # starts, and the message below needs the data directories.
         options.parseOptions(arguments)  # type: ignore[no-untyped-call]
     except usage.UsageError as error:
         print(f"plog: {error}", file=sys.stderr)
@@ -53,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             addresses = ready_socket.wait(broker, _START_TIMEOUT_S)
             _send_and_read_back(addresses[0])
         except NotReadyError:  # The broker itself has printed the reason.
+            # After a timeout, the broker hangs and might not react to SIGTERM.
             broker.kill()
+            # A broker that exits before it is ready has failed, even if its exit code is 0.
             return broker.wait() or 1
         except PlogError as error:
             print(f"plog: cannot send the first message: {error}", file=sys.stderr)
@@ -86,6 +90,7 @@ def _send_and_read_back(address: str) -> None:
     """Send one message and read it back. Raises PlogError."""
     host, _, port = address.rpartition(":")
     text = time.strftime("Hello from plog, %Y-%m-%d %H:%M:%S")
+    # An IPv6 address in a status line is in brackets.
     with SimpleClient(host.strip("[]"), int(port)) as client:
         try:
             client.create_topic(TOPIC)
@@ -99,6 +104,7 @@ def _send_and_read_back(address: str) -> None:
 
 
 def _print(line: str) -> None:
+    # The broker writes to the same output, so the order of lines would otherwise be wrong.
     print(line, flush=True)
 
 

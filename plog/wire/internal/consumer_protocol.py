@@ -37,6 +37,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
     """The topics that a member subscribes to."""
 
     topics: list[str] = field()
+    # Only the assignor interprets it: the sticky assignor stores the previous assignment here.
     user_data: bytes | None = field(default=None)
     owned_partitions: list[OwnedPartitions] = field("1+", ignorable=True)
     generation_id: int32 = field("2+", default=-1, ignorable=True)

@@ -45,6 +45,7 @@ class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
     metadata: str = field()
     commit_timestamp: int64 = field()
     expire_timestamp: int64 = field("1", default=NO_TIMESTAMP, ignorable=True)
+    # Tells a recreated topic from the topic whose offset was committed.
     topic_id: uuid = field("4+", tag=0, ignorable=True)
 
 

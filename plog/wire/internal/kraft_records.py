@@ -113,6 +113,8 @@ KRAFT_RECORDS: Final[tuple[type[MetadataRecord], ...]] = (
     RegisterControllerRecord,
     ClearElrRecord,
 )
+# A broker decodes only METADATA_RECORDS: skipping a record of KRAFT_RECORDS, such as the abort of
+# a metadata transaction, would change the meaning of others.
 KNOWN_RECORDS: Final[dict[int, type[MetadataRecord]]] = {
     record.record_key: record for record in (*METADATA_RECORDS, *KRAFT_RECORDS)
 }

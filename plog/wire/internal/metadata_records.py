@@ -33,6 +33,7 @@ from plog.wire.schema import (
     uuid,
 )
 
+# AbstractApiMessageSerde writes this version, and rejects all others.
 _FRAME_VERSION = 1
 
 
@@ -67,12 +68,14 @@ class RegisterBrokerRecord(MetadataRecord, record_key=0, versions="0-4", flexibl
     """A broker was registered, which it requests when it starts."""
 
     broker_id: int32 = field()
+    # Only brokers up to Kafka 3.9 set it, during the migration to KRaft (KIP-866).
     is_migrating_zk_broker: bool = field("2+")
     incarnation_id: uuid = field()
     broker_epoch: int64 = field()
     end_points: list[BrokerEndpoint] = field()
     features: list[BrokerFeature] = field()
     rack: str | None = field()
+    # A Kafka broker stays fenced until it has caught up with the metadata (KIP-631).
     fenced: bool = field(default=True)
     in_controlled_shutdown: bool = field("1+")
     log_dirs: list[uuid] = field("3+", tag=0)
@@ -124,6 +127,7 @@ class PartitionChangeRecord(MetadataRecord, record_key=5, versions="0-2", flexib
     removing_replicas: list[int32] | None = field(tag=3, default=None)
     adding_replicas: list[int32] | None = field(tag=4, default=None)
     leader_recovery_state: int8 = field(tag=5, default=-1)
+    # The order is that of Kafka's declaration, which as_json keeps. On the wire, tags are sorted.
     directories: list[uuid] | None = field("1+", tag=8, default=None)
     eligible_leader_replicas: list[int32] | None = field("2+", tag=6, default=None)
     last_known_elr: list[int32] | None = field("2+", tag=7, default=None)
@@ -136,7 +140,7 @@ class RemoveTopicRecord(MetadataRecord, record_key=9, versions="0", flexible="0+
 
 
 class UserScramCredentialRecord(MetadataRecord, record_key=11, versions="0", flexible="0+"):
-    """A user's credential for one mechanism. It is secret: the repr hides it."""
+    """A user's credential for one mechanism."""
 
     name: str = field()
     mechanism: int8 = field()
@@ -145,6 +149,7 @@ class UserScramCredentialRecord(MetadataRecord, record_key=11, versions="0", fle
     server_key: bytes = field()
     iterations: int32 = field()
 
+    # The keys are secret, and the repr of a record may be logged.
     def __repr__(self) -> str:
         return f"UserScramCredentialRecord(name={self.name!r}, mechanism={self.mechanism}, …)"
 
@@ -261,6 +266,7 @@ def decode_known_record(
         version, position = decode_varint(view, position)
     except IndexError:
         raise WireError(f"a metadata record of {len(view)} bytes is truncated") from None
+    # The caller selects the types, because tools also decode records that a broker rejects.
     record = record_by_key.get(key)
     if frame_version != _FRAME_VERSION or record is None:
         raise WireError(f"unknown metadata record: key {key}, frame version {frame_version}")

@@ -56,6 +56,7 @@ class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
     """The epoch of a consumer group, and a hash of its subscribed topics."""
 
     epoch: int32 = field()
+    # Tagged, because Kafka 4.0 wrote this record without a hash (KIP-1101).
     metadata_hash: int64 = field(tag=0)
 
 
@@ -106,6 +107,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     subscribed_topic_regex: str | None = field()
     rebalance_timeout_ms: int32 = field(default=-1)
     server_assignor: str | None = field()
+    # Set while the member uses the classic protocol, during an online migration (KIP-848).
     classic_member_metadata: ClassicMemberMetadata | None = field(tag=0, default=None)
 
 
@@ -122,6 +124,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
     previous_member_epoch: int32 = field()
     state: int8 = field()
     assigned_partitions: list[AssignedTopicWithEpochs] = field()
+    # The coordinator gives these partitions to another member only after this one revokes them.
     partitions_pending_revocation: list[AssignedTopicWithEpochs] = field()
 
 
@@ -227,6 +230,7 @@ class StreamsGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
     rebalance_timeout_ms: int32 = field(default=-1)
     topology_epoch: int32 = field()
     process_id: str = field()
+    # Set if the application serves interactive queries (its setting application.server).
     user_endpoint: StreamsEndpoint | None = field(default=None)
     client_tags: list[KeyValue] = field()
 
@@ -313,6 +317,7 @@ NEWER_GROUP_RECORDS: Final[dict[int, tuple[type[Message], type[Message]]]] = {
     8: (MemberKey, ConsumerGroupCurrentMemberAssignmentValue),
     10: (MemberKey, ShareGroupMemberMetadataValue),
     11: (GroupKey, GroupEpochValue),
+    # Share groups and streams groups share these classes, because Kafka's layouts are the same.
     12: (GroupKey, TargetAssignmentMetadataValue),
     13: (MemberKey, TargetAssignmentMemberValue),
     14: (MemberKey, ShareGroupCurrentMemberAssignmentValue),
@@ -327,5 +332,6 @@ NEWER_GROUP_RECORDS: Final[dict[int, tuple[type[Message], type[Message]]]] = {
 }
 """Key and value classes by record type."""
 NEWER_GROUP_MESSAGES: Final[tuple[type[Message], ...]] = tuple(
+    # Several record types have the same class, which must occur only once.
     dict.fromkeys(message for pair in NEWER_GROUP_RECORDS.values() for message in pair)
 )

@@ -85,6 +85,7 @@ class VotersRecord(Message, versions="0", flexible="0+"):
 
 
 RAFT_RECORDS: Final[dict[int, type[Message]]] = {
+    # Types 0 and 1 are the abort and commit markers of transactions (KIP-98).
     2: LeaderChangeMessage,
     3: SnapshotHeaderRecord,
     4: SnapshotFooterRecord,

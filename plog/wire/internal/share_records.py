@@ -37,6 +37,7 @@ class ShareSnapshotValue(Message, versions="0", flexible="0+"):
     state_epoch: int32 = field()
     leader_epoch: int32 = field()
     start_offset: int64 = field()
+    # Earlier releases wrote the record without this count, hence the tag and the default.
     delivery_complete_count: int32 = field(tag=0, default=-1)
     create_timestamp: int64 = field()
     write_timestamp: int64 = field()

@@ -28,11 +28,14 @@ class TransactionLogValue(Message, versions="0-1", flexible="1+"):
     """The state of a transaction; timestamps are wall-clock ms."""
 
     producer_id: int64 = field()
+    # When a producer id runs out of epochs, the coordinator assigns another id. With the previous
+    # id, it recognizes a repeated EndTxn request (KIP-890).
     previous_producer_id: int64 = field("1+", tag=0, default=-1, ignorable=True)
     next_producer_id: int64 = field("1+", tag=1, default=-1, ignorable=True)
     producer_epoch: int16 = field()
     transaction_timeout_ms: int32 = field()
     transaction_status: int8 = field()
+    # Kafka's TransactionLog writes null in the state Empty.
     transaction_partitions: list[TransactionPartitions] | None = field()
     transaction_last_update_timestamp_ms: int64 = field()
     transaction_start_timestamp_ms: int64 = field()

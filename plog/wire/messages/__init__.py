@@ -113,6 +113,8 @@ class Api:
     response: type[ApiMessage]
 
 
+# A list instead of classes that register themselves: the table must not depend on which modules
+# have been imported.
 APIS = (
     Api(ProduceRequest, ProduceResponse),
     Api(FetchRequest, FetchResponse),

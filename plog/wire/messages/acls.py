@@ -15,6 +15,7 @@ from __future__ import annotations
 from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32
 
+# The default, because all patterns were literal before KIP-290.
 _LITERAL = 3
 
 

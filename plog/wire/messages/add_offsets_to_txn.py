@@ -23,6 +23,7 @@ class AddOffsetsToTxnRequest(
     transactional_id: str = field()
     producer_id: int64 = field()
     producer_epoch: int16 = field()
+    # Its partition of __consumer_offsets joins the transaction, so it gets a marker at the end.
     group_id: str = field()
 
 

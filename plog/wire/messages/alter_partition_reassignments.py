@@ -31,6 +31,7 @@ class AlterPartitionReassignmentsRequest(
     """Partitions to reassign."""
 
     timeout_ms: int32 = field(default=60000)
+    # True by default, because version 0 always allows the change.
     allow_replication_factor_change: bool = field("1+", default=True)
     topics: list[ReassignableTopic] = field()
 

@@ -19,6 +19,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
 class ApiVersionsRequest(ApiMessage, api_key=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
     """Name and version of the client's software."""
 
+    # Ignorable: a client that falls back to an older version drops its name and version.
     client_software_name: str = field("3+", ignorable=True)
     client_software_version: str = field("3+", ignorable=True)
 
@@ -57,4 +58,5 @@ class ApiVersionsResponse(ApiMessage, api_key=ApiKey.API_VERSIONS, versions="0-4
     supported_features: list[SupportedFeatureKey] = field("3+", tag=0, ignorable=True)
     finalized_features_epoch: int64 = field("3+", tag=1, default=-1, ignorable=True)
     finalized_features: list[FinalizedFeatureKey] = field("3+", tag=2, ignorable=True)
+    # Only controllers of Kafka 3.4 to 3.9 set it, during the migration to KRaft (KIP-866).
     zk_migration_ready: bool = field("3+", tag=3, ignorable=True)

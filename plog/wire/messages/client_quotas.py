@@ -67,6 +67,7 @@ class OpData(Struct):
 
     key: str = field()
     value: float64 = field()
+    # A flag instead of a null value, because a float64 cannot be null.
     remove: bool = field()
 
 

@@ -22,6 +22,7 @@ class CreatePartitionsTopic(Struct):
     """The new partition count of a topic; null assignments let the broker choose."""
 
     name: str = field()
+    # The total instead of the difference, so a repeated request cannot add partitions twice.
     count: int32 = field()
     assignments: list[CreatePartitionsAssignment] | None = field()
 

@@ -66,6 +66,7 @@ class CreatableTopicResult(Struct):
     topic_id: uuid = field("7+", ignorable=True)
     error_code: int16 = field()
     error_message: str | None = field()
+    # Set if the client may create the topic but not describe its settings, which are then null.
     topic_config_error_code: int16 = field("5+", tag=0, ignorable=True)
     num_partitions: int32 = field("5+", default=-1, ignorable=True)
     replication_factor: int16 = field("5+", default=-1, ignorable=True)

@@ -16,6 +16,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 class DeleteGroupsRequest(ApiMessage, api_key=ApiKey.DELETE_GROUPS, versions="0-2", flexible="2+"):
     """Groups to delete."""
 
+    # The spelling is Kafka's, and as_json derives Kafka's name from it.
     groups_names: list[str] = field()
 
 

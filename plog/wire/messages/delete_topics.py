@@ -35,6 +35,7 @@ class DeleteTopicsRequest(ApiMessage, api_key=ApiKey.DELETE_TOPICS, versions="1-
 class DeletableTopicResult(Struct):
     """The result for one topic."""
 
+    # Null if the request contains an id that is unknown.
     name: str | None = field(nullable="6+")
     topic_id: uuid = field("6+", ignorable=True)
     error_code: int16 = field()

@@ -47,6 +47,7 @@ class DescribeConfigsResourceResult(Struct):
     name: str = field()
     value: str | None = field()
     read_only: bool = field()
+    # -1 means unknown: version 0 only had a flag for default values.
     config_source: int8 = field(default=-1)
     is_sensitive: bool = field()
     synonyms: list[DescribeConfigsSynonym] = field()

@@ -25,6 +25,7 @@ class ProducerState(Struct):
     """A producer; last sequence, timestamp and transaction start offset are -1 if unset."""
 
     producer_id: int64 = field()
+    # An int32 in Kafka's declaration, although epochs are int16 everywhere else.
     producer_epoch: int32 = field()
     last_sequence: int32 = field(default=-1)
     last_timestamp: int64 = field(default=-1)

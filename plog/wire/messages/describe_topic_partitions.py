@@ -27,6 +27,7 @@ class DescribeTopicPartitionsRequest(
     """The topics, or all topics if empty, and the first partition of the page or null."""
 
     topics: list[DescribedTopic] = field()
+    # Kafka's default; the broker lowers it to max.request.partition.size.limit.
     response_partition_limit: int32 = field(default=2000)
     cursor: Cursor | None = field(default=None)
 

@@ -22,6 +22,7 @@ class TopicPartitions(Struct):
 class ElectLeadersRequest(ApiMessage, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
     """Preferred (0) or unclean (1) elections to run; null topics mean all partitions."""
 
+    # Version 0 can only request preferred elections (KIP-183), hence the default of 0.
     election_type: int8 = field("1+")
     topic_partitions: list[TopicPartitions] | None = field()
     timeout_ms: int32 = field(default=60000)

@@ -31,4 +31,5 @@ class EndTxnResponse(ApiMessage, api_key=ApiKey.END_TXN, versions="0-5", flexibl
     throttle_time_ms: int32 = field()
     error_code: int16 = field()
     producer_id: int64 = field("5+", default=-1, ignorable=True)
+    # Each transaction has its own epoch, so a late request of the previous one is rejected.
     producer_epoch: int16 = field("5+", default=-1, ignorable=True)

@@ -39,9 +39,11 @@ class FetchPartition(Struct):
     """A partition to read, and the offset to read from."""
 
     partition: int32 = field()
+    # -1 disables the check, for clients that do not know an epoch.
     current_leader_epoch: int32 = field("9+", default=-1, ignorable=True)
     fetch_offset: int64 = field()
     last_fetched_epoch: int32 = field("12+", default=-1)
+    # Only followers set it: DeleteRecords completes when all replicas have moved their start.
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     partition_max_bytes: int32 = field()
     replica_directory_id: uuid = field("17+", tag=0, ignorable=True)
@@ -74,6 +76,7 @@ class FetchRequest(ApiMessage, api_key=ApiKey.FETCH, versions="4-18", flexible="
     replica_state: ReplicaState = field("15+", tag=1)
     max_wait_ms: int32 = field()
     min_bytes: int32 = field()
+    # Before version 3, a response had no limit (KIP-74).
     max_bytes: int32 = field(default=INT32_MAX)
     isolation_level: int8 = field()
     session_id: int32 = field("7+", ignorable=True)
@@ -120,6 +123,7 @@ class PartitionData(Struct):
     high_watermark: int64 = field()
     last_stable_offset: int64 = field(default=-1)
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
+    # Set instead of records: the follower truncates its log, and then fetches again.
     diverging_epoch: EpochEndOffset = field("12+", tag=0)
     current_leader: LeaderIdAndEpoch = field("12+", tag=1)
     snapshot_id: SnapshotId = field("12+", tag=2)

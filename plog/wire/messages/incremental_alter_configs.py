@@ -43,4 +43,5 @@ class IncrementalAlterConfigsResponse(
     """Results by resource."""
 
     throttle_time_ms: int32 = field()
+    # Kafka declares this struct twice, with the same fields.
     responses: list[AlterConfigsResourceResponse] = field()

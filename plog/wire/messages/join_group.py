@@ -35,6 +35,7 @@ class JoinGroupRequest(ApiMessage, api_key=ApiKey.JOIN_GROUP, versions="0-9", fl
     # In version 0, brokers use the session timeout instead (KIP-62).
     rebalance_timeout_ms: int32 = field("1+", default=-1, ignorable=True)
     member_id: str = field()
+    # Not ignorable: in an older version, a static member would silently become a dynamic one.
     group_instance_id: str | None = field("5+", default=None)
     protocol_type: str = field()
     protocols: list[JoinGroupRequestProtocol] = field()

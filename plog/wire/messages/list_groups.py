@@ -19,6 +19,7 @@ from plog.wire.schema import ApiMessage, Struct, field, int16, int32
 class ListGroupsRequest(ApiMessage, api_key=ApiKey.LIST_GROUPS, versions="0-5", flexible="3+"):
     """Filters for the groups to list; an empty filter matches every group."""
 
+    # Not ignorable: in an older version, the broker would return all groups.
     states_filter: list[str] = field("4+")
     types_filter: list[str] = field("5+")
 

@@ -41,6 +41,7 @@ class ListOffsetsRequest(ApiMessage, api_key=ApiKey.LIST_OFFSETS, versions="1-11
     """Timestamps to look up."""
 
     replica_id: int32 = field()
+    # Not ignorable: for version 1, the latest offset is always the high watermark.
     isolation_level: int8 = field("2+")
     topics: list[ListOffsetsTopic] = field()
     timeout_ms: int32 = field("10+", ignorable=True)

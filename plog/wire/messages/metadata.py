@@ -69,6 +69,7 @@ class MetadataResponseTopic(Struct):
     """A topic and its partitions, or an error."""
 
     error_code: int16 = field()
+    # Null if the request contains an id that is unknown.
     name: str | None = field(nullable="12+")
     topic_id: uuid = field("10+", ignorable=True)
     is_internal: bool = field("1+", ignorable=True)

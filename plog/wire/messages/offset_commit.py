@@ -41,6 +41,7 @@ class OffsetCommitRequest(ApiMessage, api_key=ApiKey.OFFSET_COMMIT, versions="2-
     generation_id_or_member_epoch: int32 = field("1+", default=-1, ignorable=True)
     member_id: str = field("1+", ignorable=True)
     group_instance_id: str | None = field("7+", default=None)
+    # -1 means offsets.retention.minutes, which applies to all groups since version 5.
     retention_time_ms: int64 = field("2-4", default=-1, ignorable=True)
     topics: list[OffsetCommitRequestTopic] = field()
 

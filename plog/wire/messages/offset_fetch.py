@@ -49,6 +49,7 @@ class OffsetFetchRequest(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10
     group_id: str = field("0-7")
     topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
     groups: list[OffsetFetchRequestGroup] = field("8+")
+    # Not ignorable: an older broker would return offsets that an open transaction may replace.
     require_stable: bool = field("7+")
 
 

@@ -67,9 +67,11 @@ class PartitionProduceResponse(Struct):
     error_code: int16 = field()
     base_offset: int64 = field()
     log_append_time_ms: int64 = field(default=-1)
+    # Shows a producer whether retention has deleted its records, or whether they were lost.
     log_start_offset: int64 = field("5+", default=-1, ignorable=True)
     record_errors: list[BatchIndexAndErrorMessage] = field("8+", ignorable=True)
     error_message: str | None = field("8+", default=None, ignorable=True)
+    # Saves the producer a Metadata request after NOT_LEADER_OR_FOLLOWER.
     current_leader: LeaderIdAndEpoch = field("10+", tag=0)
 
 
@@ -94,5 +96,6 @@ class ProduceResponse(ApiMessage, api_key=ApiKey.PRODUCE, versions="3-13", flexi
     """The result for each batch."""
 
     responses: list[TopicProduceResponse] = field()
+    # At the end, unlike in other responses, because version 1 appended it to version 0.
     throttle_time_ms: int32 = field()
     node_endpoints: list[NodeEndpoint] = field("10+", tag=0)

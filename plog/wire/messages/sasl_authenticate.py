@@ -28,4 +28,5 @@ class SaslAuthenticateResponse(
     error_code: int16 = field()
     error_message: str | None = field(nullable="0+")
     auth_bytes: bytes = field()
+    # Before the end of this time, the client authenticates again on the same connection.
     session_lifetime_ms: int64 = field("1+", ignorable=True)

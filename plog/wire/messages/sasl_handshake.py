@@ -24,4 +24,5 @@ class SaslHandshakeResponse(ApiMessage, api_key=ApiKey.SASL_HANDSHAKE, versions=
     """The outcome for the requested mechanism, and a list of all enabled mechanisms."""
 
     error_code: int16 = field()
+    # Also set with an error, so that the client can report which mechanisms it could use.
     mechanisms: list[str] = field()

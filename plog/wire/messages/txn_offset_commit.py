@@ -42,6 +42,7 @@ class TxnOffsetCommitRequest(
     group_id: str = field()
     producer_id: int64 = field()
     producer_epoch: int16 = field()
+    # Not ignorable: without these fields, the group would accept offsets of a former member.
     generation_id: int32 = field("3+", default=-1)
     member_id: str = field("3+")
     group_instance_id: str | None = field("3+", default=None)

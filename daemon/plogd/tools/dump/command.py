@@ -99,7 +99,7 @@ def _add_record_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{what}-decoder-class",
             nargs="?",
-            const=STRING_DECODER,
+            const=STRING_DECODER,  # Kafka's option also works without a class.
             metavar="CLASS",
             help=f"class that decodes the {what}: Kafka's String, Integer, Long or DefaultDecoder",
         )
@@ -132,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in arguments.files.split(","):
         for line in dump_file(posixpath.normpath(path), arguments, findings):
             sys.stdout.write(line + "\n")
+    # Otherwise, the problems could appear before the lines to which they refer.
     sys.stdout.flush()
     for line in findings.lines():
         print(line, file=sys.stderr)
@@ -156,6 +157,7 @@ def dump_file(path: str, arguments: argparse.Namespace, findings: ProblemReport)
     }
     dump = dumps.get(suffix)
     if dump is None:
+        # Kafka's tool also only warns, so that a pattern such as 0000* can be passed.
         print(f"Ignoring unknown file {path}", file=sys.stderr)
         return
     yield from dump()

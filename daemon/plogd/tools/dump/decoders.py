@@ -42,12 +42,14 @@ _VERSION_BYTES = 2
 
 _CLASSES: Final[Mapping[str, Callable[[bytes], str]]] = {
     "StringDecoder": lambda data: data.decode("utf-8", "replace"),
+    # Like Java's ByteBuffer, this ignores bytes after the number.
     "IntegerDecoder": lambda data: str(int.from_bytes(data[:4], "big", signed=True)),
     "LongDecoder": lambda data: str(int.from_bytes(data[:8], "big", signed=True)),
     # Java's decoder prints the array's identity hash, which is unrelated to the bytes.
     "DefaultDecoder": lambda data: data.hex(),
 }
 _SIZES: Final = {"IntegerDecoder": 4, "LongDecoder": 8}
+# Up to version 3, Kafka's decoders were in the package kafka.serializer.
 _PACKAGES: Final = ("", "org.apache.kafka.tools.api.", "kafka.serializer.")
 
 _Kinds = Mapping[int, tuple[type[Message], type[Message]]]
@@ -120,11 +122,12 @@ def _decode_coordinator_record(record: Record, kinds: _Kinds) -> tuple[str, str 
     if kind not in kinds:
         return f"Unknown record type {kind} at offset {record.offset}, skipping.", None
     key_type, value_type = kinds[kind]
+    # The number before the key is the type of the record, so the key itself has no version.
     key_version = key_type.max_version
     key: Json = as_json(key_type.decode(key_data, key_version), key_version)
     key_text = compact_json({"type": str(kind), "data": key})
     if record.value is None:
-        return key_text, "<DELETE>"
+        return key_text, "<DELETE>"  # Kafka's text for a tombstone.
     version, value_data = _split(record.value, "value")
     if not value_type.min_version <= version <= value_type.max_version:
         raise WireError(f"{value_type.__name__} has no version {version}")
@@ -149,6 +152,7 @@ def _show_members(value: GroupMetadataValue, data: dict[str, Json]) -> None:
         return
     for member, shown in zip(value.members, members, strict=True):
         assert isinstance(shown, dict)
+        # Bytes that cannot be decoded stay in base64: other clients may use their own format.
         with suppress(PlogError):
             shown["subscription"] = _consumer_json(
                 member.subscription, ConsumerProtocolSubscription
@@ -169,7 +173,9 @@ def _metadata_record(record: Record) -> tuple[str | None, str | None]:
         message, version = decode_known_record(record.value or b"", KNOWN_RECORDS)
     except PlogError as error:
         return None, f"Error at {record.offset}, skipping. {error}"  # Kafka's text, word for word.
+    # Kafka prints its enum MetadataRecordType, for example PARTITION_CHANGE_RECORD.
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(message).__name__).upper()
+    # Kafka's metadata records have no keys.
     return None, compact_json({"type": name, "version": version, "data": as_json(message, version)})
 
 

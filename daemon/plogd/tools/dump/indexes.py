@@ -38,6 +38,8 @@ def dump_index(
     """Yield the lines to print for an ``.index`` file."""
     base, data = base_offset(path), _read(path)
     entries = _offset_entries(data, base)
+    # Opened first, as in Kafka's tool, so a missing .log file is an error even if the index is
+    # empty.
     with open(_sibling(path, LOG_SUFFIX), "rb") as log:
         if len(data) < _OFFSET_ENTRY.size:
             yield f"{path} is empty."
@@ -51,6 +53,7 @@ def dump_index(
             if found is None:
                 problem = f"the .log file has no complete batch at byte {entry.position}"
                 findings.add_damage(path, problem)
+            # An entry contains the last offset of its batch.
             elif found != entry.offset:
                 mismatches = findings.index_mismatches.setdefault(absolute(path), {})
                 mismatches[entry.offset] = found
@@ -67,6 +70,7 @@ def dump_time_index(
         yield from _sanity(path, findings, time_index_problem(data, base))
         return
     index_path = _sibling(path, INDEX_SUFFIX)
+    # The offset index only makes the search faster, so it may be missing.
     offsets = _offset_entries(_read(index_path), base) if os.path.exists(index_path) else []
     previous = _NO_TIMESTAMP
     with open(_sibling(path, LOG_SUFFIX), "rb") as log:
@@ -102,6 +106,7 @@ def _check_time(
     if newest != entry.timestamp:
         mismatches = findings.timestamp_mismatches.setdefault(absolute(path), [])
         mismatches.append((entry.timestamp, newest))
+    # Equal timestamps are wrong, too: a broker adds an entry only for a larger timestamp.
     if previous >= entry.timestamp:
         disorder = findings.timestamps_out_of_order.setdefault(absolute(path), [])
         disorder.append((entry.timestamp, previous))
@@ -128,8 +133,10 @@ def snapshot_line(entry: SnapshotEntry) -> str:
         f" coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {transaction}"
         f" lastTimestamp: {entry.timestamp}"
     )
+    # A producer that has written only transaction markers has no sequence numbers.
     if entry.last_offset < 0:
         return line
+    # Sequence numbers continue with 0 after the largest one.
     first = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
     return line + (
         f" firstSequence: {first} lastSequence: {entry.last_sequence}"
@@ -161,6 +168,7 @@ def offset_index_problem(data: bytes, base: int) -> str | None:
     """Return the problem that a broker would find in an offset index at startup, or None."""
     if len(data) % _OFFSET_ENTRY.size:
         return f"{len(data)} bytes are not a multiple of {_OFFSET_ENTRY.size}"
+    # With trailing zeros, because a broker also examines the file as it is.
     entries = _offset_entries(data, base, cut=False)
 
     if entries and entries[-1].offset < base:
@@ -248,6 +256,7 @@ def _records(raw: RawBatch) -> Sequence[Record]:
 
 def _read(path: str) -> bytes:
     with open(path, "rb") as file:
+        # Java maps an index as one buffer, so no valid index is larger.
         return file.read(NO_LIMIT)
 
 

@@ -100,8 +100,10 @@ def raw_batches(file: BinaryIO, start: int, end: int) -> Iterator[RawBatch]:
     """
     position = start
     while end - position > _HEAD_BYTES:
+        # pread, because several iterators of indexes.py read the same file.
         head = os.pread(file.fileno(), _HEAD_BYTES, position)
         size, magic = read_size_and_magic(head)
+        # A preallocated file ends in zeros (Kafka's setting log.preallocate).
         if size < LOG_OVERHEAD + _MIN_LENGTH:
             what = "zeros" if not any(head) else f"a batch size of {size} bytes"
             raise Unreadable(position, f"found {what} instead of a batch")
@@ -122,6 +124,7 @@ def dump_log(path: str, options: RecordOptions, findings: ProblemReport) -> Iter
     yield _head_line(path, name)
     dump = _Dump(path, options, findings)
     with open(path, "rb") as file:
+        # Determined once, because a running broker may still append to the file.
         size = os.fstat(file.fileno()).st_size
         valid_bytes = 0
         try:
@@ -211,10 +214,12 @@ class _Dump:
         parts = []
         if not self._options.skip_metadata:
             parts.append(_record_metadata(record, _TIMESTAMP_TYPE[header.timestamp_type]))
+            # Without spaces, as Scala's mkString("[", ",", "]") formats the keys.
             keys = ",".join(map(_printable, (key for key, _ in record.headers)))
             parts.append(f" sequence: {_sequence(record, header)} headerKeys: [{keys}]")
             if header.is_control:
                 parts.append(control_text(record))
+        # Control records are shown as text above, and decoders cannot read them.
         if self._options.print_contents and not header.is_control:
             parts.append(self._contents(record))
         return "".join(parts)
@@ -224,6 +229,7 @@ class _Dump:
         if not self._options.skip_metadata:
             timestamp_type = _legacy_timestamp_type(batch.magic, batch.timestamp_type)
             parts.append(_record_metadata(record, timestamp_type))
+            # The checksum in the wrapper of compressed messages is not that of a single message.
             if len(batch.records) == 1 and not batch.compression:
                 parts.append(f" isValid: true crc: {crc}")
         if self._options.print_contents:
@@ -244,6 +250,8 @@ class _Dump:
 def batch_line(raw: RawBatch, header: BatchHeader) -> str:
     """Return the line for a batch (magic 2), in the format of Kafka's tool."""
     horizon = "OptionalLong.empty"
+    # With this bit, the base timestamp is the time after which compaction removes tombstones
+    # (KIP-534).
     if header.attributes & DELETE_HORIZON_BIT:
         horizon = f"OptionalLong[{header.base_timestamp}]"
     return (
@@ -312,6 +320,7 @@ def control_text(record: Record) -> str:
     if kind in RAFT_RECORDS:
         message, version = decode_raft_record(kind, record.value)
         return f" {_RAFT_TITLES[kind]} {compact_json(as_json(message, version))}"
+    # The key of a control record is a version and a type, each an int16.
     number = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
     return f" controlType: {kind.name}({number})"
 

@@ -28,7 +28,9 @@ class ProblemReport:
     def lines(self) -> Iterator[str]:
         """Yield the inconsistencies, in the format that Kafka's tool prints at its end."""
         for path, mismatches in self.index_mismatches.items():
+            # The position of the colon is Kafka's.
             yield f"Mismatches in :{path}"
+            # Kafka's tool puts each new mismatch at the start of a list.
             for offset in sorted(mismatches, reverse=True):
                 yield f"  Index offset: {offset}, log offset: {mismatches[offset]}"
         yield from self._time_index_lines()
@@ -46,6 +48,7 @@ class ProblemReport:
             yield f"Found out of order timestamp in :{path}"
             for indexed, previous in found:
                 yield f"  Index timestamp: {indexed}, Previously indexed timestamp: {previous}"
+        # Kafka's text does not contain the path.
         for found in self.offsets_not_found.values():
             yield "The following indexed offsets are not found in the log."
             for indexed, logged in found:

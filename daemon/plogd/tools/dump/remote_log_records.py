@@ -24,6 +24,7 @@ from plog.wire.internal.remote_log_records import (
 )
 from plog.wire.primitives import WireError
 
+# The position of a name is the state's id in Kafka's enums.
 _SEGMENT_STATES: Final = (
     "COPY_SEGMENT_STARTED",
     "COPY_SEGMENT_FINISHED",
@@ -53,6 +54,7 @@ def remote_log_text(data: bytes) -> str:
 
 
 def _segment(record: RemoteLogSegmentMetadataRecord) -> str:
+    # The fields are in the order of Kafka's toString methods, which differs between the classes.
     return _text(
         "RemoteLogSegmentMetadata",
         remoteLogSegmentId=_segment_id(record.remote_log_segment_id),
@@ -123,12 +125,14 @@ def _partition(partition: RemoteTopicPartition) -> str:
 
 def _epochs(epochs: Sequence[SegmentLeaderEpoch]) -> str:
     offsets = {each.leader_epoch: each.offset for each in epochs}
+    # Kafka's RemoteLogSegmentMetadata also rejects a segment without leader epochs.
     if not offsets:
         raise WireError("the segment has no leader epochs")
     return f"{{{', '.join(f'{epoch}={offsets[epoch]}' for epoch in sorted(offsets))}}}"
 
 
 def _custom(data: bytes | None) -> str:
+    # Only the size, as in Kafka: a storage plug-in defines the meaning of the bytes.
     return "Optional.empty" if data is None else f"Optional[CustomMetadata{{{len(data)} bytes}}]"
 
 

@@ -67,6 +67,7 @@ class UnreadableMetadata(PlogError):
     """Kafka's metadata log cannot be read; the message contains the place and the remedy."""
 
 
+# A tuple, so that snapshots are sorted by their offsets and then by their epochs.
 class SnapshotName(NamedTuple):
     """The name of a snapshot, which replaces all records below `end_offset`."""
 
@@ -95,6 +96,7 @@ def snapshot_values(data: bytes) -> list[bytes]:
             # completely.
             footer = decode_control_key(records[0].key) is ControlType.SNAPSHOT_FOOTER
         else:
+            # A record without a value is invalid, and is reported when it is decoded.
             values += [record.value or b"" for record in records]
     if not footer:
         raise UnreadableMetadata(
@@ -124,6 +126,7 @@ def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[in
                 yield from (
                     (record.offset, record.value or b"")
                     for record in records
+                    # The snapshot contains the earlier records of its segment.
                     if record.offset >= from_offset
                 )
 
@@ -145,6 +148,7 @@ def read_state(values: Iterable[tuple[int, bytes]]) -> ClusterState:
     for offset, value in values:
         try:
             reader.add(value)
+        # KeyError means that a record refers to an unknown topic or partition.
         except (WireError, KeyError) as error:
             raise UnreadableMetadata(
                 f"cannot decode the metadata record at offset {offset}: {error!r}; Kafka "
@@ -194,8 +198,10 @@ class _Reader:
         if key in _USED:
             self._replay(decode_metadata_record(value))
         elif key in _NOT_IMPORTED:
+            # An upper bound for the number of entities, because changes are counted, too.
             self._counts[_NOT_IMPORTED[key]] += 1
         elif key == _ACL_REMOVED:
+            # Each removal contains the id of exactly one ACL.
             self._counts["ACLs"] -= 1
         elif key == _CLEAR_ELIGIBLE:
             # The record may name a single topic. Clearing all topics can at worst make a complete
@@ -211,6 +217,7 @@ class _Reader:
 
     def finish(self) -> ClusterState:
         """Return the state, without the records of an unfinished metadata transaction."""
+        # Adding a Counter drops counts of 0, such as that of ACLs that were all removed.
         self._state.not_imported += self._counts
         return self._state
 
@@ -232,6 +239,7 @@ class _Reader:
             case RemoveTopicRecord():
                 name = self._names.pop(record.topic_id)
                 del state.topics[name]
+                # Kafka removes the settings of a deleted topic without further records.
                 state.topic_configs.pop(name, None)
             case ConfigRecord():
                 self._replay_config(record)
@@ -260,6 +268,7 @@ class _Reader:
             configs = self._state.broker_configs
         else:
             what = _CONFIGS_NOT_IMPORTED.get(record.resource_type, "settings of unknown resources")
+            # A removed setting is not lost by the import, so it does not count.
             self._state.not_imported[what] += record.value is not None
             return
         settings = configs.setdefault(record.resource_name, {})

@@ -28,6 +28,7 @@ from plogd.topic_config import TopicConfig
 STAGING_DIR: Final = "__cluster_metadata-1"
 """The temporary directory of a new metadata log; a broker uses only `__cluster_metadata-0`."""
 
+# The batches need not be atomic: the caller makes the whole log visible with one rename.
 _RECORDS_PER_BATCH = 500
 
 
@@ -40,6 +41,7 @@ def write_metadata_log(
     files: Files, directory: str, records: Sequence[MetadataRecord], *, now_ms: int
 ) -> None:
     """Write a metadata log to `directory` and sync it; syncing the parent is left to the caller."""
+    # Without a `Log`, because that would start jobs and recovery for a directory in progress.
     segment = LogSegment.create(files, directory, 0, TopicConfig())
     try:
         for start in range(0, len(records), _RECORDS_PER_BATCH):
@@ -64,6 +66,7 @@ def write_metadata_log(
             file.sync()
     finally:
         segment.close()
+    # The first startup of the broker begins the next epoch (docs/decisions/0002).
     checkpoint_files.write_leader_epochs(files, directory, [EpochEntry(0, 0)])
     checkpoint_files.write_topic_id(files, directory, METADATA_TOPIC_ID)
     files.sync_dir(directory)

@@ -60,6 +60,7 @@ Node: TypeAlias = "dict[str, Node] | object"
 _RESOURCES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
 _PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+# Kafka joins the names of an entity in this order.
 _QUOTA_ENTITIES = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
 _NO_LEADER_CHANGE = -2  # As in Kafka's LeaderConstants.
 _NO_STATE_CHANGE = -1
@@ -108,10 +109,13 @@ class Partition:
 
     def __str__(self) -> str:
         directories = ", ".join(
+            # Records without directories get Kafka's DirectoryId.MIGRATING, the zero UUID
+            # (KIP-858).
             map(uuid_to_text, self.directories or [ZERO_UUID] * len(self.replicas))
         )
         state = "RECOVERING" if self.recovering else "RECOVERED"
         return (
+            # The format of Kafka's PartitionRegistration.toString, which users of its shell know.
             f"PartitionRegistration(replicas={self.replicas}, directories=[{directories}],"
             f" isr={self.isr}, removingReplicas={self.removing}, addingReplicas={self.adding},"
             f" elr={self.eligible}, lastKnownElr={self.last_known_eligible},"
@@ -132,6 +136,7 @@ class BrokerNode:
             self.record.fenced = record.fenced > 0
         if record.in_controlled_shutdown:
             self.record.in_controlled_shutdown = record.in_controlled_shutdown > 0
+        # An empty list means that the directories are unchanged; a broker always has at least one.
         if record.log_dirs:
             self.record.log_dirs = record.log_dirs
         if record.cordoned_log_dirs is not None:
@@ -171,6 +176,7 @@ class MetadataTree:
         self._quotas: dict[str, dict[str, Node]] = {}
         self._acls: dict[str, Node] = {}
         self._tokens: dict[str, Node] = {}
+        # Kafka's tree also contains the directories of mechanisms without users.
         self._scram: dict[str, dict[str, Node]] = {name: {} for name in _MECHANISMS.values()}
         self._features: dict[str, int] = {}
         self._next_producer_id = -1
@@ -187,6 +193,7 @@ class MetadataTree:
             if name != METADATA_VERSION
         }
         level = self._features.get(METADATA_VERSION, 0)
+        # A log of a later Kafka may have a level whose name is unknown here.
         metadata_version = METADATA_VERSIONS.get(level, str(level))
         image: dict[str, Node] = {
             "acls": {"byId": self._acls},
@@ -204,6 +211,7 @@ class MetadataTree:
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record. Raises KeyError if it refers to something that does not exist."""
+        # Kafka's image changes only at the end of a metadata transaction, or not at all (KIP-868).
         if isinstance(record, BeginTransactionRecord):
             self._pending = []
         elif isinstance(record, AbortTransactionRecord):
@@ -288,6 +296,7 @@ class MetadataTree:
             text = uuid_to_text(record.topic_id)
             self._names[record.topic_id] = record.name
             node: dict[str, Node] = {"id": text, "name": record.name}
+            # Both names share one node, so that later records change both.
             self._topics[record.name] = self._topics_by_id[text] = node
             return
         topic = self._topics[self._names[record.topic_id]]
@@ -319,6 +328,7 @@ class MetadataTree:
 
     def _apply_config(self, record: ConfigRecord) -> None:
         kind = _RESOURCES.get(record.resource_type, f"UNKNOWN_{record.resource_type}")
+        # The settings of all brokers have an empty resource name.
         name = f"{kind}:{record.resource_name}" if record.resource_name else kind
         settings = self._configs.setdefault(name, {})
         if record.value is None:
@@ -361,6 +371,7 @@ def _partition(record: PartitionRecord) -> Partition:
 def acl_text(record: AccessControlEntryRecord) -> str:
     """Return an ACL as one line of text."""
     return (
+        # Kafka's StandardAcl is a Java record, whose text has brackets.
         f"StandardAcl[resourceType={_name(AclResourceType, record.resource_type)},"
         f" resourceName={record.resource_name},"
         f" patternType={_name(AclPatternType, record.pattern_type)},"

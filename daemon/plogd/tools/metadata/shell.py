@@ -75,7 +75,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def interact(shell: Shell) -> int:
     """Read and run commands until ``exit`` or the end of the input."""
+    # A script that reads the output expects one name per line, as from ls(1).
     shell.width = terminal_width() if sys.stdout.isatty() else None
+    # Commands from a pipe must not leave prompts in the output.
     prompt = _PROMPT if sys.stdin.isatty() else ""
     while not shell.exited:
         try:
@@ -102,9 +104,11 @@ def _use_readline(shell: Shell) -> None:
     def complete(text: str, state: int) -> str | None:
         line = readline.get_line_buffer()[: readline.get_begidx()]
         found = list(shell.completions(text, is_command=not line.strip()))
+        # readline calls the function with 0, 1, 2 and so on, until it returns None.
         return found[state] if state < len(found) else None
 
     readline.set_completer(complete)
+    # By default, a slash ends a word, so that only the last name would be passed.
     readline.set_completer_delims(" \t\n")
     readline.parse_and_bind("tab: complete")
 
@@ -127,6 +131,7 @@ def read_tree(files: Files, path: str) -> dict[str, object]:
     for offset, value in source.values:
         try:
             tree.replay(decode_known_record(value, KNOWN_RECORDS)[0])
+        # KeyError means that a record refers to something that does not exist.
         except (PlogError, KeyError) as error:
             raise PlogError(
                 f"{path}: cannot decode the metadata record at offset {offset}: {error}"
@@ -174,6 +179,7 @@ def _read_directory(files: Files, directory: str) -> Source:
             f"{METADATA_DIR}, or a .checkpoint file"
         )
     values += kraft_log_reader.log_values(segments, start)
+    # Just after a snapshot, the only segment is empty and does not contain a time or an epoch.
     provenance = _provenance(segments) if any(segments) else _provenance(parts, start - 1)
     from_plog = not files.exists(posixpath.join(directory, _RAFT_STATE_FILE))
     return Source(values, provenance, from_plog)
@@ -208,6 +214,7 @@ def _provenance(parts: list[bytes], offset: int | None = None) -> str:
             last = header
     if last is None:
         return "offset -1, epoch -1, time never"
+    # A batch without timestamps has -1, which would be shown as a time in 1969.
     time = datetime.fromtimestamp(max(last.max_timestamp, 0) / 1000, UTC)
     shown = last.last_offset if offset is None else offset
     return (

@@ -42,6 +42,7 @@ class Shell:
     def run(self, words: Sequence[str], line: str = "") -> Iterator[str]:
         """Run a command and yield its output; `line` is its entry in the history."""
         name, *arguments = words
+        # Invalid commands are recorded, too, because users correct them from the history.
         self._history.append(line or " ".join(words))
         command = COMMANDS.get(name)
         if command is None:
@@ -66,6 +67,8 @@ class Shell:
         if isinstance(directory.node, dict):
             for name in sorted(directory.node):
                 if name.startswith(beginning):
+                    # The completed text continues with the next name of the path or with the next
+                    # argument.
                     end = "/" if isinstance(directory.node[name], dict) else " "
                     yield f"{parent}{slash}{name}{end}"
 
@@ -99,6 +102,7 @@ class Shell:
         for target in targets:
             found = self.find(target)
             if not found:
+                # The messages are Kafka's, whose spelling differs between commands.
                 yield f"cat: {target}: No such file or directory."
             for each in found:
                 if isinstance(each.node, dict):
@@ -157,6 +161,7 @@ class Shell:
             directories += [each for each in found if isinstance(each.node, dict)]
             names += [each.name for each in found if not isinstance(each.node, dict)]
         yield from in_columns(names, self.width)
+        # As in ls(1), a single directory needs no heading.
         needs_head = bool(names) or len(directories) > 1
         is_first = not names
         for each in directories:
@@ -170,6 +175,7 @@ class Shell:
 
     def man(self, names: Sequence[str]) -> Iterator[str]:
         """Show the usage of a command."""
+        # `Command.problem` has checked the number of arguments.
         [name] = names
         command = COMMANDS.get(name)
         if command is None:
@@ -219,6 +225,7 @@ class Command(NamedTuple):
 
     def problem(self, arguments: Sequence[str]) -> str:
         """Return the error for these arguments, in the words of Kafka's parser, or ``""``."""
+        # A single hyphen is a name and not an option.
         options = [each for each in arguments if len(each) > 1 and each.startswith("-")]
         most = {"": 0, "1": 1, "?": 1}.get(self.takes, len(arguments))
         unknown = options or arguments[most:]
@@ -241,12 +248,13 @@ COMMANDS: Final[Mapping[str, Command]] = {
     ),
     "man": Command(Shell.man, "1", "cmd", "The command."),
     "pwd": Command(Shell.pwd),
-    "quit": Command(Shell.exit),
+    "quit": Command(Shell.exit),  # Kafka's shell accepts both names.
     "tree": Command(Shell.tree, "+", "targets", "Directories, files or patterns."),
 }
 
 
 def _matching(node: dict[str, object], part: str) -> Iterator[tuple[str, object]]:
+    # Most names are plain, and a topic can have thousands of siblings.
     if not re.search(r"[*?{]", part):
         if part in node:
             yield part, node[part]
@@ -274,6 +282,7 @@ def glob_pattern(part: str) -> re.Pattern[str]:
 def _walk(path: str, node: object) -> Iterator[str]:
     yield path
     if isinstance(node, dict):
+        # A dict keeps the order of the records, which users cannot know.
         for name in sorted(node):
             yield from _walk(f"{path.rstrip('/')}/{name}", node[name])
 
@@ -295,6 +304,7 @@ def in_columns(names: Sequence[str], width: int | None) -> Iterator[str]:
     """
     if not names:
         return
+    # The number of columns that fit cannot be computed, because each column has its own width.
     for count in range(len(names) if width else 1, 0, -1):
         lines = -(-len(names) // count)
         columns = [names[start : start + lines] for start in range(0, len(names), lines)]
@@ -307,4 +317,5 @@ def in_columns(names: Sequence[str], width: int | None) -> Iterator[str]:
             for column, size in zip(columns, widths, strict=True)
             if line < len(column)
         ]
+        # Names in the last column would otherwise end in spaces.
         yield "".join(row).rstrip()

@@ -28,6 +28,7 @@ class KafkaPartition:
 
     def is_complete_on(self, node_id: int) -> bool:
         """Return whether this broker has all acknowledged records, or is the only replica."""
+        # Without other replicas, there is no copy that could be more complete.
         return node_id in (*self.isr, *self.eligible) or self.replicas == (node_id,)
 
 
@@ -63,5 +64,6 @@ class ClusterState:
 def count_not_imported(state: ClusterState, what: str, things: Iterable[object]) -> None:
     """Add the number of `things` to the count of entities that are not imported."""
     count = sum(1 for _ in things)
+    # A count of 0 would also be printed in the summary.
     if count:
         state.not_imported[what] += count

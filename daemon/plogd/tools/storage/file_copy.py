@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 _FICLONE = 0x40049409  # From linux/fs.h; Python's fcntl module contains it from version 3.12 on.
 _STEP_BYTES = 8 << 20
 """Number of bytes after which progress is reported."""
+# The errors of kernels and file systems that do not support these calls for two files.
 _CANNOT_CLONE = {
     errno.EINVAL,
     errno.ENOSYS,
@@ -101,10 +102,12 @@ def _copy_range(
             except OSError as error:
                 if error.errno not in _CANNOT_CLONE:
                     raise
+                # For example, copy_file_range works between two file systems only since Linux 5.3.
                 in_kernel = False
                 continue
         else:
             copied = os.pwrite(to_fd, os.pread(from_fd, step, position), position)
+        # Otherwise, the loop would never end.
         if not copied:
             raise OSError(errno.EIO, "the file was truncated while it was copied")
         progress(copied)
@@ -116,6 +119,7 @@ def can_clone(source: str, target_dir: str) -> bool:
     probe = os.path.join(target_dir, ".plog-import-probe")
     from_fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
     try:
+        # An earlier import may have been killed before it removed its probe.
         to_fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             return clone(from_fd, to_fd)

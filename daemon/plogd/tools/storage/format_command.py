@@ -150,6 +150,7 @@ def run_format(arguments: argparse.Namespace) -> int:
             " option"
         )
     check_levels(arguments.release_version, arguments.feature)
+    # Before anything is written, because an option may be invalid.
     users = scram_records(arguments.add_scram, os.urandom)
     config = _load(arguments)
     lines = format_dirs(
@@ -162,6 +163,7 @@ def run_format(arguments: argparse.Namespace) -> int:
     )
     _print(lines)
     if users:
+        # After the other output, so that the warning is the last line that an operator sees.
         fail(f"SCRAM users: {NOT_ENFORCED}")
     return 0
 
@@ -181,6 +183,7 @@ def check_levels(release: str | None, features: Sequence[tuple[str, str]]) -> No
             )
     for name, text in features:
         level = level_of(name, text)
+        # Kafka also distinguishes unknown features from levels that are not supported.
         if name != METADATA_VERSION and name not in FEATURES:
             raise UnknownFeature(f"cannot use --feature {name}: Kafka does not have this feature")
         has = METADATA_VERSION_LEVEL if name == METADATA_VERSION else 0
@@ -268,6 +271,7 @@ def format_dirs(
         yield "All of the log directories are already formatted."
     for path, found in known.items():
         if found is None:
+            # The broker keeps its metadata in the first directory, in the order of log.dirs.
             kind = "metadata" if path == log_dirs[0] else "data"
             files.mkdir(path)
             if users and path == log_dirs[0]:
@@ -278,7 +282,7 @@ def format_dirs(
                 MetaProperties(
                     cluster_id=identity.cluster_id,
                     node_id=identity.node_id,
-                    directory_id=random_uuid(),
+                    directory_id=random_uuid(),  # Kafka's brokers expect one (KIP-858).
                 ),
             )
             yield (
@@ -288,6 +292,7 @@ def format_dirs(
 
 def _check_new(files: Files, log_dir: str, *, is_formatted: bool) -> None:
     """Raise AlreadyFormatted if a broker may have used the directory before."""
+    # If meta.properties was lost, the directory may still contain metadata.
     if is_formatted or files.exists(posixpath.join(log_dir, METADATA_DIR)):
         raise AlreadyFormatted(
             f"cannot use --add-scram: {log_dir} is already formatted; start the broker, and add"
@@ -328,6 +333,7 @@ def info(files: Files, log_dirs: Sequence[str]) -> tuple[list[str], list[str]]:
             problems.append(f"Error loading {posixpath.join(path, 'meta.properties')}: {error}")
             continue
         if identity is None:
+            # The messages are those of Kafka's StorageTool.
             problems.append(f"{path} is not formatted.")
         elif first is None:
             first = identity

@@ -142,6 +142,7 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
                 _carry_out(files, plan, locks)
             _print_summary(plan, arguments)
     except (PlogError, OSError) as error:
+        # Scripts read the problems from standard output; the exit code comes from the caller.
         if arguments.json:
             print(json.dumps({"problems": str(error).splitlines()}, indent=2))
         raise
@@ -164,6 +165,7 @@ def _targets(
         targets = list(config.log_dirs)
     else:
         parser.error("the target is missing: use --log-dirs TARGET, or --in-place")
+    # A symbolic link could hide that two paths are the same directory.
     sources = [os.path.realpath(path) for path in arguments.dirs]
     for target in targets:
         real = os.path.realpath(target)
@@ -180,6 +182,7 @@ def read_and_plan(
 ) -> Plan:
     """Read the sources and make the plan. Raises Refused and other PlogErrors."""
     sources = [read_source_dir(files, path) for path in paths]
+    # First, because the next steps use only the identity of the first directory.
     _refuse(check_sources(sources))
     _refuse_plogs(files, sources)
     state: ClusterState | None = None
@@ -190,6 +193,7 @@ def read_and_plan(
         state = read_state(
             read_znodes(zookeeper), cluster_id=identity.cluster_id, node_id=identity.node_id
         )
+    # Without metadata, any segment may contain old message formats.
     logs = _inspect(files, sources, old_formats=state is None or state.may_hold_old_formats)
     plan = make_plan(
         sources,
@@ -269,10 +273,13 @@ def _check_targets(files: OsFiles, plan: Plan, *, dry_run: bool) -> None:
     needed = _needed_bytes(plan)
     for path, size in needed.items():
         existing = path
+        # A target that does not exist yet gets the file system of its nearest parent.
         while not os.path.exists(existing):
             existing = os.path.dirname(os.path.abspath(existing))
         status = os.statvfs(existing)
+        # Without the blocks that are reserved for root, which f_bfree includes.
         free = status.f_bavail * status.f_frsize
+        # The probe writes a file, so it runs only if space seems to be short.
         if size + _SPARE_BYTES > free and not _shares_blocks(plan, path, existing, dry_run):
             raise TargetUnusable(
                 f"not enough space in {path}: {_mib(free)} are free, {_mib(size + _SPARE_BYTES)}"
@@ -301,6 +308,7 @@ def _needed_bytes(plan: Plan) -> dict[str, int]:
             existing = os.path.dirname(os.path.abspath(existing))
         by_device.setdefault(os.stat(existing).st_dev, []).append(path)
     return {
+        # Conversions run sequentially, so their space is not needed at the same time.
         paths[0]: (max if plan.in_place else sum)(needed[path] for path in paths)
         for paths in by_device.values()
     }
@@ -312,6 +320,7 @@ def _shares_blocks(plan: Plan, path: str, existing: str, dry_run: bool) -> bool:
     if plan.in_place or dry_run or not plan.partitions:
         return False
     facts = plan.partitions[0].facts
+    # Any file will do, because cloning depends only on the two file systems.
     source = posixpath.join(facts.directory, next(iter(facts.sizes)))
     return os.stat(source).st_dev == os.stat(existing).st_dev and can_clone(source, existing)
 
@@ -332,6 +341,7 @@ def _carry_out(files: OsFiles, plan: Plan, sources: SourceLocks) -> None:
             check_sources=sources.check_still,
         )
         if plan.in_place:
+            # The directories are already locked as sources.
             adopt_in_place(plan, world)
             return
         locks = _lock_targets(files, plan)
@@ -384,6 +394,7 @@ def _print_summary(plan: Plan, arguments: argparse.Namespace) -> None:
     for warning in plan.warnings:
         print(f"plog: warning: {warning}", file=sys.stderr)
     if arguments.json:
+        # Warnings go to standard error, so the output is a single JSON object.
         print(json.dumps(summary(plan, dry_run=arguments.dry_run), indent=2))
         return
     verb = "would adopt" if arguments.dry_run else "adopted"

@@ -91,6 +91,7 @@ class SourceLocks:
             descriptor = os.open(
                 posixpath.join(path, file_names.LOCK_FILE), how | os.O_CLOEXEC, 0o644
             )
+        # Kafka removes this file when it stops, so no broker is running.
         except FileNotFoundError:
             return
         self._descriptors.append(descriptor)
@@ -127,6 +128,7 @@ def read_source_dir(files: Files, path: str) -> SourceDir:
     try:
         identity = read_meta_properties(files, path)
     except CorruptCheckpoint as error:
+        # Each directory of a broker contains the same cluster id and node id.
         raise SourceUnusable(f"{error}; restore it from another of the broker's log.dirs") from None
     if identity is None:
         raise SourceUnusable(
@@ -140,6 +142,7 @@ def read_source_dir(files: Files, path: str) -> SourceDir:
         if parsed is None or not files.is_dir(posixpath.join(path, name)):
             continue
         if parsed.state:
+            # Kafka would delete or replace these directories, so their records are not needed.
             left_behind.append(name)
         elif parsed.topic_partition.topic != METADATA_PARTITION.topic:
             partitions.append(parsed.topic_partition)
@@ -212,9 +215,11 @@ def _follow_coordinator(data: bytes, states: dict[str, str]) -> None:
                 # The version and the length of the string, an int16 each, precede the id.
                 transactional_id = (record.key or b"")[4:].decode(errors="replace")
                 value = record.value or b""
+                # A record without a value removes the transactional id.
                 status = 0
                 if len(value) >= _TRANSACTION_VALUE.size:
                     status = _TRANSACTION_VALUE.unpack_from(value)[4]
+                # The last record of each transactional id determines its state.
                 states.pop(transactional_id, None)
                 if status in _UNFINISHED:
                     states[transactional_id] = _UNFINISHED[status]

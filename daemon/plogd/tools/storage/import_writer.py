@@ -78,8 +78,10 @@ class World:
 
 def metadata_records(plan: Plan) -> list[MetadataRecord]:
     """Return the records of the metadata log, as plog itself would have written them."""
+    # The new log describes the cluster from its beginning, so there is no previous state.
     nothing = MetadataImage()
     changes = list(_changes(plan))
+    # Records of partitions contain the id of their topic, which the empty image lacks.
     topics = {str(x.key[1]): x.value for x in changes if isinstance(x.value, TopicValue)}
     return [
         level_record(),
@@ -90,6 +92,7 @@ def metadata_records(plan: Plan) -> list[MetadataRecord]:
 def _changes(plan: Plan) -> Iterator[Change]:
     for topic in plan.topics:
         yield from _topic_changes(topic, plan.node_id)
+    # Sorted, so that equal plans produce equal logs.
     for entity, config in sorted(plan.broker_configs.items()):
         yield _new(("config", "broker", entity), config)
     if plan.next_producer_id:
@@ -137,7 +140,9 @@ def check_targets(files: Files, plan: Plan) -> None:
     ours |= {_dir_name(partition) for partition in plan.partitions}
     for target in plan.log_dirs:
         present = files.listdir(target) if files.exists(target) else []
+        # Checkpoints are written to .tmp files, which an interrupted import leaves.
         foreign = [name for name in present if not (begun and name.removesuffix(".tmp") in ours)]
+        # mkfs creates lost+found in the root directory of a file system.
         foreign = [name for name in foreign if name not in (file_names.LOCK_FILE, "lost+found")]
         if foreign:
             raise TargetUnusable(
@@ -153,6 +158,7 @@ def copy_into(plan: Plan, world: World) -> None:
     staging = posixpath.join(first, STAGING_DIR)
     for target in plan.log_dirs:
         files.mkdir(target)
+        # The directory's own entry is in its parent.
         files.sync_dir(posixpath.dirname(posixpath.abspath(target)))
     # The mark of an unfinished copy must be durable before the first file is copied.
     files.mkdir(staging)
@@ -228,6 +234,7 @@ def _copy_partition(
         else:  # partition.metadata is written below, with the id that the topic keeps or gets.
             world.progress(facts.sizes[name])
     checkpoint_files.write_topic_id(world.files, directory, topic.topic_id)
+    # The first call makes the names of the files durable, the second that of the directory.
     world.files.sync_dir(directory)
     world.files.sync_dir(partition.target)
 
@@ -238,6 +245,7 @@ def _is_log(name: str) -> bool:
 
 def _may_be_torn(plan: Plan, partition: PlannedPartition, base_offset: int) -> bool:
     """Return whether a crash may have damaged the end of a segment."""
+    # Kafka syncs a segment when it rolls to the next one.
     is_last = base_offset == partition.facts.base_offsets[-1]
     return is_last and partition.target not in plan.clean_dirs
 
@@ -251,6 +259,7 @@ def _write_small_files(plan: Plan, target: str, world: World) -> None:
         MetaProperties(
             cluster_id=plan.cluster_id,
             node_id=plan.node_id,
+            # A copy needs an id of its own (KIP-858).
             directory_id=uuid_to_text(world.random_bytes(16)),
         ),
     )
@@ -293,13 +302,15 @@ def adopt_in_place(plan: Plan, world: World) -> None:
             facts = partition.facts
             for base_offset in facts.legacy_segments:
                 path = file_names.segment_path(facts.directory, base_offset, file_names.LOG_SUFFIX)
+                # Read first, because the new file has the current time, and retention would keep it
+                # longer.
                 modified_ms = files.modified_ms(path)
                 replace_segment(
                     files,
                     facts.directory,
                     base_offset,
                     may_be_torn=_may_be_torn(plan, partition, base_offset),
-                    progress=lambda _: None,
+                    progress=lambda _: None,  # The partition is counted as a whole below.
                 )
                 world.set_modified_ms(path, modified_ms)
             # Topics that were created before Kafka 2.8 have no id.

@@ -96,6 +96,7 @@ def inspect_log(
                 facts.sizes[name] = size_of(files, posixpath.join(directory, name))
         elif parsed.state == file_names.SWAP_SUFFIX:
             facts.unfinished_swap = name
+        # Files with a state, such as .deleted, are leftovers that Kafka would remove.
         elif not parsed.state:
             facts.sizes[name] = size_of(files, posixpath.join(directory, name))
             if parsed.suffix == file_names.TXN_INDEX_SUFFIX and facts.sizes[name]:
@@ -151,6 +152,7 @@ def _follow_transaction(header: BatchHeader, open_producers: set[int]) -> None:
     if not header.is_transactional:
         return
     if header.is_control:
+        # A marker ends the transaction, whether it commits or aborts.
         open_producers.discard(header.producer_id)
     else:
         open_producers.add(header.producer_id)
@@ -169,9 +171,11 @@ def _newest_snapshot(files: Files, facts: LogFacts) -> tuple[int, set[int]]:
         offset, name = snapshots.pop()
         try:
             entries = decode_snapshot(files.read_file(posixpath.join(facts.directory, name)))
+        # Kafka also falls back to the next older snapshot.
         except CorruptSnapshot:
             continue
         for entry in entries:
+            # Retention may have deleted all its batches, but the id must not be assigned again.
             facts.max_producer_id = max(facts.max_producer_id, entry.producer_id)
         return offset, {x.producer_id for x in entries if x.current_txn_first_offset >= 0}
     return -1, set()
@@ -193,7 +197,9 @@ def walk_file(file: File) -> Iterator[FoundBatch]:
         data = file.pread(HEADER_SIZE, position)
         base_offset, length, _, magic = _HEAD.unpack_from(data)
         size = length + LOG_OVERHEAD
+        # A size below this could lead the walk into the middle of a batch.
         smallest = HEADER_SIZE if magic == 2 else _SMALLEST_BATCH
+        # A crash can leave any bytes at the end, including zeros.
         if magic not in (0, 1, 2) or size < smallest or position + size > end:
             return
         yield FoundBatch(

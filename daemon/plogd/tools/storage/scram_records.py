@@ -49,6 +49,7 @@ def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredent
         # Bytes in arguments that are not UTF-8 become surrogates, which a record cannot contain.
         text.encode()
     except UnicodeEncodeError:
+        # `from None`, because the original exception contains the argument, and thus the password.
         raise UsageError("--add-scram: the value is not valid UTF-8") from None
     name, _, rest = text.strip().partition("=")
     mechanism = _MECHANISMS.get(name)
@@ -60,14 +61,17 @@ def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredent
     salt = _decoded(parts, "salt")
     salted = _decoded(parts, "saltedpassword")
     iterations = parts.get("iterations", str(MIN_ITERATIONS))
+    # int() would also accept signs, spaces, underscores and the digits of other scripts.
     if not (iterations.isascii() and iterations.isdecimal()):
         raise UsageError(f"--add-scram: iterations={iterations} is not a whole number")
     if "name" not in parts:
         raise UsageError(f"--add-scram: the user name is missing; use the format {_FORM}")
     if ("password" in parts) == ("saltedpassword" in parts):
         raise UsageError("--add-scram: specify either password or saltedpassword")
+    # A salted password is useless with any salt but its own.
     if salted is not None and salt is None:
         raise UsageError("--add-scram: saltedpassword requires salt")
+    # Random, so that equal passwords do not have equal keys (RFC 5802).
     salt = random_bytes(_SALT_BYTES) if salt is None else salt
     try:
         check_user(parts["name"])
@@ -110,6 +114,7 @@ def _decoded(parts: dict[str, str], name: str) -> bytes | None:
     if name not in parts:
         return None
     try:
+        # Without `validate`, invalid characters are ignored.
         return base64.b64decode(parts[name], validate=True)
     except binascii.Error:
         raise UsageError(f"--add-scram: {name} is not valid base64") from None

@@ -27,6 +27,7 @@ from plogd.tools.storage.log_inspection import FoundBatch, walk_file
 from plogd.topic_config import TopicConfig
 
 _SEGMENT_SUFFIXES = (file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
+# Only the index settings are used, and their defaults are the same as Kafka's.
 _CONFIG = TopicConfig()
 
 
@@ -67,6 +68,7 @@ def convert_segment(
                 f"cannot convert the old messages in {path}: {error}; start Kafka, wait until "
                 "retention has removed them or copy the topic, then try again"
             ) from error
+        # Adds the last entry of the time index, as when a broker rolls a segment.
         segment.on_become_inactive()
         for written in segment.sync_files():
             written.sync()
@@ -87,7 +89,7 @@ def _append(segment: LogSegment, batch: bytes) -> None:
         batch,
         last_offset=header.last_offset,
         max_timestamp=header.max_timestamp,
-        offset_of_max_timestamp=header.last_offset,
+        offset_of_max_timestamp=header.last_offset,  # As in Kafka, of the whole batch.
     )
 
 
@@ -133,6 +135,7 @@ class _Reading:
                 yield read_legacy_batch(self.read(found))
             except CorruptMessage as error:
                 if self._may_be_torn:
+                    # Recovery after a crash would truncate the log here, too.
                     self.is_torn = True
                     return
                 raise CorruptMessage(
@@ -160,6 +163,7 @@ def replace_segment(
             progress=progress,
             state=state,
         )
+    # An OSError leaves the files, which the next attempt removes.
     except PlogError:
         # The old segment stays in use, and files from the failed attempt must not remain.
         for suffix in _SEGMENT_SUFFIXES:
@@ -174,6 +178,7 @@ def replace_segment(
         if files.exists(path):
             files.unlink(path)
     files.sync_dir(directory)  # The old segment's indexes must not reappear.
+    # The .log file comes first: brokers rebuild missing indexes, but delete an index without a log.
     for suffix in _SEGMENT_SUFFIXES:
         new = file_names.segment_path(directory, base_offset, suffix, state)
         if files.exists(new):

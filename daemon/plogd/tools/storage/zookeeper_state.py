@@ -23,6 +23,7 @@ from plogd.tools.storage.cluster_state import (
 )
 
 _TIMEOUT_S = 15.0
+# Not the whole tree: it can contain the offsets of old consumers and data of other programs.
 _TREES = (
     "/cluster/id",
     "/brokers/ids",
@@ -33,7 +34,7 @@ _TREES = (
     "/config/clients",
     "/config/ips",
     "/kafka-acl",
-    "/kafka-acl-extended",
+    "/kafka-acl-extended",  # Prefixed patterns (KIP-290).
     "/delegation_token/tokens",
     "/latest_producer_id_block",
     "/admin/delete_topics",
@@ -79,6 +80,7 @@ def read_znodes(hosts: str) -> dict[str, bytes]:
 
 def _walk(client: Any, path: str) -> Iterator[tuple[str, bytes]]:
     """Yield the znodes of a subtree. `client` is a KazooClient, which lacks type annotations."""
+    # Not every version of Kafka creates all of these znodes.
     if client.exists(path) is None:
         return
     data, _ = client.get(path)
@@ -98,6 +100,7 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
             f"this ZooKeeper belongs to cluster {actual_id}, but the data belongs to cluster"
             f" {cluster_id}; correct --zookeeper, including Kafka's chroot if it uses one"
         )
+    # This znode is ephemeral: ZooKeeper removes it when the broker's session ends.
     if f"/brokers/ids/{node_id}" in znodes:
         raise ZooKeeperUnusable(
             f"broker {node_id} is registered in ZooKeeper: it is still running, or stopped less "
@@ -111,6 +114,7 @@ def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) ->
             state.topics[name] = _topic(znodes, name)
     for name in _children(znodes, "/config/topics"):
         config = _config(znodes, f"/config/topics/{name}")
+        # Topics that are being deleted still have settings.
         if config and name in state.topics:
             state.topic_configs[name] = config
     for entity in _children(znodes, "/config/brokers"):
@@ -131,10 +135,12 @@ def _topic(znodes: Mapping[str, bytes], name: str) -> KafkaTopic:
     try:
         topic_id = uuid_from_text(value["topic_id"]) if value.get("topic_id") else None
         topic = KafkaTopic(name=name, topic_id=topic_id)
+        # The keys of a JSON object are text, which would be sorted as 1, 10, 2.
         for number, replicas in sorted(value["partitions"].items(), key=lambda item: int(item[0])):
             partition = _json(znodes, f"{path}/partitions/{number}/state")
             topic.partitions[int(number)] = KafkaPartition(
                 replicas=tuple(replicas),
+                # A partition has no state until the controller has elected its first leader.
                 isr=tuple(partition.get("isr", ())),
                 leader_epoch=int(partition.get("leader_epoch", 0)),
             )
@@ -175,6 +181,7 @@ def _children(znodes: Mapping[str, bytes], parent: str) -> list[str]:
 
 
 def _config(znodes: Mapping[str, bytes], path: str) -> dict[str, str]:
+    # The values are text in plog, but JSON also allows numbers.
     return {str(k): str(v) for k, v in _json(znodes, path).get("config", {}).items()}
 
 
