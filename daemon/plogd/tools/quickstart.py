@@ -54,7 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             addresses = ready_socket.wait(broker, _START_TIMEOUT_S)
             _send_and_read_back(addresses[0])
-        except NotReadyError:  # The broker itself has printed the reason.
+        except NotReadyError as error:
+            # A broker that has exited has printed the reason itself.
+            if broker.poll() is None:
+                print(f"plog: killed the broker: {error}", file=sys.stderr)
             # After a timeout, the broker hangs and might not react to SIGTERM.
             broker.kill()
             # A broker that exits before it is ready has failed, even if its exit code is 0.

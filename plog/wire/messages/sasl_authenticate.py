@@ -19,6 +19,10 @@ class SaslAuthenticateRequest(
 
     auth_bytes: bytes = field()
 
+    # The repr may be logged, and the message contains the password with the mechanism PLAIN.
+    def __repr__(self) -> str:
+        return "SaslAuthenticateRequest(…)"
+
 
 class SaslAuthenticateResponse(
     ApiMessage, api_key=ApiKey.SASL_AUTHENTICATE, versions="0-2", flexible="2+"

@@ -335,3 +335,14 @@ def test_damage_is_one_line_where_kafkas_tool_fails(
     assert ours.code == 1
     [line] = ours.stderr.splitlines()
     assert str(log) in line
+
+
+def test_gaps_are_printed_in_kafkas_order(kafka_tools: KafkaTools, tmp_path: Path) -> None:
+    """Like Kafka's tool, a segment that does not start at offset 0 starts with a gap."""
+    path = tmp_path / "00000000000000000005.log"
+    record = Record(timestamp=5, value=b"v")
+    path.write_bytes(b"".join(build_batch([record], base_offset=n) for n in (5, 9, 20)))
+    words = ("--files", path, "--print-data-log", "--skip-record-metadata")
+    ours, theirs = _ours(*words), kafka_tools.attempt("DumpLogSegments", *words)
+    assert ours.stdout.splitlines() == theirs.stdout.splitlines()
+    assert ours.stderr.splitlines() == theirs.stderr.splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY, APIS
+from plog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
 
 def test_request_and_response_have_same_key_and_versions() -> None:
@@ -24,3 +25,9 @@ def test_messages_are_named_after_api_key() -> None:
 
 def test_api_keys_are_contiguous() -> None:
     assert [int(key) for key in ApiKey] == list(range(93))
+
+
+def test_repr_does_not_contain_a_password() -> None:
+    """A repr of a request may be logged."""
+    request = SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret")
+    assert "secret" not in repr(request)
