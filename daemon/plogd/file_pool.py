@@ -265,6 +265,10 @@ class PooledFile:
         """Allocate blocks after the end."""
         return self._call(lambda file: file.reserve(nbytes))
 
+    def release(self) -> None:
+        """Release the blocks after the end."""
+        self._call(lambda file: file.release())
+
     def sync(self) -> None:
         """Make the file durable."""
         self._call(lambda file: file.sync())

@@ -57,6 +57,13 @@ class File(Protocol):
         """
         ...
 
+    def release(self) -> None:
+        """Release the space that `reserve` has reserved; the size of the file does not change.
+
+        Call it only while nothing is appended.
+        """
+        ...
+
     def sync(self) -> None:
         """Make the whole file durable (fdatasync). Call it in a job, never on the reactor's thread.
 

@@ -56,6 +56,10 @@ class _Descriptor(int):
         close(self)
 
 
+_RELEASED_FROM_BYTES = 64 * 1024
+"""Less space after the end of a file may be a part of its last block."""
+
+
 class OsFile:
     """An open file; see `plogd.ports.File`. Any thread may use it.
 
@@ -131,6 +135,14 @@ class OsFile:
         size = ctypes.c_int64(self.size())
         length = ctypes.c_int64(nbytes)
         return bool(_libc.fallocate64(self._fd, _KEEP_SIZE, size, length) == 0)
+
+    def release(self) -> None:
+        """Release the space after the end of the file."""
+        found = os.fstat(self._fd)
+        # Truncating to the same size releases these blocks, but also changes the modification time,
+        # on which retention may rely.
+        if found.st_blocks * 512 >= found.st_size + _RELEASED_FROM_BYTES:
+            os.ftruncate(self._fd, found.st_size)
 
     def sync(self) -> None:
         """Make the whole file durable. After a failure, every later call also fails."""

@@ -63,8 +63,7 @@ class Log:
         self.recovery_point = state.recovery_point
         self.on_durable: Callable[[], None] = lambda: None
         """Called when the durable end advances, and after each job that writes to a slow disk."""
-        self.offline = False
-        self.closed = False
+        self.offline = self.closed = False
         self.refuses_writes = False
         """Set while the disk is too full for a record of this broker's leader epoch (rule R6)."""
         self._segments = Segments(state.segments)
@@ -123,6 +122,11 @@ class Log:
     def size_bytes(self) -> int:
         """Total size of the ``.log`` files of all segments, in bytes."""
         return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the log is in use, but no job is appending to it."""
+        return self._lane is None and not (self.closed or self.offline)
 
     @property
     def segments(self) -> Segments:

@@ -38,7 +38,7 @@ from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
 from plogd.log.recovery.log_loader import LogLoader
 from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
-from plogd.log.segment.preallocation import Preallocation
+from plogd.log.segment.preallocation import Preallocation, release_reserved
 from plogd.log.segment.sealing import Sealing
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports, gather, ready, spawn
@@ -399,7 +399,9 @@ class LogManager:
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
-        self.refusals.note(path, error)
+        # At most once a minute, because it looks at all logs.
+        if self.refusals.note(path, error):
+            release_reserved(self._logs_in(path))
 
     def _report_bug(self, where: str, error: Exception) -> None:
         text = "unexpected error: {where}: {error}"

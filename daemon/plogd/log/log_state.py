@@ -51,7 +51,7 @@ class LogHooks(Generic[L]):
     retire: Callable[[L, Sequence[LogSegment]], None]
     """Delete segments that were removed from the log, after ``file.delete.delay.ms``."""
     preallocate: Callable[[L, LogSegment], None]
-    """Allocate disk space ahead of the appends to the active segment."""
+    """Allocate disk space ahead of the appends to the active segment; never raises."""
     operation_failed: Callable[[str, OSError], None]
     """Handle a failed file operation: take the log directory offline unless the disk is full."""
     report: Report

@@ -1,9 +1,10 @@
 """The accumulator: it collects records in batches, one queue of batches per partition.
 
 `append` is the producer's hot path. Any thread may call it; it never waits, and it costs only a
-lock, a tuple and a handle. Nothing is encoded here: the engine's thread takes whole batches, oldest
-first, and encodes them. From its first record until its outcome is known, a batch reserves a share
-of buffer.memory. The share doubles whenever the batch outgrows it.
+lock, a tuple and a handle. `append_all` adds a list of records without handles. Nothing is encoded
+here: the engine's thread takes whole batches, oldest first, and encodes them. From its first record
+until its outcome is known, a batch reserves a share of buffer.memory. The share doubles whenever
+the batch outgrows it.
 
 Source: KIP-480, KIP-794; Kafka 4.3 RecordAccumulator, BuiltInPartitioner, BufferPool.
 """
@@ -158,11 +159,11 @@ class Accumulator(Generic[H]):
         records: Sequence[RecordFields],
         on_failure: OnFailure,
     ) -> Sequence[RecordFields]:
-        """Add records without handles, and return those that `append` may have to reject.
+        """Add records without handles, and return the rest, for `append`.
 
-        These need memory, are too large, or belong to an unknown topic or partition. The order of
-        the records of a partition stays the same. `on_failure` is called for each batch in which a
-        record failed.
+        The rest needs memory, is too large, or belongs to an unknown topic or partition. The order
+        of the records of a partition stays the same. `on_failure` is called for each batch in which
+        a record failed.
         """
         topic = self._topics.get(topic_name)
         if topic is None:
@@ -172,8 +173,11 @@ class Accumulator(Generic[H]):
             runs = topic.by_partition(records)
         rest: list[RecordFields] = []
         for number, run in runs.items():
-            with self._lock:
-                count = self._append_run(topic, number, run, on_failure)
+            sizes = list(map(size_of_record, run))
+            count = 0
+            if max(sizes, default=0) <= self._largest_bytes:
+                with self._lock:
+                    count = self._append_run(topic, number, run, sizes, on_failure)
             rest += run[count:]
         if self._must_wake:
             self._must_wake = False
@@ -185,12 +189,10 @@ class Accumulator(Generic[H]):
         topic: TopicQueues,
         partition: int | None,
         records: Sequence[RecordFields],
+        sizes: Sequence[int],
         on_failure: OnFailure,
     ) -> int:
         """Add records for one partition, and return the number of records that were added."""
-        sizes = list(map(size_of_record, records))
-        if max(sizes, default=0) > self._largest_bytes:
-            return 0
         ends = list(accumulate(sizes, initial=0))
         start = 0
         while start < len(records):

@@ -241,8 +241,12 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
         The records are not checked. Their order within a partition stays the same. `on_failure` is
         called in the engine's thread for each batch in which a record failed. Any thread may call
-        this.
+        this. Raises ValueError for an invalid partition.
         """
+        if type(topic) is not str:
+            check_topic_names((topic,))
+        if partition is not None:
+            partition = checked_partition(partition, topic)
         is_plain = not (self._has_hooks or self._choose or self._own_headers)
         if not is_plain or self._append != self._accumulator.append:
             return records

@@ -179,7 +179,11 @@ class ProducerBatch(SequencedBatch):
         error = self.error or next(iter(self.errors_by_index.values()), None)
         if error is not None:
             for on_failure in self._failure_watchers:
-                on_failure(error)
+                try:
+                    on_failure(error)
+                except Exception:
+                    # The batch must still be removed from the accumulator.
+                    log.exception("a callback for failed records failed")
 
     def abandon(self, error: Exception) -> None:
         """Fail the batch in a forked child."""

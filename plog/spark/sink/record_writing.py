@@ -7,16 +7,20 @@ at least once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby, repeat
+from operator import itemgetter
 from time import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from plog.error_base import PlogError
 from plog.records.codec import NO_OFFSET, Header, RecordFields
 
 if TYPE_CHECKING:
     import pyarrow
+
+_Place: TypeAlias = tuple[str, int | None]
+"""Topic and partition."""
 
 # Arrow converts the column without a copy; str.encode would run for each row.
 _BINARY_TYPES = {"string": "binary", "large_string": "large_binary"}
@@ -80,7 +84,7 @@ def write_rows(
     for batch in batches:
         if row_filter is not None:
             row_filter.prepare(_topics(batch, topic))
-        for (name, partition), records in _records(batch, topic, row_filter).items():
+        for (name, partition), records in _records(batch, topic, row_filter):
             producer.send_all(name, partition, records, errors.append)
         count += batch.num_rows
         # A long task ends soon after the first failure.
@@ -102,29 +106,56 @@ def _topics(batch: pyarrow.RecordBatch, topic: str | None) -> set[str]:
 
 def _records(
     batch: pyarrow.RecordBatch, topic: str | None, row_filter: RowFilter | None
-) -> Mapping[tuple[str, int | None], Sequence[RecordFields]]:
-    """Return the records of the rows, in their order, by topic and partition."""
+) -> Iterable[tuple[_Place, Sequence[RecordFields]]]:
+    """Return the records of the rows by topic and partition; those of a partition keep their order.
+
+    A partition of None is that of the record's key.
+    """
     # Rows have no timestamp, as in the connector, so the records get the time at which they are
     # sent.
     now_ms = int(time() * 1000)
     values, keys = _values(batch, "value"), _values(batch, "key")
-    partitions = _values(batch, "partition")
     headers = _headers(batch)
-    if topic is not None and row_filter is None and isinstance(partitions, repeat):
+    if topic is not None and row_filter is None and "partition" not in batch.schema.names:
         # In the usual case, the rows need not be sorted.
         fields = zip(repeat(NO_OFFSET), repeat(now_ms), keys, values, headers, strict=False)
-        return {(topic, None): list(fields)}
-    found: dict[tuple[str, int | None], list[RecordFields]] = {}
-    rows = zip(_row_topics(batch, topic), partitions, keys, values, headers, strict=False)
+        return [((topic, None), list(fields))]
+    rows = zip(
+        _row_topics(batch, topic), _values(batch, "partition"), keys, values, headers, strict=False
+    )
+    found: list[tuple[_Place, RecordFields]] = []
     for name, partition, key, value, pairs in rows:
         if row_filter is not None:
             marked = row_filter.headers_to_write(name, value, key, partition, pairs)
             if marked is None:
                 continue
             pairs = marked
-        record = (NO_OFFSET, now_ms, key, value, pairs)
-        found.setdefault((name, partition), []).append(record)
-    return found
+        found.append(((name, partition), (NO_OFFSET, now_ms, key, value, pairs)))
+    return _runs(found) if _has_both(batch) else _groups(found)
+
+
+def _has_both(batch: pyarrow.RecordBatch) -> bool:
+    """Return whether some rows have a partition and others have none."""
+    if "partition" not in batch.schema.names:
+        return False
+    return bool(0 < batch.column("partition").null_count < batch.num_rows)
+
+
+def _groups(
+    found: Iterable[tuple[_Place, RecordFields]],
+) -> Iterable[tuple[_Place, Sequence[RecordFields]]]:
+    groups: dict[_Place, list[RecordFields]] = {}
+    for place, record in found:
+        groups.setdefault(place, []).append(record)
+    return groups.items()
+
+
+def _runs(
+    found: Iterable[tuple[_Place, RecordFields]],
+) -> Iterable[tuple[_Place, Sequence[RecordFields]]]:
+    """Keep the order of all rows, because a key may select a partition that other rows name."""
+    for place, run in groupby(found, key=itemgetter(0)):
+        yield place, [record for _, record in run]
 
 
 def _row_topics(batch: pyarrow.RecordBatch, topic: str | None) -> Iterable[str]:

@@ -55,6 +55,10 @@ class SimFile:
         self._check()
         return self._files.reserve(self._inode, nbytes)
 
+    def release(self) -> None:
+        self._check()
+        self._inode.reserved_end = 0
+
     def sync(self) -> None:
         self._check()
         if self._sync_error is not None:

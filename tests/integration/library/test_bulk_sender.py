@@ -63,7 +63,7 @@ def test_key_selects_the_partition_that_send_selects(
         sender = BulkSender(producer)
         for key in (b"a", b"b", b"c"):
             partition = producer.send_and_wait(topic, b"first", key=key).partition
-            sender.send_all(topic, None, records(b"second", key=key), raise_error)
+            sender.send_all(topic, None, records(b"second", key=key), print)
             sender.flush()
             assert values_in(plog_broker, topic, partition)[-1] == b"second"
 
@@ -72,7 +72,7 @@ def test_topic_is_created_for_the_first_record(plog_broker: RunningBroker) -> No
     topic = f"lists-{uuid.uuid4().hex[:12]}"
     with producer_of(plog_broker) as producer:
         sender = BulkSender(producer)
-        sender.send_all(topic, 0, records(b"1", b"2"), raise_error)
+        sender.send_all(topic, 0, records(b"1", b"2"), print)
         sender.flush()
     assert values_in(plog_broker, topic, 0) == [b"1", b"2"]
 
@@ -81,7 +81,7 @@ def test_record_that_is_too_large_is_rejected(plog_broker: RunningBroker, topic:
     with producer_of(plog_broker, max_request_size=10_000) as producer:
         sender = BulkSender(producer)
         with pytest.raises(RecordTooLarge, match=r"max\.request\.size"):
-            sender.send_all(topic, 0, records(b"1", bytes(20_000), b"3"), raise_error)
+            sender.send_all(topic, 0, records(b"1", bytes(20_000), b"3"), print)
         sender.flush()
     assert values_in(plog_broker, topic, 0) == [b"1"]
 
@@ -102,12 +102,19 @@ def test_failure_of_a_record_that_waited_is_reported(
 def test_closed_producer_rejects_lists(plog_broker: RunningBroker, topic: str) -> None:
     with producer_of(plog_broker) as producer:
         sender = BulkSender(producer)
-        sender.send_all(topic, 0, records(b"1"), raise_error)
+        sender.send_all(topic, 0, records(b"1"), print)
     with pytest.raises(ClosedError):
-        sender.send_all(topic, 0, records(b"2"), raise_error)
+        sender.send_all(topic, 0, records(b"2"), print)
     with pytest.raises(ClosedError):
         sender.flush()
 
 
-def raise_error(error: Exception) -> None:
-    raise error
+def test_negative_partition_is_rejected_after_others(
+    plog_broker: RunningBroker, topic: str
+) -> None:
+    with producer_of(plog_broker) as producer:
+        sender = BulkSender(producer)
+        sender.send_all(topic, 0, records(b"1"), print)
+        with pytest.raises(ValueError, match="negative"):
+            sender.send_all(topic, -1, records(b"2"), print)
+    assert values_in(plog_broker, topic, 1) == []

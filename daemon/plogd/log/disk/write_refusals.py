@@ -22,12 +22,17 @@ class WriteRefusals:
         self.last: dict[str, tuple[float, str]] = {}
         """The time (monotonic ms) and cause of the last rejected write, by log directory."""
 
-    def note(self, log_dir: str, error: OSError) -> None:
-        """Record a write that was rejected because the disk is full, and report it if it is due."""
+    def note(self, log_dir: str, error: OSError) -> bool:
+        """Record a write that was rejected because the disk is full; return whether to report it.
+
+        The first of a minute is reported.
+        """
         self.last[log_dir] = (self._clock.monotonic_ms(), error.strerror or str(error))
-        if self.may_report(log_dir):
+        is_due = self.may_report(log_dir)
+        if is_due:
             text = "writes to {log_dir} are rejected: {error}"
             self._report(text, log_dir=log_dir, error=describe(error), level="error")
+        return is_due
 
     def may_report(self, what: str) -> bool:
         """Return whether a report about `what` is due, and assume that the caller makes it."""

@@ -18,7 +18,6 @@ valid batches.
 from __future__ import annotations
 
 import contextlib
-import posixpath
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
@@ -38,7 +37,6 @@ from plog.records.control import (
 )
 from plog.records.crc32c import crc32c
 from plog.records.reader import read_records
-from plogd.log.file_names import is_metadata_dir
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.producer_state import ProducerStateManager
@@ -100,7 +98,6 @@ def recover_segment(
     truncated_bytes = segment.records.truncate(scan.position)
     segment.records.corrupt_ranges = corrupt
     # A process that was killed leaves the space that it has reserved.
-    segment.is_preallocated = not is_metadata_dir(posixpath.dirname(segment.records_file.path))
     segment.trim()
     try:
         segment.on_become_inactive()

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
-from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
+from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, is_metadata_dir, segment_path
 from plogd.log.io_errors import HalfWritten
 from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
@@ -61,7 +61,6 @@ class LogSegment:
         "index_is_suspect",
         "indexes",
         "is_checked",
-        "is_preallocated",
         "preallocate_at",
         "records",
     )
@@ -77,8 +76,6 @@ class LogSegment:
         complete."""
         self.preallocate_at: float = 0
         """The size from which the log allocates more space ahead of the appends."""
-        self.is_preallocated = False
-        """Whether space may be reserved after the end of the ``.log`` file."""
         self._is_closed = False
         self._files = files
         self._directory = directory
@@ -125,7 +122,6 @@ class LogSegment:
         copy = LogSegment.__new__(LogSegment)
         copy.base_offset = self.base_offset
         copy.index_is_suspect = copy.is_checked = copy._is_closed = False
-        copy.is_preallocated = False
         copy._files, copy._directory, copy._state = self._files, self._directory, self._state
         copy.records = FileRecords(self._files.open_read(self._path(LOG_SUFFIX)))
         copy._recent = RecentBatches()
@@ -490,13 +486,12 @@ class LogSegment:
         return [self.records.file, *self.indexes.open_files]
 
     def trim(self) -> None:
-        """Release the space that is reserved after the end of the records. Call it in a job."""
-        if self.is_preallocated:
-            self.is_preallocated = False
-            # Truncating a file to its own size releases the blocks after its end. If this fails,
-            # they stay allocated until the segment is deleted.
+        """Release the space that is reserved for appends, while nothing is appended."""
+        # The metadata log keeps its space, which the next startup needs on a full disk. If the
+        # release fails, the blocks stay allocated until the segment is deleted.
+        if not is_metadata_dir(self._directory):
             with contextlib.suppress(OSError):
-                self.records.file.truncate(self.size_bytes)
+                self.records.file.release()
 
     def release_indexes(self) -> None:
         """Close the index files to save descriptors; the next lookup opens them again.

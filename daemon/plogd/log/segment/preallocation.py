@@ -2,9 +2,9 @@
 
 Without it, each append to a new page makes the file system allocate a block, which takes a third of
 the time of a large append. A job therefore reserves space after the end of a segment once the
-segment has 4 MiB, and again whenever the reserved space is used up. The size of the file does not
-change. The rest of the space is released when the segment is sealed or closed, or by recovery after
-a crash (`LogSegment.trim`).
+segment has 4 MiB, and again whenever half of the reserved space is used up. The size of the file
+does not change. The rest of the space is released when the segment is sealed or closed, when the
+disk is full, or by recovery after a crash (`LogSegment.trim`).
 
 Source: fallocate(2), FALLOC_FL_KEEP_SIZE. Kafka's ``log.preallocate`` fills a segment with zeros
 instead, which changes the size of the file.
@@ -13,6 +13,7 @@ instead, which changes the size of the file.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Final
 
 from plogd.log.deletion import lane_of
@@ -50,10 +51,14 @@ class Preallocation:
         segment.preallocate_at = math.inf  # Until the job is done.
         # Never more than the segment has, so that a thousand small active segments do not reserve
         # a thousand times `max_bytes`.
-        ahead_bytes = min(self._max_bytes, size_bytes)
-        # The file is being written, so it is open, and this does not wait.
-        file = segment.records_file.retain()
-        segment.is_preallocated = True
+        ahead_bytes = min(self._max_bytes, size_bytes, log.config.segment_bytes - size_bytes)
+        if ahead_bytes <= 0:
+            return
+        try:
+            # The file is being written, so it is open, and this does not wait.
+            file = segment.records_file.retain()
+        except OSError:  # Unless a job on a slow disk has just failed.
+            return
 
         def reserve() -> bool:
             # The last free space belongs to appends: reserved space would be lost to other logs.
@@ -72,3 +77,14 @@ class Preallocation:
             file.close()
 
         self._jobs.submit(lane_of(log.log_dir), reserve).then(done, failed)
+
+
+def release_reserved(logs: Iterable[Log]) -> None:
+    """Release the space that active segments have reserved, because their disk is full."""
+    for log in logs:
+        segment = log.segments.active
+        # Segments without reserved space may have to be opened, and a job may be appending to
+        # segments on a slow disk.
+        if segment.size_bytes >= _FIRST_BYTES and segment.records_file.is_open and log.is_idle:
+            segment.preallocate_at = math.inf
+            segment.trim()

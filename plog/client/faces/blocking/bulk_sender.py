@@ -8,10 +8,14 @@ records of 200 bytes, that takes two thirds of the time of the producer. Spark's
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from plog.client.faces.blocking.producer import Producer
 from plog.client.producer.producer_batch import OnFailure
 from plog.records.codec import RecordFields
+
+_SLICE: Final = 500
+"""Records that are added together."""
 
 
 class BulkSender:
@@ -35,6 +39,18 @@ class BulkSender:
         batch in which a record failed. Raises the errors of `Producer.send`; records that are not
         sent by then are dropped.
         """
+        self._producer._check()
+        # A full buffer accepts a batch at a time, and each attempt looks at all records of a slice.
+        for start in range(0, len(records), _SLICE):
+            self._send_slice(topic, partition, records[start : start + _SLICE], on_failure)
+
+    def _send_slice(
+        self,
+        topic: str,
+        partition: int | None,
+        records: Sequence[RecordFields],
+        on_failure: OnFailure,
+    ) -> None:
         rest = self._send_all(topic, partition, records, on_failure)
         while rest:
             # The producer waits for metadata or memory, or rejects the record.

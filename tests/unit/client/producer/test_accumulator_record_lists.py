@@ -202,3 +202,22 @@ def test_batch_is_as_large_as_its_records() -> None:
     site.append_all(TOPIC, 0, records, print)
     batch = site.take(next(iter(site.waiting)))
     assert batch.size_bytes == HEADER_SIZE + sum(map(size_of_record, records))
+
+
+@pytest.mark.parametrize("partition", [-1, "0", 1.0])
+def test_invalid_partition_is_rejected(partition: Any) -> None:
+    site = ready()
+    with pytest.raises(ValueError, match="partition"):
+        site.core.send_all(TOPIC, partition, [record(b"v")], print)
+
+
+def test_failing_callback_does_not_keep_the_batch(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(error: Exception) -> None:
+        raise ZeroDivisionError("a bug") from error
+
+    site = ready(topic={"message_timestamp_after_max_ms": "1000"})
+    later_ms = int(site.sim.wall_ms()) + 3_600_000
+    site.core.send_all(TOPIC, None, [record(b"v", timestamp=later_ms)], fail)
+    site.flush()
+    assert "a callback for failed records failed" in caplog.text
+    assert site.core.metrics()["buffer-available-bytes"] == site.settings.buffer_memory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,6 +76,7 @@ def test_size_of_the_log_does_not_include_reserved_space() -> None:
 def test_sealed_segment_releases_its_space() -> None:
     site, log = site_of()
     fill_to(site, log, 3_000)
+    assert reserved(site, log)
     log.roll()
     site.settle()
     assert reserved(site, log) == 0
@@ -84,6 +86,7 @@ def test_sealed_segment_releases_its_space() -> None:
 def test_clean_stop_releases_the_space() -> None:
     site, log = site_of()
     fill_to(site, log, 3_000)
+    assert reserved(site, log)
     site = site.restart()
     assert reserved(site, site.log()) == 0
 
@@ -92,6 +95,7 @@ def test_clean_stop_releases_the_space() -> None:
 def test_recovery_releases_the_space(seed: int) -> None:
     site, log = site_of()
     fill_to(site, log, 3_000)
+    assert reserved(site, log)
     end = log.log_end_offset
     killed = site.kill() if seed == 0 else site.crash(seed)
     assert reserved(killed, killed.log()) == 0
@@ -104,8 +108,9 @@ def test_recovery_releases_the_space(seed: int) -> None:
 def test_appends_continue_when_space_cannot_be_reserved(supported: bool) -> None:
     site, log = site_of()
     site.files.reserve_supported = supported
-    # Enough for the appends, but not sixteen times what a segment reserves.
-    site.files.capacity_bytes = site.files.used_bytes + 30_000
+    if supported:
+        # Enough for the appends, but not sixteen times what a segment reserves.
+        site.files.capacity_bytes = site.files.used_bytes + 30_000
     fill_to(site, log, 10_000)
     assert reserved(site, log) == 0
     assert not site.offline
@@ -150,7 +155,30 @@ def test_rejected_append_keeps_the_log_usable_with_reserved_space() -> None:
     assert base_offsets(log) == [0]
 
 
-def test_truncating_a_file_to_its_own_size_releases_reserved_space(tmp_path: Path) -> None:
+def test_space_is_not_reserved_beyond_the_size_of_a_segment() -> None:
+    site = LogSite(plog_log_preallocate_bytes=2_000).start()
+    log = site.create("t-0", replace(CONFIG, segment_bytes=4_000))
+    fill_to(site, log, 3_000)
+    segment = log.segments.active
+    assert 0 < segment.size_bytes + reserved(site, log) <= 4_000
+
+
+def test_full_disk_releases_the_space_of_all_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plogd.log.segment.preallocation._FIRST_BYTES", 2_000)
+    site, log = site_of()
+    fill_to(site, log, 3_000)
+    held = reserved(site, log)
+    other = site.create("u-0", LARGE)
+    site.files.capacity_bytes = site.files.used_bytes + 100
+    with pytest.raises(KafkaStorageError):
+        site.fill(other, 1)
+    assert (held > 0, reserved(site, log)) == (True, 0)
+    site.fill(other, 1)
+    fill_to(site, log, 3_500)
+    assert reserved(site, log) == 0
+
+
+def test_release_of_reserved_space_keeps_file_and_time(tmp_path: Path) -> None:
     path = tmp_path / "a"
     file = OsFiles().open_append(str(path))
     file.append(bytes(5_000))
@@ -158,5 +186,10 @@ def test_truncating_a_file_to_its_own_size_releases_reserved_space(tmp_path: Pat
     used_blocks = path.stat().st_blocks
     assert file.reserve(1 << 20)
     assert path.stat().st_blocks >= used_blocks + (1 << 20) // 512
-    file.truncate(5_000)
-    assert path.stat().st_blocks == used_blocks
+    file.release()
+    assert path.stat().st_blocks <= used_blocks
+    assert path.stat().st_size == 5_000
+    os.utime(path, (1, 1))
+    file.release()
+    assert path.stat().st_mtime == 1
+    file.close()

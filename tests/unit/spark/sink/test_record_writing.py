@@ -21,7 +21,7 @@ class Sender:
 
     def __init__(self, *errors: Exception) -> None:
         self.sent: list[tuple[Any, ...]] = []
-        self.flushes = 0
+        self.calls = self.flushes = 0
         self.errors = errors
         self.fails_at_once = False
         self._on_failure: Any = None
@@ -34,6 +34,7 @@ class Sender:
         on_failure: Callable[[Exception], object],
     ) -> None:
         self._on_failure = on_failure
+        self.calls += 1
         for offset, timestamp, key, value, headers in records:
             assert offset == NO_OFFSET
             assert timestamp == NOW_S * 1000
@@ -72,21 +73,34 @@ def test_rows_become_records_in_order() -> None:
     assert sender.flushes == 1
 
 
-def test_rows_of_one_partition_keep_their_order() -> None:
+def test_rows_are_sent_by_topic_and_partition() -> None:
     rows = batch(
-        topic=["a", "b", "a", "b", "a"],
-        partition=pyarrow.array([1, 1, None, 1, 1], pyarrow.int32()),
-        value=["1", "2", "3", "4", "5"],
+        topic=["a", "b", "a", "b"],
+        partition=pyarrow.array([1, 1, 1, 2], pyarrow.int32()),
+        value=["1", "2", "3", "4"],
     )
     sender = Sender()
     write_rows(sender, [rows], None)
     assert [(sent[0], sent[3], sent[1]) for sent in sender.sent] == [
         ("a", 1, b"1"),
-        ("a", 1, b"5"),
+        ("a", 1, b"3"),
         ("b", 1, b"2"),
-        ("b", 1, b"4"),
-        ("a", None, b"3"),
+        ("b", 2, b"4"),
     ]
+    assert sender.calls == 3
+
+
+def test_rows_with_and_without_a_partition_keep_their_order() -> None:
+    """The key of the second row may select partition 1."""
+    rows = batch(
+        partition=pyarrow.array([1, None, 1, 1], pyarrow.int32()),
+        key=pyarrow.array([None, b"k", None, None], pyarrow.binary()),
+        value=["1", "2", "3", "4"],
+    )
+    sender = Sender()
+    write_rows(sender, [rows], "t")
+    assert [sent[1] for sent in sender.sent] == [b"1", b"2", b"3", b"4"]
+    assert sender.calls == 3
 
 
 @pytest.mark.parametrize("kind", [pyarrow.large_string(), pyarrow.large_binary()])
