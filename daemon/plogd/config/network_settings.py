@@ -76,6 +76,16 @@ class NetworkSettings:
         unit="bytes",
         importance="high",
     )
+    plog_socket_unsent_max_bytes: int = setting(
+        "plog.socket.unsent.max.bytes",
+        128 * KIB,
+        "TCP_NOTSENT_LOWAT of client sockets: the kernel accepts no more bytes of responses while"
+        " this number of them has not been sent, because the client does not read them. It limits"
+        " the kernel's memory for each connection.",
+        at_least=16 * KIB,
+        unit="bytes",
+        importance="low",
+    )
     socket_receive_buffer_bytes: int = setting(
         "socket.receive.buffer.bytes",
         -1,  # docs/decisions/0017.

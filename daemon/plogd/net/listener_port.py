@@ -123,6 +123,9 @@ class PlainPort(tcp.Port):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if settings.socket_send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.socket_send_buffer_bytes)
+        sock.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, settings.plog_socket_unsent_max_bytes
+        )
         if settings.socket_receive_buffer_bytes > 0:
             nbytes = settings.socket_receive_buffer_bytes
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, nbytes)

@@ -312,5 +312,14 @@ def test_socket_buffers_have_the_configured_sizes(make_harness: Any) -> None:
     assert port.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
 
 
+def test_accepted_socket_limits_the_unsent_bytes(make_harness: Any) -> None:
+    harness = make_harness(plog_socket_unsent_max_bytes=50_000)
+    [bound] = harness.listeners.open_all([listener()])
+    harness.exchange(harness.connect(bound.port))
+    [connection] = harness.shared._open
+    accepted = connection._wire.socket
+    assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == 50_000
+
+
 def test_plain_host_keeps_ipv6_addresses() -> None:
     assert plain_host("fe80::1%eth0") == "fe80::1%eth0"
