@@ -168,9 +168,7 @@ class PlainPort(tcp.Port):
                 return
             number = self.sessionno
             self.sessionno = number + 1
-            transport = self.transport(
-                accepted, protocol, address, self, number, self._waits_with
-            )
+            transport = self.transport(accepted, protocol, address, self, number, self._waits_with)
             protocol.makeConnection(transport)
         except Exception:
             log.failure("cannot start the connection of {client}", client=plain_host(address[0]))
