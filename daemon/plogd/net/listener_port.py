@@ -25,8 +25,8 @@ from twisted.logger import Logger
 from plogd.config.listener import Listener
 from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
-from plogd.net.tls.protocol_connection import ProtocolConnection
 from plogd.net.poller import Poller
+from plogd.net.tls.protocol_connection import ProtocolConnection
 from plogd.net.transport import ServerTransport
 
 log = Logger()
@@ -95,7 +95,7 @@ class PlainPort(tcp.Port):
     ) -> None:
         super().__init__(*args, **kwargs)
         self._shared = shared
-        self._waits_with = poller or self.reactor
+        self._waits_with: Any = poller or self.reactor
         self._is_dual_stack = is_dual_stack
         # Twisted does not bind a preexisting socket, and only closes it at the end: a shutdown()
         # would also end the queue of waiting clients in the other processes.

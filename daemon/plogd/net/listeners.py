@@ -22,8 +22,8 @@ from twisted.internet.error import CannotListenError
 from plogd.config.listener import Listener
 from plogd.net.connections import Connections
 from plogd.net.listener_port import ListenerFactory, PlainPort
-from plogd.net.poller import Poller, poller_of
 from plogd.net.passed_sockets import PassedSocket, listening_addresses
+from plogd.net.poller import Poller
 
 if TYPE_CHECKING:
     from plogd.net.tls.tls_context import TlsServer
@@ -146,7 +146,7 @@ class Listeners:
         if listener.protocol != "PLAINTEXT":
             kind, factory = self._tls_port(listener)
         else:
-            poller = self._poller = self._poller or poller_of(self._reactor, self._shared.turn)
+            poller = self._poller = self._poller or Poller(self._reactor, self._shared.turn)
         opened = kind(
             self._shared,
             port,

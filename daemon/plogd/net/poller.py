@@ -114,16 +114,19 @@ class Poller:
 
     def doRead(self) -> None:
         """Serve the sockets that have an event."""
-        with self._turn:
-            # Looked up before the first one is served: if that closes another socket of the round,
-            # the descriptor may belong to a new connection.
-            ready = [
-                (self._transport_by_fd[fd], fd, event)
-                for fd, event in self._epoll.poll(0, MAX_EVENTS)
-            ]
-            for transport, fd, event in ready:
-                if self._fd_by_transport.get(transport) == fd:
-                    self._serve(transport, fd, event)
+        # Looked up before the first one is served: if that closes another socket of the round, the
+        # descriptor may belong to a new connection.
+        ready = [
+            (self._transport_by_fd[fd], fd, event) for fd, event in self._epoll.poll(0, MAX_EVENTS)
+        ]
+        try:
+            with self._turn:
+                for transport, fd, event in ready:
+                    if self._fd_by_transport.get(transport) == fd:
+                        self._serve(transport, fd, event)
+        except Exception:
+            # The reactor would close the poller, and with it all connections.
+            log.failure("a call deferred to the end of a round failed")
 
     def _serve(self, transport: Pollable, fd: int, event: int) -> None:
         why: Exception | None = None
@@ -140,15 +143,20 @@ class Poller:
             log.failure("serving a connection failed unexpectedly")
             why = error
         if why is not None:
-            self.removeReader(transport)
-            self.removeWriter(transport)
-            try:
-                transport.connectionLost(Failure(why))
-            except Exception:
-                log.failure("closing a connection failed unexpectedly")
+            self._lose(transport, Failure(why))
+
+    def _lose(self, transport: Pollable, reason: Failure) -> None:
+        self.removeReader(transport)
+        self.removeWriter(transport)
+        try:
+            transport.connectionLost(reason)
+        except Exception:
+            log.failure("closing a connection failed unexpectedly")
 
     def connectionLost(self, reason: Failure) -> None:
-        """Close the descriptor; the reactor calls this when it stops."""
+        """Close all connections and the descriptor; the reactor calls this when it stops."""
+        for transport in tuple(self._fd_by_transport):
+            self._lose(transport, reason)
         if not self._epoll.closed:
             self._epoll.close()
 
@@ -156,8 +164,3 @@ class Poller:
         """Stop waiting, after all connections are closed."""
         self._reactor.removeReader(self)
         self._epoll.close()
-
-
-def poller_of(reactor: Any, turn: Turn) -> Poller | None:
-    """Return a poller for plain connections; None on systems without epoll."""
-    return Poller(reactor, turn) if hasattr(select, "epoll") else None

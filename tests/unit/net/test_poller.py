@@ -186,6 +186,27 @@ def test_error_of_one_transport_closes_only_this_one(site: Site) -> None:
     assert site.round() == ["read two"]
 
 
+def test_error_of_a_deferred_call_keeps_the_poller(site: Site) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    one, two = site.add("one"), site.add("two")
+    for transport in (one, two):
+        transport.on_read = lambda: site.turn.at_end(fail)
+        transport.peer.send(b"x")
+    assert sorted(site.round()) == ["read one", "read two"]
+    one.on_read = lambda: None
+    one.peer.send(b"x")
+    assert site.round() == ["read one"]
+    assert (one.lost, two.lost) == ([], [])
+
+
+def test_reactor_that_stops_closes_all_connections(site: Site) -> None:
+    one, two = site.add("one"), site.add("two")
+    site.poller.connectionLost(Failure(main.CONNECTION_LOST))
+    assert (one.lost, two.lost) == ([ConnectionLost], [ConnectionLost])
+
+
 def test_transport_that_closes_in_its_read_is_not_written_to(site: Site) -> None:
     one = site.add("one")
     site.poller.addWriter(one)
