@@ -100,10 +100,10 @@ class Site:
 def site() -> Iterator[Site]:
     made = Site()
     yield made
+    made.poller.connectionLost(Failure(main.CONNECTION_DONE))
     for transport in made.transports:
         transport.socket.close()
         transport.peer.close()
-    made.poller.connectionLost(Failure(main.CONNECTION_DONE))
 
 
 def test_reactor_watches_one_descriptor_for_all_sockets(site: Site) -> None:
