@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.fault.arena import SETTINGS, Arena, any_seed, arena_of
+from tests.fault.arena import KEPT_TOPICS, SETTINGS, Arena, any_seed, arena_of
 from tests.fault.real_producer import RealProducer
 from tests.sim.checker import Anomaly, PartitionKey
 
@@ -24,7 +24,6 @@ KILLS_OF_LONG = 400
 _BEFORE_KILL_MS = (1, 50)
 _INTO_START_MS = (20, 400)
 _REAL_EVERY = 7
-_KEPT = ("kept", "packed", "stamped")
 
 
 @pytest.fixture
@@ -166,7 +165,7 @@ def _well_filled_partition(arena: Arena) -> tuple[str, int, int]:
 
     def kept_topics() -> dict[bytes, str]:  # The topics are created during the run.
         topics = arena.topics.by_id.values()
-        return {topic.topic_id: topic.name for topic in topics if topic.name in _KEPT}
+        return {topic.topic_id: topic.name for topic in topics if topic.name in KEPT_TOPICS}
 
     def best() -> tuple[int, PartitionKey]:
         kept = kept_topics()
