@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 NEVER = str((1 << 63) - 1)
 NO_SYNC = {"log.flush.interval.messages": NEVER}
 """Settings with which plog guarantees no more than Kafka does by default."""
+KERNEL_BUFFERS = {"socket.send.buffer.bytes": "-1", "socket.receive.buffer.bytes": "-1"}
+"""Settings with which Kafka does not set the sizes of socket buffers, as plog by default."""
 _DELETE_FILES_SOON = {"log.segment.delete.delay.ms": "1000"}
 """Delete a topic's files soon, not after a minute, so that they do not affect the next load."""
 _START_TIMEOUT_S = 120.0
@@ -91,15 +93,19 @@ class Plog:
 
 
 class Kafka:
-    """Apache Kafka as started by kafka-up, with its defaults and its start script's heap."""
+    """Apache Kafka as started by kafka-up, with its defaults and its start script's heap.
+
+    `settings` are added to the defaults.
+    """
 
     protocol = "kafka"
     metrics_url = ""
     version = "Apache Kafka 4.3.1"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         need("bash", "java", "mvn")
         self.directory = directory
+        self._settings = {**_DELETE_FILES_SOON, **(settings or {})}
         self.pid = 0
         self._port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{self._port}"
@@ -109,7 +115,7 @@ class Kafka:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "more.properties"
         properties.write_text(
-            "".join(f"{name}={value}\n" for name, value in _DELETE_FILES_SOON.items())
+            "".join(f"{name}={value}\n" for name, value in self._settings.items())
         )
         done = subprocess.run(
             [HERE / "kafka-up", str(self._port)],

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.bench.load import Load, Step
 from tests.bench.message_brokers import ActiveMq, RabbitMq
-from tests.bench.peers import NO_SYNC, Disk, Kafka, Missing, Peer, Plog
+from tests.bench.peers import KERNEL_BUFFERS, NO_SYNC, Disk, Kafka, Missing, Peer, Plog
 from tests.bench.results import Results
 from tests.bench.rounds import Figures, Round, counts
 
@@ -56,6 +56,7 @@ class Session:
             "plog": lambda path: Plog(path, NO_SYNC),
             "plog-default": Plog,
             "kafka": Kafka,
+            "kafka-autotuned": lambda path: Kafka(path, KERNEL_BUFFERS),
             "rabbitmq": RabbitMq,
             "activemq": ActiveMq,
             "disk": Disk,
