@@ -92,7 +92,6 @@ class Broker:
         self.listeners.close()
         self.shared.abort_all()
         self.until(lambda: not len(self.shared))
-        self.listeners.release()
 
 
 @pytest.fixture
