@@ -26,7 +26,7 @@ from plog.client.producer.producer_batch import (
     OnFailure,
     ProducerBatch,
     RecordHandle,
-    size_of_record,
+    sizes_of_records,
 )
 from plog.client.producer.record_checks import largest_record_bytes
 from plog.client.producer.sequence_numbers import REMEMBERED_BATCHES, PartitionSequences
@@ -173,7 +173,7 @@ class Accumulator(Generic[H]):
             runs = topic.by_partition(records)
         rest: list[RecordFields] = []
         for number, run in runs.items():
-            sizes = list(map(size_of_record, run))
+            sizes = sizes_of_records(run)
             count = 0
             if max(sizes, default=0) <= self._largest_bytes:
                 with self._lock:

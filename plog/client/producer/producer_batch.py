@@ -53,9 +53,19 @@ def size_of_headers(headers: Sequence[Header]) -> int:
 
 def size_of_record(record: RecordFields) -> int:
     """Return the approximate uncompressed size of a record in a batch, in bytes."""
-    _, _, key, value, headers = record
-    size_bytes = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-    return size_bytes + size_of_headers(headers) if headers else size_bytes
+    return sizes_of_records((record,))[0]
+
+
+def sizes_of_records(records: Sequence[RecordFields]) -> list[int]:
+    """Return the approximate uncompressed size of each record in a batch, in bytes."""
+    # A single loop, because a call for each record takes twice as long.
+    return [
+        RECORD_OVERHEAD
+        + (len(key) if key else 0)
+        + (len(value) if value else 0)
+        + (size_of_headers(headers) if headers else 0)
+        for _, _, key, value, headers in records
+    ]
 
 
 class ProducerBatch(SequencedBatch):
@@ -262,7 +272,7 @@ class ProducerBatch(SequencedBatch):
         Only a part with a single record can be larger. Handles and callbacks follow their records.
         The batch must have at least two records.
         """
-        sizes = [size_of_record(record) for record in self.records]
+        sizes = sizes_of_records(self.records)
         # Sizes are estimates. Without the limit of half the size, a split might return the whole
         # batch again.
         limit_bytes = min(limit_bytes, HEADER_SIZE + (sum(sizes) + 1) // 2)
