@@ -124,9 +124,9 @@ class Log:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the log is in use, but no job is appending to it."""
-        return self._lane is None and not (self.closed or self.offline)
+    def is_written_directly(self) -> bool:
+        """Whether appends run on the reactor's thread, because the disk is fast."""
+        return self._lane is None and not (self._writes.is_slow or self.closed or self.offline)
 
     @property
     def segments(self) -> Segments:

@@ -38,7 +38,7 @@ from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
 from plogd.log.recovery.log_loader import LogLoader
 from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
-from plogd.log.segment.preallocation import Preallocation, release_reserved
+from plogd.log.segment.preallocation import Preallocation
 from plogd.log.segment.sealing import Sealing
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, Ports, gather, ready, spawn
@@ -120,15 +120,16 @@ class LogManager:
             index_rebuilds=self._index_rebuilds,
             storage_failed=self.storage_failed,
         )
-        preallocation = Preallocation(
-            jobs=self._jobs,
-            files=self._files,
+        self._preallocation = Preallocation(
+            self._ports,
+            self._queue,
             max_bytes=self._config.plog_log_preallocate_bytes,
+            on_bug=self._on_bug,
         )
         return LogHooks(
             seal=self._sealing.seal,
             retire=self._retire,
-            preallocate=preallocation.extend,
+            preallocate=self._preallocation.extend,
             operation_failed=self._operation_failed,
             report=self._report,
             on_bug=self._on_bug,
@@ -401,7 +402,7 @@ class LogManager:
             return
         # At most once a minute, because it looks at all logs.
         if self.refusals.note(path, error):
-            release_reserved(self._logs_in(path))
+            self._preallocation.release(self._logs_in(path))
 
     def _report_bug(self, where: str, error: Exception) -> None:
         text = "unexpected error: {where}: {error}"

@@ -248,6 +248,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if partition is not None:
             partition = checked_partition(partition, topic)
         is_plain = not (self._has_hooks or self._choose or self._own_headers)
+        # A transactional producer has an `append` of its own.
         if not is_plain or self._append != self._accumulator.append:
             return records
         return self._accumulator.append_all(topic, partition, records, on_failure)

@@ -13,28 +13,40 @@ instead, which changes the size of the file.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from plogd.fair_queue import FairQueue, Slices
 from plogd.log.deletion import lane_of
 from plogd.log.file_names import is_metadata_dir
 from plogd.log.log import Log
 from plogd.log.segment.log_segment import LogSegment
-from plogd.ports import Files, Jobs
+from plogd.ports import Ports, spawn
 
 _FIRST_BYTES: Final = 4 << 20
 """The size of the first allocation; the active segments of most topics never reach it."""
 _FREE_FACTOR: Final = 16
 """How many times the wanted space must be free."""
+_RELEASE_ELEMENTS: Final = 32
+"""The release of a log's space takes as long as this many elements of a slice."""
 
 
 class Preallocation:
     """Reserves up to `max_bytes` at a time; 0 disables it. Called on the reactor's thread."""
 
-    def __init__(self, *, jobs: Jobs, files: Files, max_bytes: int) -> None:
-        self._jobs = jobs
-        self._files = files
+    def __init__(
+        self,
+        ports: Ports,
+        fair_queue: FairQueue,
+        *,
+        max_bytes: int,
+        on_bug: Callable[[str, Exception], None],
+    ) -> None:
+        self._jobs = ports.jobs
+        self._files = ports.files
+        self._queue = fair_queue
         self._max_bytes = max_bytes
+        self._on_bug = on_bug
 
     def extend(self, log: Log, segment: LogSegment) -> None:
         """Reserve space for the next appends to `segment`, the active segment of `log`.
@@ -78,13 +90,19 @@ class Preallocation:
 
         self._jobs.submit(lane_of(log.log_dir), reserve).then(done, failed)
 
+    def release(self, logs: Sequence[Log]) -> None:
+        """Release the space that these logs have reserved, because their disk is full."""
+        what = "releasing reserved disk space"
+        spawn(self._release(logs)).then(lambda _: None, lambda error: self._on_bug(what, error))
 
-def release_reserved(logs: Iterable[Log]) -> None:
-    """Release the space that active segments have reserved, because their disk is full."""
-    for log in logs:
-        segment = log.segments.active
-        # Segments without reserved space may have to be opened, and a job may be appending to
-        # segments on a slow disk.
-        if segment.size_bytes >= _FIRST_BYTES and segment.records_file.is_open and log.is_idle:
-            segment.preallocate_at = math.inf
-            segment.trim()
+    async def _release(self, logs: Sequence[Log]) -> None:
+        slices = Slices(self._queue)
+        async for log in slices.over(logs):
+            segment = log.segments.active
+            # Other segments have not reserved space, and may have to be opened. On a slow disk,
+            # this would block the reactor, and a job may be appending to the segment.
+            is_open = segment.size_bytes >= _FIRST_BYTES and segment.records_file.is_open
+            if is_open and log.is_written_directly:
+                segment.preallocate_at = math.inf
+                segment.trim()
+                slices.spend(_RELEASE_ELEMENTS)

@@ -42,29 +42,20 @@ class BulkSender:
         self._producer._check()
         # A full buffer accepts a batch at a time, and each attempt looks at all records of a slice.
         for start in range(0, len(records), _SLICE):
-            self._send_slice(topic, partition, records[start : start + _SLICE], on_failure)
-
-    def _send_slice(
-        self,
-        topic: str,
-        partition: int | None,
-        records: Sequence[RecordFields],
-        on_failure: OnFailure,
-    ) -> None:
-        rest = self._send_all(topic, partition, records, on_failure)
-        while rest:
-            # The producer waits for metadata or memory, or rejects the record.
-            _, timestamp, key, value, headers = rest[0]
-            self._producer.send(
-                topic,
-                value,
-                key,
-                partition=partition,
-                timestamp=timestamp,
-                headers=headers,
-                on_delivery=lambda _, error: on_failure(error) if error else None,
-            )
-            rest = self._send_all(topic, partition, rest[1:], on_failure)
+            rest = records[start : start + _SLICE]
+            while rest := self._send_all(topic, partition, rest, on_failure):
+                # The producer waits for metadata or memory, or rejects the record.
+                _, timestamp, key, value, headers = rest[0]
+                self._producer.send(
+                    topic,
+                    value,
+                    key,
+                    partition=partition,
+                    timestamp=timestamp,
+                    headers=headers,
+                    on_delivery=lambda _, error: on_failure(error) if error else None,
+                )
+                rest = rest[1:]
 
     def flush(self) -> None:
         """Wait until all records are delivered or have failed."""

@@ -172,6 +172,7 @@ def test_full_disk_releases_the_space_of_all_logs(monkeypatch: pytest.MonkeyPatc
     site.files.capacity_bytes = site.files.used_bytes + 100
     with pytest.raises(KafkaStorageError):
         site.fill(other, 1)
+    site.settle()
     assert (held > 0, reserved(site, log)) == (True, 0)
     site.fill(other, 1)
     fill_to(site, log, 3_500)
