@@ -338,7 +338,7 @@ class Turn:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._calls: deque[Callable[[], None]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
         self._depth = 0
         self._scheduled = False
 
@@ -348,6 +348,13 @@ class Turn:
         self._calls.append(function)
         if self._depth == 0:
             self._schedule()
+
+    def at_end(self, function: Callable[[], object]) -> None:
+        """Run `function` when the current turn ends, or immediately outside a turn."""
+        if self._depth:
+            self._calls.append(function)
+        else:
+            function()
 
     def __enter__(self) -> Self:
         self._depth += 1

@@ -431,6 +431,8 @@ class BrokerService(Service):
         await as_deferred(self._connections.close_all())
         if abort.active():
             abort.cancel()
+        if self._listeners is not None:
+            self._listeners.release()
         if self._tasks is not None:
             # Before the logs are closed, because tasks use them.
             await self._tasks.stop()

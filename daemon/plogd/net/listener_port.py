@@ -25,6 +25,7 @@ from twisted.logger import Logger
 from plogd.config.listener import Listener
 from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
+from plogd.net.poller import Poller
 from plogd.net.tls.protocol_connection import ProtocolConnection
 from plogd.net.transport import ServerTransport
 
@@ -89,10 +90,12 @@ class PlainPort(tcp.Port):
         *args: Any,
         is_dual_stack: bool = False,
         passed: socket.socket | None = None,
+        poller: Poller | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._shared = shared
+        self._waits_with: Any = poller or self.reactor
         self._is_dual_stack = is_dual_stack
         # Twisted does not bind a preexisting socket, and only closes it at the end: a shutdown()
         # would also end the queue of waiting clients in the other processes.
@@ -165,7 +168,7 @@ class PlainPort(tcp.Port):
                 return
             number = self.sessionno
             self.sessionno = number + 1
-            transport = self.transport(accepted, protocol, address, self, number, self.reactor)
+            transport = self.transport(accepted, protocol, address, self, number, self._waits_with)
             protocol.makeConnection(transport)
         except Exception:
             log.failure("cannot start the connection of {client}", client=plain_host(address[0]))

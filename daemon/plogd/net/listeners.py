@@ -23,6 +23,7 @@ from plogd.config.listener import Listener
 from plogd.net.connections import Connections
 from plogd.net.listener_port import ListenerFactory, PlainPort
 from plogd.net.passed_sockets import PassedSocket, listening_addresses
+from plogd.net.poller import Poller
 
 if TYPE_CHECKING:
     from plogd.net.tls.tls_context import TlsServer
@@ -64,6 +65,7 @@ class Listeners:
         self._tls = tls or {}
         self._passed = passed
         self._ports: list[PlainPort] = []
+        self._poller: Poller | None = None
 
     def open_all(self, listeners: Sequence[Listener]) -> list[BoundListener]:
         """Open all `listeners`, or none if one fails.
@@ -79,6 +81,7 @@ class Listeners:
             # Otherwise, the ports that are already open would accept clients of a broker that fails
             # to start.
             self.close()
+            self.release()
             raise
 
     def close(self) -> Deferred[None]:
@@ -87,6 +90,12 @@ class Listeners:
         # Unlike gatherResults, this waits for all ports even if one of them fails to close.
         closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
         return closed.addCallback(lambda _: None)
+
+    def release(self) -> None:
+        """Close the poller, after all connections are closed."""
+        poller, self._poller = self._poller, None
+        if poller is not None:
+            poller.close()
 
     def _open(self, listener: Listener, all_listeners: Sequence[Listener]) -> list[BoundListener]:
         """Listen on all addresses of one listener; port 0 selects one free port for all of them."""
@@ -133,9 +142,11 @@ class Listeners:
         sock: socket.socket | None = None,
     ) -> int:
         """Open a port, on `sock` if it is given; return its number."""
-        kind, factory = PlainPort, ListenerFactory(self._shared, listener)
+        kind, factory, poller = PlainPort, ListenerFactory(self._shared, listener), None
         if listener.protocol != "PLAINTEXT":
             kind, factory = self._tls_port(listener)
+        else:
+            poller = self._poller = self._poller or Poller(self._reactor, self._shared.turn)
         opened = kind(
             self._shared,
             port,
@@ -145,6 +156,7 @@ class Listeners:
             reactor=self._reactor,
             is_dual_stack=is_dual_stack,
             passed=sock,
+            poller=poller,
         )
         opened.startListening()
         # Only now: if listening failed, there is nothing to close.

@@ -138,8 +138,8 @@ class ServerTransport(tcp.Server):
         self._flush_is_due = True
 
     def uncork(self) -> None:
-        """Send the responses that the turn wrote."""
-        self._flush()
+        """Send the responses that the turn wrote, when the poller's round ends."""
+        self._shared.turn.at_end(self._flush)
 
     def set_reading(self, is_reading: bool) -> None:
         """Start or stop reading from the socket."""

@@ -83,6 +83,7 @@ class Harness:
         self.listeners.close().addBoth(closed.append)
         self.shared.abort_all()
         self.pump.until(lambda: closed and not len(self.shared), self.ports)
+        self.listeners.release()
         self.pump.close()
 
 

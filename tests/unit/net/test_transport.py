@@ -92,6 +92,7 @@ class Broker:
         self.listeners.close()
         self.shared.abort_all()
         self.until(lambda: not len(self.shared))
+        self.listeners.release()
 
 
 @pytest.fixture

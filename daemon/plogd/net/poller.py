@@ -1,0 +1,166 @@
+"""`Poller`: waits for the sockets of plain connections in an epoll descriptor of its own.
+
+Twisted's reactor watches this descriptor as a single reader, so it works with any reactor that can
+watch a descriptor. For each event of a socket, Twisted sets a logging context and looks up the
+socket's object, which takes as long as a small request. Here, the events of one round are handled
+in one call of the reactor, as one turn (`ports.Turn`): their appends share a sync round, and their
+responses are sent at the end of the round, so that the clients wake up after the broker has read
+all requests.
+
+Transports use it like a reactor (`IReactorFDSet`). Reactor thread only. Invariant: a socket is
+registered as long as its transport wants to read or to write, and never longer than it is open.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import Any, Final, Protocol
+
+from twisted.internet import main
+from twisted.internet.interfaces import IReadDescriptor
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from plogd.ports import Turn
+
+log = Logger()
+
+MAX_EVENTS: Final = 64
+"""Sockets served in one round. The kernel returns the others first in the next round, and timers
+and other descriptors are served in between."""
+_ENDED: Final = select.EPOLLHUP | select.EPOLLERR
+
+
+class Pollable(Protocol):
+    """A transport of Twisted."""
+
+    def fileno(self) -> int: ...
+
+    def doRead(self) -> Exception | None: ...
+
+    def doWrite(self) -> Exception | None: ...
+
+    def connectionLost(self, reason: Failure) -> None: ...
+
+
+@implementer(IReadDescriptor)
+class Poller:
+    """The sockets that wait for events; `reactor` provides everything else."""
+
+    def __init__(self, reactor: Any, turn: Turn) -> None:
+        self._reactor = reactor
+        self._turn = turn
+        self._epoll = select.epoll()
+        self._fd_by_transport: dict[Pollable, int] = {}
+        self._transport_by_fd: dict[int, Pollable] = {}
+        self._events: dict[int, int] = {}
+        self.callLater = reactor.callLater
+        reactor.addReader(self)
+
+    # -- used by transports ---------------------------------------------------------------------
+
+    def addReader(self, transport: Pollable) -> None:
+        """Call `doRead` when the socket is readable."""
+        self._change(transport, add=select.EPOLLIN)
+
+    def removeReader(self, transport: Pollable) -> None:
+        """Stop calling `doRead`."""
+        self._change(transport, remove=select.EPOLLIN)
+
+    def addWriter(self, transport: Pollable) -> None:
+        """Call `doWrite` when the socket is writable."""
+        self._change(transport, add=select.EPOLLOUT)
+
+    def removeWriter(self, transport: Pollable) -> None:
+        """Stop calling `doWrite`."""
+        self._change(transport, remove=select.EPOLLOUT)
+
+    def _change(self, transport: Pollable, *, add: int = 0, remove: int = 0) -> None:
+        fd = self._fd_by_transport.get(transport)
+        if fd is None:
+            if add:
+                self._register(transport, add)
+            return
+        before = self._events[fd]
+        wanted = before & ~remove | add
+        if not wanted:
+            # Without any event, the kernel would still report errors, in each round.
+            self._unregister(transport, fd)
+        elif wanted != before:
+            self._events[fd] = wanted
+            self._epoll.modify(fd, wanted)
+
+    def _register(self, transport: Pollable, events: int) -> None:
+        fd = transport.fileno()
+        self._epoll.register(fd, events)
+        self._fd_by_transport[transport] = fd
+        self._transport_by_fd[fd] = transport
+        self._events[fd] = events
+
+    def _unregister(self, transport: Pollable, fd: int) -> None:
+        del self._fd_by_transport[transport], self._transport_by_fd[fd], self._events[fd]
+        self._epoll.unregister(fd)
+
+    # -- used by the reactor --------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """Return the epoll descriptor, which is readable while a socket has an event."""
+        return -1 if self._epoll.closed else self._epoll.fileno()
+
+    def logPrefix(self) -> str:
+        """Return the name of this descriptor in Twisted's log."""
+        return "Poller"
+
+    def doRead(self) -> None:
+        """Serve the sockets that have an event."""
+        # Looked up before the first one is served: if that closes another socket of the round, the
+        # descriptor may belong to a new connection.
+        ready = [
+            (self._transport_by_fd[fd], fd, event) for fd, event in self._epoll.poll(0, MAX_EVENTS)
+        ]
+        try:
+            with self._turn:
+                for transport, fd, event in ready:
+                    if self._fd_by_transport.get(transport) == fd:
+                        self._serve(transport, fd, event)
+        except Exception:
+            # The reactor would close the poller, and with it all connections.
+            log.failure("a call deferred to the end of a round failed")
+
+    def _serve(self, transport: Pollable, fd: int, event: int) -> None:
+        why: Exception | None = None
+        try:
+            if event & _ENDED and not event & select.EPOLLIN:
+                is_reading = self._events[fd] & select.EPOLLIN
+                why = main.CONNECTION_DONE if is_reading else main.CONNECTION_LOST
+            elif event & select.EPOLLIN:
+                why = transport.doRead()
+            # Reading may have ended the connection.
+            if why is None and event & select.EPOLLOUT and transport in self._fd_by_transport:
+                why = transport.doWrite()
+        except Exception as error:
+            log.failure("serving a connection failed unexpectedly")
+            why = error
+        if why is not None:
+            self._lose(transport, Failure(why))
+
+    def _lose(self, transport: Pollable, reason: Failure) -> None:
+        self.removeReader(transport)
+        self.removeWriter(transport)
+        try:
+            transport.connectionLost(reason)
+        except Exception:
+            log.failure("closing a connection failed unexpectedly")
+
+    def connectionLost(self, reason: Failure) -> None:
+        """Close all connections and the descriptor; the reactor calls this when it stops."""
+        for transport in tuple(self._fd_by_transport):
+            self._lose(transport, reason)
+        if not self._epoll.closed:
+            self._epoll.close()
+
+    def close(self) -> None:
+        """Stop waiting, after all connections are closed."""
+        self._reactor.removeReader(self)
+        self._epoll.close()

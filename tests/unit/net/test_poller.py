@@ -1,0 +1,288 @@
+"""Poller: one epoll descriptor for the sockets of plain connections, below any reactor."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from twisted.internet import main
+from twisted.internet.error import ConnectionDone, ConnectionLost
+from twisted.python.failure import Failure
+
+from plogd.net.poller import MAX_EVENTS, Poller
+from plogd.ports import Turn
+from tests.helpers.sim.sim_ports import SimPorts
+
+
+class Reactor:
+    """Counts what it watches."""
+
+    def __init__(self) -> None:
+        self.readers: list[Any] = []
+        self.callLater = lambda *_: None
+
+    def addReader(self, reader: Any) -> None:
+        self.readers.append(reader)
+
+    def removeReader(self, reader: Any) -> None:
+        self.readers.remove(reader)
+
+
+class Transport:
+    """One end of a socket pair; `peer` is the other end."""
+
+    def __init__(self, site: Site, name: str) -> None:
+        self.name = name
+        self.socket, self.peer = socket.socketpair()
+        self.socket.setblocking(False)
+        self.on_read: Callable[[], Exception | None] = lambda: None
+        self.on_write: Callable[[], Exception | None] = lambda: None
+        self.lost: list[type[BaseException] | None] = []
+        self._site = site
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def doRead(self) -> Exception | None:
+        self._site.calls.append(f"read {self.name}")
+        self.socket.recv(100)
+        return self.on_read()
+
+    def doWrite(self) -> Exception | None:
+        self._site.calls.append(f"write {self.name}")
+        return self.on_write()
+
+    def connectionLost(self, reason: Failure) -> None:
+        self.lost.append(reason.type)
+        self.close()
+
+    def close(self) -> None:
+        self._site.poller.removeReader(self)
+        self._site.poller.removeWriter(self)
+        self.socket.close()
+
+
+class Site:
+    """A poller, its transports, and the calls that they have received."""
+
+    def __init__(self) -> None:
+        self.ports = SimPorts()
+        self.reactor = Reactor()
+        self.turn = Turn(self.ports.timers)
+        self.poller = Poller(self.reactor, self.turn)
+        self.calls: list[str] = []
+        self.transports: list[Transport] = []
+
+    def add(self, name: str) -> Transport:
+        """Add a transport that reads."""
+        transport = Transport(self, name)
+        self.transports.append(transport)
+        self.poller.addReader(transport)
+        return transport
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a reactor would call the poller."""
+        return bool(select.select([self.poller], [], [], 0)[0])
+
+    def round(self) -> list[str]:
+        """Run a round, and return the calls."""
+        self.calls.clear()
+        self.poller.doRead()
+        return list(self.calls)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.poller.connectionLost(Failure(main.CONNECTION_DONE))
+    for transport in made.transports:
+        transport.socket.close()
+        transport.peer.close()
+
+
+def test_reactor_watches_one_descriptor_for_all_sockets(site: Site) -> None:
+    one, two = site.add("one"), site.add("two")
+    assert site.reactor.readers == [site.poller]
+    assert not site.is_ready
+    two.peer.send(b"x")
+    assert site.is_ready
+    assert site.round() == ["read two"]
+    one.peer.send(b"x")
+    two.peer.send(b"x")
+    assert sorted(site.round()) == ["read one", "read two"]
+    assert not site.is_ready
+
+
+def test_socket_is_watched_for_what_its_transport_wants(site: Site) -> None:
+    one = site.add("one")
+    site.poller.addWriter(one)
+    assert site.round() == ["write one"]
+    one.peer.send(b"x")
+    assert site.round() == ["read one", "write one"]
+    site.poller.removeWriter(one)
+    one.peer.send(b"x")
+    assert site.round() == ["read one"]
+    site.poller.removeReader(one)
+    one.peer.send(b"x")
+    assert not site.is_ready
+    site.poller.addReader(one)
+    assert site.round() == ["read one"]
+
+
+def test_transport_that_wants_nothing_is_not_reported_when_its_peer_leaves(site: Site) -> None:
+    one = site.add("one")
+    site.poller.removeReader(one)
+    one.peer.close()
+    assert not site.is_ready
+    site.poller.addReader(one)
+    assert site.is_ready
+
+
+def test_calls_deferred_in_a_round_run_at_its_end(site: Site) -> None:
+    """Responses are sent then, after all requests were read."""
+    for name in ("one", "two"):
+        transport = site.add(name)
+        transport.peer.send(b"x")
+
+        def read(name: str = name) -> None:
+            site.turn.at_end(lambda: site.calls.append(f"send {name}"))
+
+        transport.on_read = read
+    calls = site.round()
+    assert sorted(calls[:2]) == ["read one", "read two"]
+    assert sorted(calls[2:]) == ["send one", "send two"]
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_hang_up_ends_the_connection(site: Site, reads: bool) -> None:
+    one = site.add("one")
+    one.on_read = lambda: main.CONNECTION_DONE
+    if not reads:
+        site.poller.removeReader(one)
+        site.poller.addWriter(one)
+    one.peer.close()
+    site.round()
+    assert one.lost == [ConnectionDone if reads else ConnectionLost]
+    assert not site.is_ready
+
+
+def test_error_of_one_transport_closes_only_this_one(site: Site) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    one, two = site.add("one"), site.add("two")
+    one.on_read = fail
+    for transport in (one, two):
+        transport.peer.send(b"x")
+    assert sorted(site.round()) == ["read one", "read two"]
+    assert (one.lost, two.lost) == ([ZeroDivisionError], [])
+    two.peer.send(b"x")
+    assert site.round() == ["read two"]
+
+
+def test_error_of_a_deferred_call_keeps_the_poller(site: Site) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    one, two = site.add("one"), site.add("two")
+    for transport in (one, two):
+        transport.on_read = lambda: site.turn.at_end(fail)
+        transport.peer.send(b"x")
+    assert sorted(site.round()) == ["read one", "read two"]
+    one.on_read = lambda: None
+    one.peer.send(b"x")
+    assert site.round() == ["read one"]
+    assert (one.lost, two.lost) == ([], [])
+
+
+def test_reactor_that_stops_closes_all_connections(site: Site) -> None:
+    one, two = site.add("one"), site.add("two")
+    site.poller.connectionLost(Failure(main.CONNECTION_LOST))
+    assert (one.lost, two.lost) == ([ConnectionLost], [ConnectionLost])
+
+
+def test_transport_that_closes_in_its_read_is_not_written_to(site: Site) -> None:
+    one = site.add("one")
+    site.poller.addWriter(one)
+    one.peer.send(b"x")
+    one.on_read = one.close
+    assert site.round() == ["read one"]
+    assert one.lost == []
+
+
+def test_event_of_a_closed_socket_does_not_reach_its_successor(site: Site) -> None:
+    first, second = site.add("first"), site.add("second")
+    replaced: list[Transport] = []
+
+    def replace(other: Transport) -> None:
+        """Close the other transport; the kernel gives its descriptor to the new one."""
+        fd = other.fileno()
+        other.close()
+        replaced.append(site.add("new"))
+        assert replaced[0].fileno() == fd
+
+    first.on_read = lambda: replace(second)
+    second.on_read = lambda: replace(first)
+    for transport in (first, second):
+        transport.peer.send(b"x")
+    assert len(site.round()) == 1
+    replaced[0].peer.send(b"x")
+    assert site.round() == ["read new"]
+
+
+def test_rounds_are_limited_and_serve_every_socket_in_turn(site: Site) -> None:
+    for number in range(3 * MAX_EVENTS):
+        site.add(str(number)).peer.send(b"xx")
+    served = [site.round() for _ in range(3)]
+    assert {len(calls) for calls in served} == {MAX_EVENTS}
+    assert len({call for calls in served for call in calls}) == 3 * MAX_EVENTS
+
+
+def test_closed_poller_is_not_watched(site: Site) -> None:
+    site.poller.close()
+    assert site.reactor.readers == []
+    assert site.poller.fileno() == -1
+
+
+@pytest.mark.parametrize("kind", ["select", "poll", "epoll", "asyncio"])
+def test_any_reactor_can_watch_it(kind: str) -> None:
+    reactor = reactor_of(kind)
+    site = Site()
+    site.poller = Poller(reactor, site.turn)
+    one = site.add("one")
+    for number in range(3):
+        one.peer.send(b"x")
+        for _ in range(1000):
+            reactor.iterate(0.01)
+            if len(site.calls) > number:
+                break
+    assert site.calls == ["read one"] * 3
+    one.close()
+    one.peer.close()
+    site.poller.close()
+    reactor.removeAll()
+
+
+def reactor_of(kind: str) -> Any:
+    """Return a new reactor."""
+    if kind == "select":
+        from twisted.internet.selectreactor import SelectReactor
+
+        return SelectReactor()
+    if kind == "poll":
+        from twisted.internet.pollreactor import PollReactor
+
+        return PollReactor()
+    if kind == "epoll":
+        from twisted.internet.epollreactor import EPollReactor
+
+        return EPollReactor()
+    from twisted.internet.asyncioreactor import AsyncioSelectorReactor
+
+    return AsyncioSelectorReactor(asyncio.SelectorEventLoop())
