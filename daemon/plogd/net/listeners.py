@@ -95,7 +95,11 @@ class Listeners:
         """Close the poller, after all connections are closed."""
         poller, self._poller = self._poller, None
         if poller is not None:
-            poller.close()
+            poller.release()
+
+    def _make_poller(self) -> Poller:
+        shared = self._shared
+        return Poller(self._reactor, shared.turn, shared.clock, shared.run_queue.spent)
 
     def _open(self, listener: Listener, all_listeners: Sequence[Listener]) -> list[BoundListener]:
         """Listen on all addresses of one listener; port 0 selects one free port for all of them."""
@@ -146,7 +150,7 @@ class Listeners:
         if listener.protocol != "PLAINTEXT":
             kind, factory = self._tls_port(listener)
         else:
-            poller = self._poller = self._poller or Poller(self._reactor, self._shared.turn)
+            poller = self._poller = self._poller or self._make_poller()
         opened = kind(
             self._shared,
             port,

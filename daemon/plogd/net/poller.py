@@ -14,6 +14,8 @@ registered as long as its transport wants to read or to write, and never longer 
 from __future__ import annotations
 
 import select
+import socket
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from twisted.internet import main
@@ -22,7 +24,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from plogd.ports import Turn
+from plogd.ports import Clock, Turn
 
 log = Logger()
 
@@ -35,22 +37,31 @@ _ENDED: Final = select.EPOLLHUP | select.EPOLLERR
 class Pollable(Protocol):
     """A transport of Twisted."""
 
+    socket: socket.socket
+
     def fileno(self) -> int: ...
 
-    def doRead(self) -> Exception | None: ...
+    def doRead(self) -> BaseException | None: ...
 
-    def doWrite(self) -> Exception | None: ...
+    def doWrite(self) -> BaseException | None: ...
 
     def connectionLost(self, reason: Failure) -> None: ...
 
 
 @implementer(IReadDescriptor)
 class Poller:
-    """The sockets that wait for events; `reactor` provides everything else."""
+    """The sockets that wait for events; `reactor` provides everything else.
 
-    def __init__(self, reactor: Any, turn: Turn) -> None:
+    `spent(milliseconds)` is called with the time that the end of a round has taken.
+    """
+
+    def __init__(
+        self, reactor: Any, turn: Turn, clock: Clock, spent: Callable[[float], None]
+    ) -> None:
         self._reactor = reactor
         self._turn = turn
+        self._clock = clock
+        self._spent = spent
         self._epoll = select.epoll()
         self._fd_by_transport: dict[Pollable, int] = {}
         self._transport_by_fd: dict[int, Pollable] = {}
@@ -88,8 +99,8 @@ class Poller:
             # Without any event, the kernel would still report errors, in each round.
             self._unregister(transport, fd)
         elif wanted != before:
-            self._events[fd] = wanted
             self._epoll.modify(fd, wanted)
+            self._events[fd] = wanted
 
     def _register(self, transport: Pollable, events: int) -> None:
         fd = transport.fileno()
@@ -114,22 +125,33 @@ class Poller:
 
     def doRead(self) -> None:
         """Serve the sockets that have an event."""
-        # Looked up before the first one is served: if that closes another socket of the round, the
-        # descriptor may belong to a new connection.
-        ready = [
-            (self._transport_by_fd[fd], fd, event) for fd, event in self._epoll.poll(0, MAX_EVENTS)
-        ]
         try:
-            with self._turn:
-                for transport, fd, event in ready:
-                    if self._fd_by_transport.get(transport) == fd:
-                        self._serve(transport, fd, event)
-        except Exception:
-            # The reactor would close the poller, and with it all connections.
-            log.failure("a call deferred to the end of a round failed")
+            self._serve_round()
+        # After an error, the reactor would drop the poller, and with it all connections.
+        except BaseException:
+            log.failure("a round of the poller failed unexpectedly")
+
+    def _serve_round(self) -> None:
+        with self._turn:
+            # Looked up before the first one is served: if that closes another socket of the round,
+            # the descriptor may belong to a new connection.
+            ready = [
+                (self._transport_by_fd.get(fd), fd, event)
+                for fd, event in self._epoll.poll(0, MAX_EVENTS)
+            ]
+            for transport, fd, event in ready:
+                if transport is None:
+                    # An earlier error has left the descriptor, which would be reported forever.
+                    if fd not in self._transport_by_fd:
+                        self._epoll.unregister(fd)
+                elif self._fd_by_transport.get(transport) == fd:
+                    self._serve(transport, fd, event)
+            served_ms = self._clock.monotonic_ms()
+        # The connections count the time of their turns, but not that of the responses.
+        self._spent(self._clock.monotonic_ms() - served_ms)
 
     def _serve(self, transport: Pollable, fd: int, event: int) -> None:
-        why: Exception | None = None
+        why: BaseException | None = None
         try:
             if event & _ENDED and not event & select.EPOLLIN:
                 is_reading = self._events[fd] & select.EPOLLIN
@@ -139,16 +161,16 @@ class Poller:
             # Reading may have ended the connection.
             if why is None and event & select.EPOLLOUT and transport in self._fd_by_transport:
                 why = transport.doWrite()
-        except Exception as error:
+        except BaseException as error:
             log.failure("serving a connection failed unexpectedly")
             why = error
         if why is not None:
             self._lose(transport, Failure(why))
 
     def _lose(self, transport: Pollable, reason: Failure) -> None:
-        self.removeReader(transport)
-        self.removeWriter(transport)
         try:
+            self.removeReader(transport)
+            self.removeWriter(transport)
             transport.connectionLost(reason)
         except Exception:
             log.failure("closing a connection failed unexpectedly")
@@ -160,7 +182,16 @@ class Poller:
         if not self._epoll.closed:
             self._epoll.close()
 
-    def close(self) -> None:
+    # -- the end --------------------------------------------------------------------------------
+
+    def release(self) -> None:
         """Stop waiting, after all connections are closed."""
         self._reactor.removeReader(self)
+        self._epoll.close()
+
+    def forget(self) -> None:
+        """Close the inherited descriptors in a forked child."""
+        # Nothing is unregistered: the epoll instance is also the parent's.
+        for transport in self._fd_by_transport:
+            transport.socket.close()
         self._epoll.close()

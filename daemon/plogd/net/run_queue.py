@@ -2,11 +2,11 @@
 
 The number of requests in a turn and its duration are limited. The kernel reports no event for the
 bytes that are left over, because the broker has read them already. A connection with such bytes is
-queued here and gets another turn after the reactor has polled all other sockets.
+queued here and gets another turn after a round of the poller (poller.py).
 
-The reactor calls every readable socket before it polls again, so the turns and closes of hundreds
-of connections in one pass add up. `spent` adds up their time in a pass. If the total is too high,
-`is_behind` is set, and connections take short turns or are queued here.
+In a pass of the reactor, the turns and closes of many connections add up. `spent` adds up their
+time in a pass. If the total is too high, `is_behind` is set, and connections take short turns or
+are queued here, as are TLS handshakes.
 
 Reactor thread only. Invariant: a connection is queued at most once, and a timer is set while any
 connection is queued.

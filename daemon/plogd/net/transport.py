@@ -3,7 +3,7 @@
 Twisted's ``tcp.Server`` creates a bytes object for each read, which a protocol would have to join
 and split again. Here, `doRead` reads into the buffer in which requests are handled
 (receive_buffer.py), and responses are sent from one ordered queue at the end of the turn
-(output_queue.py). The reactor waits until the socket is writable only if the socket was full.
+(output_queue.py). The poller waits until the socket is writable only if the socket was full.
 
 For plain sockets only: with TLS, the bytes must pass through OpenSSL. Created by listener_port.py;
 reactor thread only. Invariant: nothing else writes to the socket, and all resources are released
@@ -37,6 +37,8 @@ log = Logger()
 
 _TCP_ESTABLISHED = 1
 """From the kernel's tcp_states.h; the socket module lacks this constant."""
+_COUNTED_FROM_BYTES = 16 << 10
+"""Unsent bytes from which a response counts before the end of the poller's round."""
 _PEER_IS_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.ENOTCONN)
 
 
@@ -139,6 +141,13 @@ class ServerTransport(tcp.Server):
 
     def uncork(self) -> None:
         """Send the responses that the turn wrote, when the poller's round ends."""
+        connection = self._connection
+        if connection is None:
+            return
+        # Small responses are not counted, because they are usually sent at the end of the round.
+        if self._output.buffered_bytes >= _COUNTED_FROM_BYTES:
+            self._unsent_bytes = self._output.memory_bytes
+            connection.unsent(self._unsent_bytes)
         self._shared.turn.at_end(self._flush)
 
     def set_reading(self, is_reading: bool) -> None:
@@ -193,6 +202,11 @@ class ServerTransport(tcp.Server):
                 )
             connection.abort("its socket cannot be written to")
             return None
+        except Exception:
+            # A part of a response may be lost, and the next bytes would be read as its rest.
+            log.failure("sending to {client} failed unexpectedly", client=connection.context)
+            connection.abort("sending to it failed unexpectedly")
+            return None
         has_sent = output.sent_bytes != sent_before
         if has_sent:
             self._shared.bytes_out += output.sent_bytes - sent_before
@@ -207,7 +221,7 @@ class ServerTransport(tcp.Server):
         return outcome
 
     def _watch(self, outcome: Flushed) -> None:
-        """Have the reactor call `doWrite` if the outcome of a flush requires it."""
+        """Have the poller call `doWrite` if the outcome of a flush requires it."""
         # Only doWrite can end a closing connection, so it is also needed for an empty queue.
         wanted = outcome is Flushed.FULL or (outcome is Flushed.EMPTY and bool(self.disconnecting))
         if wanted is not self._is_writing:

@@ -24,6 +24,7 @@ from twisted.logger import Logger, globalLogPublisher
 
 from plogd.config import ConfigError, load_config
 from plogd.logging import stream_observer
+from plogd.net.poller import Poller
 from plogd.service import BrokerService
 from plogd.testing.controlled_machine import ControlledMachine
 from plogd.testing.controls import Controls
@@ -293,6 +294,9 @@ class _Run:
         # No lock is taken, because a thread that does not exist in the child may hold it.
         self._is_forked = True
         for selectable in {*self.reactor.getReaders(), *self.reactor.getWriters()}:
+            if isinstance(selectable, Poller):
+                selectable.forget()
+                continue
             held = getattr(selectable, "socket", selectable)
             close = getattr(held, "close", None)
             if close is not None:

@@ -73,7 +73,8 @@ class Site:
         self.ports = SimPorts()
         self.reactor = Reactor()
         self.turn = Turn(self.ports.timers)
-        self.poller = Poller(self.reactor, self.turn)
+        self.spent_ms: list[float] = []
+        self.poller = Poller(self.reactor, self.turn, self.ports.clock, self.spent_ms.append)
         self.calls: list[str] = []
         self.transports: list[Transport] = []
 
@@ -207,6 +208,56 @@ def test_reactor_that_stops_closes_all_connections(site: Site) -> None:
     assert (one.lost, two.lost) == ([ConnectionLost], [ConnectionLost])
 
 
+def test_error_of_the_kernel_keeps_the_poller(site: Site) -> None:
+    class Failing:
+        def poll(self, *_: object) -> object:
+            raise MemoryError
+
+    one = site.add("one")
+    one.peer.send(b"x")
+    epoll, site.poller._epoll = site.poller._epoll, Failing()  # type: ignore[assignment]
+    assert site.round() == []
+    site.poller._epoll = epoll
+    assert site.round() == ["read one"]
+    assert one.lost == []
+
+
+def test_descriptor_without_a_transport_is_removed(site: Site) -> None:
+    one = site.add("one")
+    fd = one.fileno()
+    del site.poller._transport_by_fd[fd]
+    one.peer.send(b"x")
+    assert site.round() == []
+    assert not site.is_ready
+
+
+def test_error_of_a_lost_transport_is_logged(site: Site) -> None:
+    def fail(_: Failure) -> None:
+        raise ZeroDivisionError("a bug")
+
+    one, two = site.add("one"), site.add("two")
+    one.connectionLost = fail  # type: ignore[method-assign]
+    one.on_read = lambda: main.CONNECTION_DONE
+    for transport in (one, two):
+        transport.peer.send(b"x")
+    assert sorted(site.round()) == ["read one", "read two"]
+
+
+def test_hang_up_without_bytes_ends_a_connection_that_reads(site: Site) -> None:
+    one = site.add("one")
+    site.poller._serve(one, one.fileno(), select.EPOLLHUP)
+    assert one.lost == [ConnectionDone]
+
+
+def test_end_of_a_round_counts_as_time_spent(site: Site) -> None:
+    one = site.add("one")
+    clock = site.ports.clock
+    one.on_read = lambda: site.turn.at_end(lambda: clock.advance_to(clock.monotonic_ms() + 7))
+    one.peer.send(b"x")
+    site.round()
+    assert site.spent_ms == [7]
+
+
 def test_transport_that_closes_in_its_read_is_not_written_to(site: Site) -> None:
     one = site.add("one")
     site.poller.addWriter(one)
@@ -245,7 +296,7 @@ def test_rounds_are_limited_and_serve_every_socket_in_turn(site: Site) -> None:
 
 
 def test_closed_poller_is_not_watched(site: Site) -> None:
-    site.poller.close()
+    site.poller.release()
     assert site.reactor.readers == []
     assert site.poller.fileno() == -1
 
@@ -254,7 +305,8 @@ def test_closed_poller_is_not_watched(site: Site) -> None:
 def test_any_reactor_can_watch_it(kind: str) -> None:
     reactor = reactor_of(kind)
     site = Site()
-    site.poller = Poller(reactor, site.turn)
+    site.poller.release()
+    site.poller = Poller(reactor, site.turn, site.ports.clock, site.spent_ms.append)
     one = site.add("one")
     for number in range(3):
         one.peer.send(b"x")
@@ -265,7 +317,7 @@ def test_any_reactor_can_watch_it(kind: str) -> None:
     assert site.calls == ["read one"] * 3
     one.close()
     one.peer.close()
-    site.poller.close()
+    site.poller.release()
     reactor.removeAll()
 
 

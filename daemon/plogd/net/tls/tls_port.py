@@ -38,7 +38,7 @@ class TlsTransport(tcp.Server):
     """Twisted's TCP transport, extended to postpone handshakes while the broker is busy.
 
     A handshake takes a millisecond or more, so hundreds of new clients would delay all other
-    clients. The bytes of a postponed handshake stay in the socket, and epoll reports them again.
+    clients. While the broker is busy, handshakes wait in the run queue.
     """
 
     def doRead(self) -> Any:
@@ -51,11 +51,25 @@ class TlsTransport(tcp.Server):
             return super().doRead()
         shared = connection.shared
         if shared.run_queue.is_behind:
+            # Otherwise, epoll would report the socket again in each pass.
+            self.stopReading()  # type: ignore[no-untyped-call]
+            shared.run_queue.add(self)
             return None
         started_ms = shared.clock.monotonic_ms()
         outcome = super().doRead()
         shared.run_queue.spent(shared.clock.monotonic_ms() - started_ms)
         return outcome
+
+    def take_turn(self) -> None:
+        """Continue a postponed handshake; the run queue limits the time of each pass."""
+        if self.disconnected:
+            return
+        self.startReading()  # type: ignore[no-untyped-call]
+        why = super().doRead()
+        if why is not None:
+            self.stopReading()  # type: ignore[no-untyped-call]
+            self.stopWriting()  # type: ignore[no-untyped-call]
+            self.connectionLost(Failure(why))
 
 
 class TlsPort(PlainPort):

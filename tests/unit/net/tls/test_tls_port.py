@@ -19,6 +19,7 @@ from plogd.config import load_config
 from plogd.connection_context import ANONYMOUS
 from plogd.log.segment.file_records import FileRegion
 from plogd.net.listeners import Listeners
+from plogd.net.tls.tls_port import TlsTransport
 from plogd.net.tls.tls_reload import TlsServers, prepare_tls
 from plogd.net.transport import ServerTransport
 from tests.helpers.certificates import DAY, Authority
@@ -254,10 +255,28 @@ def test_handshake_times_out(make_harness: Any, log_lines: LogLines) -> None:
     assert "did not complete its TLS handshake within 2 s" in line
 
 
-def test_handshakes_wait_while_many_connections_are_ready(make_harness: Any) -> None:
+def held_handshakes(harness: Any, monkeypatch: pytest.MonkeyPatch) -> list[TlsTransport]:
+    """Keep handshakes out of the run queue, and return them as they are postponed."""
+    add = harness.shared.run_queue.add
+    held: list[TlsTransport] = []
+
+    def add_others(connection: Any) -> None:
+        if isinstance(connection, TlsTransport):
+            held.append(connection)
+        else:
+            add(connection)
+
+    monkeypatch.setattr(harness.shared.run_queue, "add", add_others)
+    return held
+
+
+def test_handshakes_wait_for_a_turn_while_many_connections_are_ready(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness = make_harness()
     served = harness.handshake()
     waiting = harness.connect()
+    queued = held_handshakes(harness, monkeypatch)
     harness.shared.run_queue.is_behind = True
     with pytest.raises(ssl.SSLWantReadError):
         waiting.tls.do_handshake()
@@ -265,9 +284,27 @@ def test_handshakes_wait_while_many_connections_are_ready(make_harness: Any) -> 
         waiting.carry()
     assert not waiting.wire, "no response has been sent"
     assert served.exchange(frame(METADATA, "a"), len(response("a"))) == response("a")
+    [postponed] = queued
     harness.shared.run_queue.is_behind = False
+    postponed.take_turn()
     waiting.handshake()
     assert waiting.exchange(frame(METADATA, "b"), len(response("b"))) == response("b")
+
+
+def test_client_that_leaves_before_the_turn_of_its_handshake_is_closed(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = make_harness()
+    waiting = harness.connect()
+    queued = held_handshakes(harness, monkeypatch)
+    harness.shared.run_queue.is_behind = True
+    waiting.socket.sendall(b"\x16\x03\x01")
+    harness.pump.until(lambda: queued, harness.ports)
+    waiting.socket.close()
+    for _ in range(2):
+        queued[0].take_turn()
+    harness.pump.until(lambda: not len(harness.shared), harness.ports)
+    queued[0].take_turn()
 
 
 def test_connection_may_be_silent_after_its_handshake(make_harness: Any) -> None:
