@@ -1,4 +1,4 @@
-"""Compile the record codec (decision 0011); setup.cfg contains all other settings of the build.
+"""Compile the record codec and other hot modules (decision 0011); setup.cfg contains all other settings of the build.
 
 Compiling needs Cython (3, or 0.29.32 as in Debian 12) and a C compiler. If one of them is missing,
 or PLOG_INTERPRETED is set, nothing is compiled, and plog runs the same sources interpreted.
@@ -10,13 +10,14 @@ import runpy
 import shutil
 import struct
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-PACKAGE = "plog.records"
-FOLDER = Path("plog/records")
+PACKAGES = ("plog.records", "plog.wire")
+"""Packages with compiled modules, which their `COMPILED` names."""
 DIRECTIVES = {
     "language_level": 3,
     # Only the .pxd declares C types; annotations keep their Python meaning.
@@ -29,22 +30,34 @@ def main() -> None:
     """Build plog; pip, build and dpkg-buildpackage run this script."""
     # Run without importing plog: an installer may lack the packages that it imports.
     compiled = runpy.run_path("plog/compiled.py")
-    modules = _assigned("COMPILED", FOLDER / "__init__.py")
     # On 32-bit platforms, the positions in the codec could overflow their C integers.
     wanted = not os.environ.get(compiled["INTERPRETED"]) and struct.calcsize("P") == 8
-    folder = compiled["folder_name"](str(FOLDER), modules)
     extensions = [
+        extension
+        for package in PACKAGES
+        if wanted
+        for extension in _extensions(package, compiled["folder_name"])
+    ]
+    setup(ext_modules=extensions, cmdclass={"build_ext": CompileOrDoWithout})
+
+
+def _extensions(package: str, folder_name: Callable[[str, Sequence[str]], str]) -> list[Extension]:
+    folder = _folder(package)
+    modules = _assigned("COMPILED", folder / "__init__.py")
+    return [
         # Only the name of the folder differs from the module's own name, which Cython uses.
         Extension(
-            f"{PACKAGE}.{folder}.{module}",
-            [str(FOLDER / f"{module}.py")],
-            depends=[str(FOLDER / f"{module}.pxd")],
+            f"{package}.{folder_name(str(folder), modules)}.{module}",
+            [str(folder / f"{module}.py")],
+            depends=[str(folder / f"{module}.pxd")],
             extra_compile_args=["-O2", "-g0", "-w"],
         )
         for module in modules
-        if wanted
     ]
-    setup(ext_modules=extensions, cmdclass={"build_ext": CompileOrDoWithout})
+
+
+def _folder(package: str) -> Path:
+    return Path(*package.split("."))
 
 
 def _assigned(name: str, path: Path) -> tuple[str, ...]:
@@ -68,7 +81,7 @@ class CompileOrDoWithout(build_ext):
             super().run()
         except Exception as reason:
             why = str(reason).partition("\n")[0]
-            print(f"plog: built without its compiled record codec: {why}", file=sys.stderr)
+            print(f"plog: built without its compiled modules: {why}", file=sys.stderr)
             self.extensions = []
         if self.inplace:
             self._remove_others()
@@ -79,7 +92,9 @@ class CompileOrDoWithout(build_ext):
 
         # With binding, functions have signatures; Cython 0.29 then fails on annotations.
         directives = {**DIRECTIVES, "binding": not __version__.startswith("0.")}
-        module = Extension(f"{PACKAGE}.{Path(extension.sources[0]).stem}", extension.sources)
+        package, _, name = extension.name.rpartition(".")
+        # Without the folder of the compiled form, which is not a package.
+        module = Extension(f"{package.rpartition('.')[0]}.{name}", extension.sources)
         [made] = cythonize(
             [module],
             build_dir=self.build_temp,
@@ -93,9 +108,10 @@ class CompileOrDoWithout(build_ext):
     def _remove_others(self) -> None:
         """Remove what was compiled from older sources."""
         current = {extension.name.split(".")[-2] for extension in self.extensions}
-        for folder in FOLDER.glob("compiled_*"):
-            if folder.name not in current:
-                shutil.rmtree(folder)
+        for package in PACKAGES:
+            for folder in _folder(package).glob("compiled_*"):
+                if folder.name not in current:
+                    shutil.rmtree(folder)
 
 
 main()

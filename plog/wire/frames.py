@@ -25,12 +25,6 @@ def frame_response(
     return frame_parts(header, message.encode_parts(version))
 
 
-def frame_encoded(request: RequestHeader, body: bytes) -> bytes:
-    """Return the complete response to `request`, for a `body` that is already encoded."""
-    tags = response_tags(request.api_key, request.api_version)
-    return _START.pack(4 + len(tags) + len(body), request.correlation_id) + tags + body
-
-
 def frame_parts(request: RequestHeader, parts: list[Part]) -> list[Part]:
     """Return the parts of a response; `parts` is the encoded message, and is not changed."""
     api_key, version, correlation_id, _ = request

@@ -20,7 +20,6 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
-from plog import records
 from plog.compiled import INTERPRETED, folder_name, is_compiled
 from plog.errors import KafkaError
 from plog.records import column_decoder
@@ -29,7 +28,7 @@ from plog.records.record_columns import RecordColumns
 from tests.helpers.outside import missing
 
 FORMS = ("interpreted", "compiled")
-_FOLDER = records.__path__[-1]
+CODEC = "plog.records.codec"
 
 
 class Nine(NamedTuple):
@@ -46,8 +45,8 @@ class Nine(NamedTuple):
     leader_epoch: int
 
 
-def need(form: str, name: str = "codec") -> ModuleType:
-    """Return a module of plog.records in one of its `FORMS`; end the test if it is unavailable."""
+def need(form: str, name: str = CODEC) -> ModuleType:
+    """Return a module in one of its `FORMS`; end the test if this form is unavailable."""
     if form == "interpreted":
         return interpreted(name)
     module = compiled(name)
@@ -58,12 +57,13 @@ def need(form: str, name: str = "codec") -> ModuleType:
 
 
 @cache
-def interpreted(name: str = "codec") -> ModuleType:
+def interpreted(name: str = CODEC) -> ModuleType:
     """Return the module, interpreted from its source."""
-    used = importlib.import_module(f"plog.records.{name}")
+    used = importlib.import_module(name)
     if not is_compiled(used):
         return used
-    loader = SourceFileLoader(f"interpreted_{name}", f"{_FOLDER}/{name}.py")
+    folder, _, module_name = _place(name)
+    loader = SourceFileLoader(f"interpreted_{module_name}", f"{folder}/{module_name}.py")
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)
@@ -72,13 +72,16 @@ def interpreted(name: str = "codec") -> ModuleType:
 
 
 @cache
-def compiled(name: str = "codec") -> ModuleType | None:
+def compiled(name: str = CODEC) -> ModuleType | None:
     """Return the module compiled from exactly this source, or None."""
-    used = importlib.import_module(f"plog.records.{name}")
+    used = importlib.import_module(name)
     if is_compiled(used):
         return used
-    folder = f"{_FOLDER}/{folder_name(_FOLDER, records.COMPILED)}"
-    spec = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES)).find_spec(used.__name__)
+    folder, modules, _ = _place(name)
+    finder = FileFinder(
+        f"{folder}/{folder_name(folder, modules)}", (ExtensionFileLoader, EXTENSION_SUFFIXES)
+    )
+    spec = finder.find_spec(name)
     if spec is None or spec.loader is None:
         return None
     module = module_from_spec(spec)
@@ -86,12 +89,19 @@ def compiled(name: str = "codec") -> ModuleType | None:
     return module
 
 
+def _place(name: str) -> tuple[str, tuple[str, ...], str]:
+    """Return the folder of a module's sources, its package's compiled modules, and its name."""
+    package_name, _, module_name = name.rpartition(".")
+    package = importlib.import_module(package_name)
+    return package.__path__[-1], package.COMPILED, module_name
+
+
 def _no_compiled_form(name: str) -> None:
     if os.environ.get(INTERPRETED):
         import pytest
 
         pytest.skip(f"{INTERPRETED} is set")
-    missing(f"plog.records.{name} is not compiled; python setup.py build_ext --inplace says why")
+    missing(f"{name} is not compiled; python setup.py build_ext --inplace says why")
 
 
 def read_columns(

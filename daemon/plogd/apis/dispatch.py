@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
-from plog.wire.frames import frame_encoded, frame_parts, frame_response
+from plog.wire.frames import frame_parts, frame_response
 from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
@@ -66,7 +66,6 @@ _DISCOVERY_KEYS = frozenset(
     )
 )
 
-_PRODUCE_KEY = b"\0\0"
 _FEW_BYTES = 512
 """A request of at most this size is decoded in one turn: it has only a few hundred elements."""
 _PRODUCE_ELEMENTS = 2_000
@@ -132,11 +131,12 @@ class Dispatcher:
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
         # Checked first: on a busy broker, most requests are Produces with a single batch.
-        if frame[:2] == _PRODUCE_KEY:
-            single = decode_single_produce(frame)
-            if single is not None:
-                context = RequestContext(single.header, connection, len(frame))
-                return Dispatched(True, self._start(self._produce_row, single, context))
+        single = decode_single_produce(frame)
+        if single is not None:
+            context = RequestContext(single.header, connection, len(frame))
+            result = self._start(self._produce_row, single, context)
+            # Faster than a call of the class.
+            return tuple.__new__(Dispatched, (True, result, False))
         try:
             header, position = decode_request_header(frame)
         except WireError as error:
@@ -362,8 +362,8 @@ class Dispatcher:
         """Return the framed response, or a Later if it has more elements than a slice."""
         if response is None:
             return None
-        if isinstance(response, bytes):
-            return [frame_encoded(context.header, response)]
+        if isinstance(response, bytes):  # It is framed already.
+            return [response]
         if isinstance(response, SharedResponse):
             return spawn(self._share(row, request, context, response))
         try:

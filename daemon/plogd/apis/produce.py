@@ -45,7 +45,7 @@ from plog.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from plog.wire.single_produce import SingleProduce, encode_single_response
+from plog.wire.single_produce import SingleProduce, frame_single_response
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_produce import is_large, produce_in_slices
@@ -113,10 +113,8 @@ def _append_single(
     """Append the batch of a request with a single partition, to which no special rule applies."""
     records = single.records
     nbytes = len(records)  # Read here, because a released view has no length.
-    appended = broker.replica_manager.append_records(
-        [(TopicPartition(topic, single.partition), records)],
-        required_acks=single.acks,
-        timeout_ms=single.timeout_ms,
+    appended = broker.replica_manager.append_one(
+        topic, single.partition, records, single.acks, single.timeout_ms
     )
     records.release()  # From now on, the transport may reuse their memory.
     if isinstance(appended, Later):
@@ -132,7 +130,7 @@ def _single_response(
     broker.topic_stats.appended(append, nbytes)
     info = append.info
     if info is not None and append.error is None:
-        return encode_single_response(
+        return frame_single_response(
             single, info.first_offset, info.log_append_time_ms, append.log_start_offset
         )
     response = partition_response(single.partition, append)

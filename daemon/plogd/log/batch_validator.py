@@ -48,14 +48,13 @@ from plog.records.builder import rebuild_batch
 from plog.records.codec import decode_records, walk_records
 from plog.records.compression import DecompressionTooLarge
 from plog.records.crc32c import crc32c
+from plog.records.produced_batch import MIN_RECORD_BYTES, check_produced_batch
 from plog.records.reader import read_payload
 from plogd.topic_config import TopicConfig
 
 NO_TIMESTAMP = -1
 
-_MIN_RECORD_BYTES = 7
-"""The smallest record: a byte each for its length, attributes, two deltas, absent key, absent value
-and header count."""
+_UNBOUNDED_MS = 1 << 62  # The sum of this number and any current time fits in 64 bits.
 _ANY_AGE = 2**63 - 1  # Default of message.timestamp.before.max.ms, as in Kafka (Long.MAX_VALUE).
 # Attributes that a client must not set: only a broker writes batches with them.
 _BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
@@ -139,7 +138,7 @@ class BatchRules(NamedTuple):
     by_broker: bool
     """Whether the broker sets the timestamps of records."""
     max_ahead_ms: int
-    """The maximum time by which a timestamp may be ahead of the current time."""
+    """The maximum time by which a timestamp may be ahead of the current time; at most 2**62."""
     is_plain: bool
     """Whether a valid batch is stored unchanged unless its timestamp is too far in the future."""
 
@@ -155,7 +154,7 @@ class BatchRules(NamedTuple):
             target=target,
             is_compacted=is_compacted,
             by_broker=by_broker,
-            max_ahead_ms=config.message_timestamp_after_max_ms,
+            max_ahead_ms=min(config.message_timestamp_after_max_ms, _UNBOUNDED_MS),
             is_plain=target is None and takes_any_age and not (by_broker or is_compacted),
         )
 
@@ -207,9 +206,15 @@ def validate_batch(
     UnsupportedForMessageFormat, UnsupportedCompressionType, or an error from a callback in
     `reading`.
     """
+    if rules.is_plain and origin is AppendOrigin.CLIENT and reading.check_record is None:
+        usual = check_produced_batch(data, rules.max_bytes, now_ms + rules.max_ahead_ms)
+        if usual is not None:
+            # Faster than a call of the class; this code runs for every produced batch.
+            fields = (data, usual, usual.max_timestamp, usual.last_offset_delta, NO_TIMESTAMP)
+            return tuple.__new__(ValidatedBatch, fields)
     header = check_header(data, rules, origin)
-    _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, _, _, _, _ = header
-    if length + LOG_OVERHEAD != len(data):  # As in Kafka's ProduceRequest.validateRecords.
+    attributes = header.attributes
+    if header.size_bytes != len(data):  # As in Kafka's ProduceRequest.validateRecords.
         raise InvalidRecord("a produce request must contain exactly one record batch per partition")
     if origin is AppendOrigin.CLIENT:
         _check_client_header(header)
@@ -217,13 +222,6 @@ def validate_batch(
         raise UnsupportedCompressionType(
             f"compression type {attributes & COMPRESSION_MASK} is not supported"
         )
-    # The usual case for topics with default settings: no record is read.
-    if (
-        rules.is_plain
-        and max_timestamp - now_ms <= rules.max_ahead_ms
-        and reading.check_record is None
-    ):
-        return ValidatedBatch(data, header, max_timestamp, last_offset_delta, NO_TIMESTAMP)
     return _shape(data, header, rules, now_ms, origin, reading)
 
 
@@ -241,9 +239,8 @@ def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> B
     available = len(data)
     if available < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
         raise _not_a_batch(data)
-    # Faster than `_make`, which also counts the fields; this code runs for every produced batch.
-    header = tuple.__new__(BatchHeader, HEADER.unpack_from(data))
-    size_bytes = header.batch_length + LOG_OVERHEAD
+    header = BatchHeader._make(HEADER.unpack_from(data))
+    size_bytes = header.size_bytes
     if not HEADER_SIZE <= size_bytes <= available:
         raise CorruptMessage(
             f"the header of a record batch specifies a size of {size_bytes} bytes, which is not"
@@ -294,7 +291,7 @@ def _check_client_header(header: BatchHeader) -> None:
         )
     # Otherwise, a batch of a few bytes could claim two billion records and use up their offsets.
     payload_bytes = length + LOG_OVERHEAD - HEADER_SIZE
-    if not attributes & COMPRESSION_MASK and payload_bytes < count * _MIN_RECORD_BYTES:
+    if not attributes & COMPRESSION_MASK and payload_bytes < count * MIN_RECORD_BYTES:
         raise InvalidRecord(f"{count} records do not fit in {payload_bytes} bytes")
     if not payload_bytes:
         raise InvalidRecord(f"a batch of {count} records has an empty payload")

@@ -28,9 +28,9 @@ class PartitionAppend:
 
     __slots__ = ("error", "info", "log_start_offset", "partition", "topic_partition")
 
-    def __init__(self, topic_partition: TopicPartition) -> None:
+    def __init__(self, topic_partition: TopicPartition, partition: Partition | None = None) -> None:
         self.topic_partition = topic_partition
-        self.partition: Partition | None = None
+        self.partition = partition
         self.info: AppendInfo | None = None
         self.error: KafkaError | None = None
         self.log_start_offset = -1

@@ -133,6 +133,28 @@ class ReplicaManager:
 
     # -- produce ------------------------------------------------------------------------------
 
+    def append_one(
+        self,
+        topic: str,
+        number: int,
+        records: memoryview,
+        required_acks: int,
+        timeout_ms: int,
+    ) -> MaybeLater[list[PartitionAppend]]:
+        """Append to a single partition, as most requests do; see `append_records`."""
+        partition = self._partitions.get((topic, number))
+        if partition is None or not partition.can_append_now:
+            entries = [(TopicPartition(topic, number), records)]
+            return self.append_records(
+                entries, required_acks=required_acks, timeout_ms=timeout_ms
+            )
+        append = PartitionAppend(partition.topic_partition, partition)
+        self._append(append, records, required_acks)
+        appends = [append]
+        if append.is_waiting(required_acks):
+            return self._wait_for_acks(appends, required_acks, timeout_ms)
+        return appends
+
     def append_records(
         self, entries: Sequence[Entry], *, required_acks: int, timeout_ms: int
     ) -> MaybeLater[list[PartitionAppend]]:
@@ -144,9 +166,9 @@ class ReplicaManager:
         appends: list[PartitionAppend] = []
         request: AppendRequest | None = None
         for key, records in entries:
-            append = PartitionAppend(key)
+            partition = self._partitions.get(key)
+            append = PartitionAppend(key, partition)
             appends.append(append)
-            partition = append.partition = self._partitions.get(key)
             is_one_of_many = len(appends) > _MAX_IMMEDIATE_APPENDS
             if partition is not None and (is_one_of_many or not partition.can_append_now):
                 request = request or self.append_queues.new_request(required_acks)

@@ -1,4 +1,4 @@
-"""The fast path for reading a Produce request: it agrees with the general decoder.
+"""The fast path for reading a Produce request: it agrees with the general decoder, in both forms.
 
 The input is a frame without its size, as in the target `dispatch`.
 """
@@ -11,14 +11,23 @@ from plog.wire.header import RequestHeader, decode_request_header, encode_reques
 from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from plog.wire.single_produce import FIRST_VERSION, LAST_VERSION, decode_single_produce
 from tests.fuzz.target import Target
+from tests.helpers.codec_forms import compiled, interpreted
 
 _PRODUCE = b"\0\0"
+_MODULE = "plog.wire.single_produce"
+_FORMS = [form for form in (compiled(_MODULE), interpreted(_MODULE)) if form is not None]
 
 
 def fuzz(data: bytes) -> None:
     """Decode the frame in both ways."""
     frame = _PRODUCE + data[2:]
     single = decode_single_produce(memoryview(frame))
+    for form in _FORMS:
+        other = form.decode_single_produce(memoryview(frame))
+        assert (other is None) == (single is None)
+        if single is not None:
+            assert (other.header, other.as_message()) == (single.header, single.as_message())
+            assert other.place == single.place
     if single is None:
         return
     header, position = decode_request_header(frame)

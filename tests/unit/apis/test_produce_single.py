@@ -91,7 +91,7 @@ def test_bug_is_reported_and_answered(version: int, monkeypatch: pytest.MonkeyPa
     broker = make()
     message = request(broker, b"a")
     for bug in (_raises, _fails_later):
-        monkeypatch.setattr(broker.broker.replica_manager, "append_records", bug)
+        monkeypatch.setattr(broker.broker.replica_manager, "append_one", bug)
         assert answer_of(broker, message, version).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert [type(error) for _, error in broker.bugs] == [ZeroDivisionError] * 2
 
