@@ -1,4 +1,4 @@
-"""Compile the record codec and other hot modules (decision 0011); setup.cfg contains all other settings of the build.
+"""Compile the modules of the hot path (decision 0011); setup.cfg has all other settings.
 
 Compiling needs Cython (3, or 0.29.32 as in Debian 12) and a C compiler. If one of them is missing,
 or PLOG_INTERPRETED is set, nothing is compiled, and plog runs the same sources interpreted.

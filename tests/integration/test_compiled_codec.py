@@ -105,7 +105,7 @@ def test_codec_that_cannot_be_compiled_is_omitted_with_one_message(sources: Path
     else:
         _need_cython()
         messages = _setup(sources, "build", "--build-lib", "out", CC="no-such-compiler")
-    assert messages.startswith("plog: built without its compiled record codec: ")
+    assert messages.startswith("plog: built without its compiled modules: ")
     assert why in messages
     assert messages.count("\n") == 1
     assert not _runs_compiled(sources / "out")

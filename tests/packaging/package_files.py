@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from plog.records import COMPILED
+from plog import records, wire
 from plog.version import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -108,8 +108,10 @@ def _metadata() -> Iterator[str]:
 
 
 def _compiled() -> Iterator[str]:
-    for module in COMPILED:
-        yield f"{MODULES}/plog/records/compiled_01234567/{module}.cpython-311-x86_64-linux-gnu.so"
+    for package, modules in (("plog/records", records.COMPILED), ("plog/wire", wire.COMPILED)):
+        for module in modules:
+            name = f"{module}.cpython-311-x86_64-linux-gnu.so"
+            yield f"{MODULES}/{package}/compiled_01234567/{name}"
 
 
 def shipped_paths() -> set[str]:

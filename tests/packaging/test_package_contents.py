@@ -39,6 +39,7 @@ def test_every_built_file_is_in_exactly_one_package() -> None:
         (f"{MODULES}/plogd/testing/plugin.py", "python3-plog"),
         (f"{MODULES}/plog/records/codec.pxd", "python3-plog"),
         (f"{MODULES}/plog/records/compiled_0/codec.so", "python3-plog-accel"),
+        (f"{MODULES}/plog/wire/compiled_0/single_produce.so", "python3-plog-accel"),
     ],
 )
 def test_file_is_in_its_package(path: str, package: str) -> None:

@@ -112,7 +112,7 @@ class Row:
 ROWS = (
     Row(names=BASE, pure=True),
     Row(names=SETTINGS, may_import=BASE, pure=True),
-    Row(names=("plog.wire",), may_import=BASE, pure=True),
+    Row(names=("plog.wire",), may_import=(*BASE, "plog.compiled"), pure=True),
     # Searches for compiled modules when its package is imported, before there is any port.
     Row(names=("plog.compiled",)),
     Row(

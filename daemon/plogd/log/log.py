@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
+from plog.records.produced_batch import check_produced_batch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
@@ -98,13 +99,8 @@ class Log:
     def config(self, config: TopicConfig) -> None:
         self._use(config)
 
-    @property
-    def flush_before_visible(self) -> bool:
-        """``plog.flush.before.visible``: only durable records are acknowledged and readable."""
-        return self._flush_before_visible
-
-    @flush_before_visible.setter
-    def flush_before_visible(self, value: bool) -> None:
+    def set_flush_before_visible(self, value: bool) -> None:
+        """Set ``plog.flush.before.visible``: only durable records are acknowledged and readable."""
         self._flush_before_visible = value
         self._use(self._config)
 
@@ -154,7 +150,13 @@ class Log:
         # Rule R6: otherwise, two records could have the same offset and epoch.
         assert leader_epoch >= self.leader_epochs.latest_epoch, "a deposed leader must not append"
         if not isinstance(batch, ValidatedBatch):
-            batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
+            rules, header = self.rules, None
+            if rules.is_plain and origin is AppendOrigin.CLIENT:
+                header = check_produced_batch(batch, rules.max_bytes, now_ms + rules.max_ahead_ms)
+            if header is not None:
+                batch = ValidatedBatch.unchanged(batch, header)
+            else:  # The batch is invalid, or another rule applies to it.
+                batch = validate_batch(batch, rules=rules, now_ms=now_ms, origin=origin)
         # While jobs are still writing earlier batches, a synchronous append would overtake them.
         by_job = self._lane is not None or self._writes.is_slow
         # SlowDiskWrites has its own check, which includes batches that are not written yet.

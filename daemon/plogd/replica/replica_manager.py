@@ -145,9 +145,7 @@ class ReplicaManager:
         partition = self._partitions.get((topic, number))
         if partition is None or not partition.can_append_now:
             entries = [(TopicPartition(topic, number), records)]
-            return self.append_records(
-                entries, required_acks=required_acks, timeout_ms=timeout_ms
-            )
+            return self.append_records(entries, required_acks=required_acks, timeout_ms=timeout_ms)
         append = PartitionAppend(partition.topic_partition, partition)
         self._append(append, records, required_acks)
         appends = [append]

@@ -1,6 +1,6 @@
 """The usual check of plog/records/produced_batch.py against the steps of the validator.
 
-Both must accept the same batches, and the validator must return the same result for them.
+Both must accept the same batches, and a log uses the usual check only for them.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from plog.errors import KafkaError
 from plog.records.batch import HEADER_SIZE, TRANSACTIONAL_BIT
-from plogd.log import batch_validator
+from plog.records.produced_batch import check_produced_batch
+from plogd.log import log as log_module
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.topic_config import TopicConfig
-from tests.helpers.log.log_data import T0
+from tests.helpers.log.log_data import T0, client_batch
+from tests.helpers.log.log_site import LogSite
 from tests.unit.records.test_produced_batch import (
     INT16_EDGES,
     INT32_EDGES,
@@ -58,29 +60,40 @@ def test_usual_check_accepts_what_the_steps_accept(
     rules: BatchRules, payload: bytes, **fields: int
 ) -> None:
     data = batch(payload, **fields)
-    with mock.patch.object(batch_validator, "check_produced_batch", return_value=None):
-        by_steps = validated(data, rules)
-    assert validated(data, rules) == by_steps
-    usual = batch_validator.check_produced_batch(data, rules.max_bytes, T0 + rules.max_ahead_ms)
+    by_steps = validated(data, rules)
+    header = check_produced_batch(data, rules.max_bytes, T0 + rules.max_ahead_ms)
+    if header is not None:
+        assert ValidatedBatch.unchanged(data, header) == by_steps
     is_transactional = bool(fields["attributes"] & TRANSACTIONAL_BIT)
     # A limit of 2**63 - 1 is lowered for this check, so it declines a few timestamps.
     is_late = fields["max_timestamp"] - T0 > 2**62
     if not is_transactional and not is_late:
-        assert (usual is not None) == isinstance(by_steps, ValidatedBatch)
-    elif usual is not None:
-        assert isinstance(by_steps, ValidatedBatch)
+        assert (header is not None) == isinstance(by_steps, ValidatedBatch)
 
 
-def test_batch_that_a_rule_of_the_topic_concerns_takes_the_steps() -> None:
-    """The usual check knows no rule about keys, codecs or the age of timestamps."""
-    config = TopicConfig(cleanup_policy=("compact",))
-    with mock.patch.object(batch_validator, "check_produced_batch") as usual:
-        validated(batch(), BatchRules.of(config))
+@pytest.mark.parametrize(
+    ("config", "origin"),
+    [
+        # The usual check knows no rule about keys, codecs or the age of timestamps.
+        (TopicConfig(cleanup_policy=("compact",)), AppendOrigin.CLIENT),
+        (TopicConfig(compression_type="uncompressed"), AppendOrigin.CLIENT),
+        (TopicConfig(message_timestamp_before_max_ms=10**15), AppendOrigin.CLIENT),
+        (TopicConfig(message_timestamp_type="LogAppendTime"), AppendOrigin.CLIENT),
+        (TopicConfig(), AppendOrigin.COORDINATOR),
+        (TopicConfig(), AppendOrigin.REPLICATION),
+    ],
+)
+def test_log_validates_other_batches_by_steps(config: TopicConfig, origin: AppendOrigin) -> None:
+    log = LogSite().start().create("t-0", config)
+    with mock.patch.object(log_module, "check_produced_batch") as usual:
+        log.append_as_leader(client_batch(), leader_epoch=0, now_ms=T0, origin=origin)
     assert not usual.called
+    assert log.log_end_offset == 1
 
 
-@pytest.mark.parametrize("origin", [one for one in AppendOrigin if one is not AppendOrigin.CLIENT])
-def test_batch_of_the_broker_takes_the_steps(origin: AppendOrigin) -> None:
-    with mock.patch.object(batch_validator, "check_produced_batch") as usual:
-        validate_batch(batch(), rules=RULES[0], now_ms=T0, origin=origin)
-    assert not usual.called
+def test_log_appends_plain_batch_without_the_steps() -> None:
+    log = LogSite().start().create("t-0", TopicConfig())
+    with mock.patch.object(log_module, "validate_batch") as steps:
+        info = log.append_as_leader(client_batch(), leader_epoch=0, now_ms=T0)
+    assert not steps.called
+    assert (info.first_offset, log.log_end_offset) == (0, info.last_offset + 1)
