@@ -134,7 +134,8 @@ class OutputQueue:
                 if isinstance(head, FileRegion) and head.nbytes > JOIN_MAX_BYTES:
                     if self._is_warm(head):
                         self._send_region(sock, head, until - self.sent_bytes)
-                elif self._join_head():
+                # A single response, which is the usual case, does not need to be joined.
+                elif (len(parts) == 1 and type(head) is bytes) or self._join_head():
                     self._send_bytes(sock)
         except BlockingIOError:
             return Flushed.FULL
