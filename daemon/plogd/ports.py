@@ -52,7 +52,8 @@ class Later(Generic[T]):
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self._state = self._WAITING
-        self._value: T | None = None
+        # Any, because `map` changes the type, and a cast would be a call for each request.
+        self._value: Any = None
         self._error: Exception | None = None
         self._on_value: Callable[[T], None] | None = None
         self._on_error: Callable[[Exception], None] | None = None
@@ -121,14 +122,13 @@ class Later(Generic[T]):
         Returns this Later, not a second one, because requests that wait are frequent.
         """
         assert self._on_value is None, "a Later can have only one consumer"
-        mapped = cast("Later[U]", self)
+        mapped: Any = self
         if self._state == self._WAITING:
             self._functions = (*self._functions, function)
         elif self._state == self._SUCCEEDED:
-            value, self._state = cast(T, self._value), self._WAITING
-            self._functions = (function,)
-            self.succeed(value)
-        return mapped
+            self._state, self._functions = self._WAITING, (function,)
+            self.succeed(self._value)
+        return mapped  # type: ignore[no-any-return]  # It is this Later, with the new type.
 
     def _deliver(self) -> None:
         on_value, on_error = self._on_value, self._on_error
@@ -140,7 +140,7 @@ class Later(Generic[T]):
         self._on_value = self._on_error = _delivered
         self._value = self._error = None
         if self._state == self._SUCCEEDED:
-            on_value(cast(T, value))
+            on_value(value)
         else:
             assert error is not None
             on_error(error)

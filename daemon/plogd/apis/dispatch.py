@@ -316,19 +316,6 @@ class Dispatcher:
 
     # -- the handler and its response ----------------------------------------------------------
 
-    def finish(
-        self,
-        row: Row,
-        request: Request,
-        context: RequestContext,
-        response: ApiMessage | bytes | SharedResponse | None,
-        error: Exception | None,
-    ) -> MaybeLater[Parts | None]:
-        """Return the framed response, or the error response. Raises CloseConnection."""
-        if error is not None:
-            return self._refuse(row, request, context, error)
-        return self._encode(row, request, context, response)
-
     def _refuse(
         self, row: Row, request: Request, context: RequestContext, error: Exception
     ) -> MaybeLater[Parts | None]:
@@ -459,26 +446,27 @@ class _Answer(Later[Parts | None]):
         self._waiting.cancel()
 
     def _respond(self, response: ApiMessage | bytes | SharedResponse | None) -> None:
-        self._complete(response, None)
+        encode = self._dispatcher._encode
+        try:
+            parts = encode(self._row, self._request, self._context, response)
+        except CloseConnection as close:
+            self.fail(close)
+        else:
+            self._send(parts)
 
     def _respond_to_error(self, error: Exception) -> None:
         if isinstance(error, Cancelled | CloseConnection):
             self.fail(error)
-        else:
-            self._complete(None, error)
-
-    def _complete(
-        self,
-        response: ApiMessage | bytes | SharedResponse | None,
-        error: Exception | None,
-    ) -> None:
+            return
+        refuse = self._dispatcher._refuse
         try:
-            parts = self._dispatcher.finish(
-                self._row, self._request, self._context, response, error
-            )
+            parts = refuse(self._row, self._request, self._context, error)
         except CloseConnection as close:
             self.fail(close)
-            return
+        else:
+            self._send(parts)
+
+    def _send(self, parts: MaybeLater[Parts | None]) -> None:
         if isinstance(parts, Later):  # The response is encoded in slices.
             self._waiting = parts
             parts.then(self.succeed, self.fail)

@@ -74,8 +74,8 @@ class PendingAcks:
         # Separate queues, because acks=1 does not wait for followers: it may be satisfied first.
         self._queues: dict[int, dict[TopicPartition, _Queue]] = {_ACKS_LEADER: {}, ACKS_ALL: {}}
         self._timer: Timer | None = None
-        self._timer_ms = 0.0
-        """The time at which the timer is due; no deadline is more than a tick earlier."""
+        self._timer_ms = inf
+        """When the timer is due, at most a tick after the earliest deadline; `inf` without one."""
         self.expired = 0
 
     def __len__(self) -> int:
@@ -104,8 +104,9 @@ class PendingAcks:
             if last.last_offset >= info.last_offset:
                 return None
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        # First, so that the append is not added if the timer cannot be set.
-        self._expect_expiry(deadline_ms)
+        if deadline_ms < self._timer_ms - TICK_MS:
+            # First, so that the append is not added if the timer cannot be set.
+            self._set_timer(deadline_ms)
         pending = PendingAck(self, append, required_acks, deadline_ms)
         if queue is None:
             by_partition[key] = {pending: None}
@@ -160,10 +161,8 @@ class PendingAcks:
 
     # -- timeouts -----------------------------------------------------------------------------
 
-    def _expect_expiry(self, deadline_ms: float) -> None:
-        """Ensure that the timer is due at most a tick after `deadline_ms`."""
-        if self._timer is not None and deadline_ms >= self._timer_ms - TICK_MS:
-            return
+    def _set_timer(self, deadline_ms: float) -> None:
+        """Set the timer for the end of the tick that contains `deadline_ms`."""
         due_ms = ceil(deadline_ms / TICK_MS) * TICK_MS
         delay_ms = due_ms - self._clock.monotonic_ms()
         timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
@@ -174,7 +173,7 @@ class PendingAcks:
 
     def _expire_due(self) -> None:
         """Fail the appends whose deadline has passed, and set the timer for the next one."""
-        self._timer = None
+        self._timer, self._timer_ms = None, inf
         now_ms = self._clock.monotonic_ms()
         due: list[PendingAck] = []
         next_ms = inf
@@ -194,5 +193,6 @@ class PendingAcks:
                 pending.append.time_out()
                 self.expired += 1
         self._complete(due)
-        if next_ms < inf:
-            self._expect_expiry(next_ms)
+        # The completions may have added appends, and set the timer for them.
+        if next_ms < self._timer_ms - TICK_MS:
+            self._set_timer(next_ms)
