@@ -46,17 +46,20 @@ class Later(Generic[T]):
     42
     """
 
-    __slots__ = ("_error", "_on_cancel", "_on_error", "_on_value", "_state", "_value")
+    __slots__ = ("_error", "_functions", "_on_cancel", "_on_error", "_on_value", "_state", "_value")
 
     _WAITING, _SUCCEEDED, _FAILED, _CANCELLED = range(4)
 
     def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
         self._state = self._WAITING
-        self._value: T | None = None
+        # Any, because `map` changes the type, and a cast would be a call for each request.
+        self._value: Any = None
         self._error: Exception | None = None
         self._on_value: Callable[[T], None] | None = None
         self._on_error: Callable[[Exception], None] | None = None
         self._on_cancel = on_cancel
+        self._functions: tuple[Callable[[Any], Any], ...] = ()
+        """The functions of `map`, in the order in which they are applied to the value."""
 
     @property
     def done(self) -> bool:
@@ -75,7 +78,20 @@ class Later(Generic[T]):
         if self._state == self._CANCELLED:
             return
         assert self._state == self._WAITING, "a Later can have only one outcome"
-        self._state, self._value, self._on_cancel = self._SUCCEEDED, value, None
+        self._on_cancel = None
+        if self._functions:
+            functions, self._functions = self._functions, ()
+            try:
+                # Caught, because an exception would otherwise reach the code that produced the
+                # value.
+                for function in functions:
+                    value = function(value)
+            except Exception as error:
+                self.fail(error)
+                return
+            if self._state == self._CANCELLED:  # By one of the functions.
+                return
+        self._state, self._value = self._SUCCEEDED, value
         if self._on_value is not None:
             self._deliver()
 
@@ -101,32 +117,30 @@ class Later(Generic[T]):
             self._deliver()
 
     def map(self, function: Callable[[T], U]) -> Later[U]:
-        """Return a Later with ``function(value)``; an error in `function` becomes the outcome."""
-        mapped: Later[U] = Later(self.cancel)
+        """Replace the value with ``function(value)``; an error in `function` becomes the outcome.
 
-        def on_value(value: T) -> None:
-            try:
-                # Caught, because an exception would otherwise reach the code that produced the
-                # value.
-                result = function(value)
-            except Exception as error:
-                mapped.fail(error)
-            else:
-                mapped.succeed(result)
-
-        self.then(on_value, mapped.fail)
-        return mapped
+        Returns this Later, not a second one, because requests that wait are frequent.
+        """
+        assert self._on_value is None, "a Later can have only one consumer"
+        mapped: Any = self
+        if self._state == self._WAITING:
+            self._functions = (*self._functions, function)
+        elif self._state == self._SUCCEEDED:
+            self._state, self._functions = self._WAITING, (function,)
+            self.succeed(self._value)
+        return mapped  # type: ignore[no-any-return]  # It is this Later, with the new type.
 
     def _deliver(self) -> None:
         on_value, on_error = self._on_value, self._on_error
         assert on_value is not None and on_error is not None
         value, error = self._value, self._error
+        self._functions = ()
         # The callbacks usually refer back to this Later, and requests must not leave reference
         # cycles, so all references are dropped when the outcome is delivered.
         self._on_value = self._on_error = _delivered
         self._value = self._error = None
         if self._state == self._SUCCEEDED:
-            on_value(cast(T, value))
+            on_value(value)
         else:
             assert error is not None
             on_error(error)

@@ -102,7 +102,7 @@ class Process:
     def _stopped(self) -> None:
         """Check that a clean stop leaves no pending requests and no open logs."""
         replicas = self.broker.replica_manager
-        waiting = len(replicas.delayed_produces) + len(replicas.delayed_fetches)
+        waiting = replicas.waiting_produces + len(replicas.delayed_fetches)
         if waiting:
             raise Anomaly("leaked-wait", f"{waiting} requests are pending in a stopped broker")
         paths = {

@@ -110,6 +110,31 @@ def test_map_returns_value_or_error_of_the_function() -> None:
         outcome(failed(OSError()).map(_twice))
 
 
+def test_map_applies_several_functions_in_order_until_one_fails() -> None:
+    later = Later[int]()
+    texts = later.map(_twice).map(str)
+    later.succeed(3)
+    assert outcome(texts) == "6"
+    assert outcome(ready(3).map(_twice).map(_twice)) == 12
+    later = Later[int]()
+    refused = later.map(_refuse).map(_never)
+    later.succeed(3)
+    with pytest.raises(ValueError):
+        outcome(refused)
+
+
+def _never(value: object) -> None:
+    raise AssertionError("called after an error")
+
+
+def test_value_is_dropped_if_a_function_of_map_cancels() -> None:
+    later = Later[int]()
+    outcomes = Recorded(later.map(lambda value: later.cancel()))
+    later.succeed(3)
+    assert outcomes.values == []
+    assert [type(error) for error in outcomes.errors] == [Cancelled]
+
+
 def test_cancelling_a_mapped_later_cancels_its_source() -> None:
     source = Later[int]()
     mapped = source.map(_twice)

@@ -201,7 +201,7 @@ class Dispatcher:
         except Exception as error:
             return self._refuse(row, request, context, error)
         if isinstance(response, Later):
-            return _Answer(self, row, request, context, response).later
+            return _Answer(self, row, request, context, response)
         return self._encode(row, request, context, response)
 
     # -- decoding ------------------------------------------------------------------------------
@@ -316,19 +316,6 @@ class Dispatcher:
 
     # -- the handler and its response ----------------------------------------------------------
 
-    def finish(
-        self,
-        row: Row,
-        request: Request,
-        context: RequestContext,
-        response: ApiMessage | bytes | SharedResponse | None,
-        error: Exception | None,
-    ) -> MaybeLater[Parts | None]:
-        """Return the framed response, or the error response. Raises CloseConnection."""
-        if error is not None:
-            return self._refuse(row, request, context, error)
-        return self._encode(row, request, context, response)
-
     def _refuse(
         self, row: Row, request: Request, context: RequestContext, error: Exception
     ) -> MaybeLater[Parts | None]:
@@ -434,10 +421,10 @@ class Dispatcher:
         return self._refuse(row, request, context, bug)
 
 
-class _Answer:
-    """A request whose handler waits; `later` completes with the framed response."""
+class _Answer(Later[Parts | None]):
+    """The framed response of a request whose handler waits."""
 
-    __slots__ = ("_context", "_dispatcher", "_request", "_row", "_waiting", "later")
+    __slots__ = ("_context", "_dispatcher", "_request", "_row", "_waiting")
 
     def __init__(
         self,
@@ -447,43 +434,44 @@ class _Answer:
         context: RequestContext,
         response: Later[Any],
     ) -> None:
+        super().__init__(self._stop_waiting)
         self._dispatcher = dispatcher
         self._row = row
         self._request = request
         self._context = context
         self._waiting = response
-        self.later: Later[Parts | None] = Later(self._cancel)
-        response.then(self._on_value, self._on_error)
+        response.then(self._respond, self._respond_to_error)
 
-    def _cancel(self) -> None:
+    def _stop_waiting(self) -> None:
         self._waiting.cancel()
 
-    def _on_value(self, response: ApiMessage | bytes | SharedResponse | None) -> None:
-        self._complete(response, None)
-
-    def _on_error(self, error: Exception) -> None:
-        if isinstance(error, Cancelled | CloseConnection):
-            self.later.fail(error)
-        else:
-            self._complete(None, error)
-
-    def _complete(
-        self,
-        response: ApiMessage | bytes | SharedResponse | None,
-        error: Exception | None,
-    ) -> None:
+    def _respond(self, response: ApiMessage | bytes | SharedResponse | None) -> None:
+        encode = self._dispatcher._encode
         try:
-            parts = self._dispatcher.finish(
-                self._row, self._request, self._context, response, error
-            )
+            parts = encode(self._row, self._request, self._context, response)
         except CloseConnection as close:
-            self.later.fail(close)
+            self.fail(close)
+        else:
+            self._send(parts)
+
+    def _respond_to_error(self, error: Exception) -> None:
+        if isinstance(error, Cancelled | CloseConnection):
+            self.fail(error)
             return
+        refuse = self._dispatcher._refuse
+        try:
+            parts = refuse(self._row, self._request, self._context, error)
+        except CloseConnection as close:
+            self.fail(close)
+        else:
+            self._send(parts)
+
+    def _send(self, parts: MaybeLater[Parts | None]) -> None:
         if isinstance(parts, Later):  # The response is encoded in slices.
             self._waiting = parts
-            parts.then(self.later.succeed, self.later.fail)
+            parts.then(self.succeed, self.fail)
         else:
-            self.later.succeed(parts)
+            self.succeed(parts)
 
 
 def _close_regions(response: ApiMessage) -> None:

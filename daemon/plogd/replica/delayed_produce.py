@@ -2,7 +2,8 @@
 
 A delayed produce completes a `Later` with the results of all its partitions. If the client
 disconnects, the `Later` is cancelled and the operation is removed; its appends are not undone.
-Source: Kafka 3.9 DelayedProduce.
+Requests with a single append usually wait in `PendingAcks` instead (pending_acks.py), for the same
+condition. Source: Kafka 3.9 DelayedProduce.
 """
 
 from __future__ import annotations
@@ -63,6 +64,13 @@ class PartitionAppend:
             )
         return False
 
+    def time_out(self) -> None:
+        """Fail the append, which is still waiting; its records may become durable later."""
+        self.error = RequestTimedOut(
+            f"{self.topic_partition}: the records were appended, but the request timed out before"
+            " they were acknowledged"
+        )
+
 
 class DelayedProduce:
     """A produce request with appended records that do not satisfy its acks yet (rule R3).
@@ -97,13 +105,9 @@ class DelayedProduce:
         return True
 
     def expire(self) -> None:
-        """Fail the appends that are still waiting; their records may become durable later."""
+        """Fail the appends that are still waiting."""
         for append in self._waiting:
             # Checked once more: the records may have become durable since the last check.
-            if not append.is_waiting(self._required_acks):
-                continue
-            append.error = RequestTimedOut(
-                f"{append.topic_partition}: the records were appended, but the request timed out"
-                " before they were acknowledged"
-            )
+            if append.is_waiting(self._required_acks):
+                append.time_out()
         self.later.succeed(self._appends)

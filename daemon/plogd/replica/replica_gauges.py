@@ -87,7 +87,7 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         "Number of delayed requests in purgatory.",
         ("delayedoperation",),
         lambda: [
-            (("Produce",), len(manager.delayed_produces)),
+            (("Produce",), manager.waiting_produces),
             (("Fetch",), len(manager.delayed_fetches)),
         ],
     )

@@ -31,6 +31,7 @@ from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
 from plogd.replica.fetch_reader import FetchReader
 from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.partition import ACKS_ALL, Partition
+from plogd.replica.pending_acks import PendingAcks
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
 
@@ -83,6 +84,7 @@ class ReplicaManager:
             make_append=self._append,
             on_bug=on_bug,
         )
+        self.pending_acks = PendingAcks(ports.clock, ports.timers, on_bug=on_bug)
         self.delayed_produces = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.begin_read = log_manager.begin_read
@@ -104,6 +106,11 @@ class ReplicaManager:
     def partitions(self) -> Collection[Partition]:
         """Every partition that has a log here."""
         return self._partitions.values()
+
+    @property
+    def waiting_produces(self) -> int:
+        """Number of produce requests whose records do not satisfy their acks yet."""
+        return len(self.pending_acks) + len(self.delayed_produces)
 
     @property
     def offline_count(self) -> int:
@@ -192,11 +199,15 @@ class ReplicaManager:
         waiting = [append for append in appends if append.is_waiting(required_acks)]
         if not waiting:
             return appends
+        if required_acks != ACKS_ALL:
+            timeout_ms = max(timeout_ms, _OWN_DISK_TIMEOUT_MS)
+        if len(appends) == 1:
+            pending = self.pending_acks.add(appends[0], required_acks, timeout_ms)
+            if pending is not None:
+                return pending
         delayed = DelayedProduce(appends, waiting, required_acks, self.delayed_produces.remove)
         # Only the partitions that are not done, so that progress elsewhere causes no checks.
         keys = {append.topic_partition for append in waiting}
-        if required_acks != ACKS_ALL:
-            timeout_ms = max(timeout_ms, _OWN_DISK_TIMEOUT_MS)
         self.delayed_produces.watch(delayed, keys, timeout_ms)
         return delayed.later
 
@@ -238,6 +249,7 @@ class ReplicaManager:
         for key in to_check:
             # In the order of Kafka's DelayedOperations.checkAndCompleteAll.
             self.delayed_fetches.check(key)
+            self.pending_acks.check(key)
             self.delayed_produces.check(key)
             listener = self._listeners.get(key)
             if listener is not None:

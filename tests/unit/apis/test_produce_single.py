@@ -109,10 +109,10 @@ def _fails_later(*_: Any, **__: Any) -> Later[Any]:
 def test_disconnect_cancels_the_wait() -> None:
     broker = make()
     asked = broker.begin(request(broker, b"a"), 9)
-    produces = broker.broker.replica_manager.delayed_produces
-    assert len(produces) == 1
+    replica_manager = broker.broker.replica_manager
+    assert replica_manager.waiting_produces == 1
     asked.cancel()
-    assert len(produces) == 0
+    assert replica_manager.waiting_produces == 0
     with pytest.raises(Cancelled):
         asked.parts()
     broker.settle()

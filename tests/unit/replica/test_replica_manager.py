@@ -211,7 +211,7 @@ class TestAppend:
         appended = append(manager, 0)
         assert isinstance(appended, Later)
         appended.cancel()
-        assert len(manager.delayed_produces) == 0
+        assert manager.waiting_produces == 0
         broker.settle()
         assert manager.partition("t", 0).high_watermark == 1
 
