@@ -21,6 +21,7 @@ from plog.wire.messages.list_groups import ListGroupsResponse
 from plog.wire.messages.offset_delete import OffsetDeleteResponse
 from plog.wire.messages.sync_group import SyncGroupResponse
 from plog.wire.messages.user_scram_credentials import DescribeUserScramCredentialsResponse
+from plog.wire.primitives import Part
 from plog.wire.schema import ApiMessage
 from plogd.apis.acls import (
     handle_create_acls,
@@ -96,7 +97,8 @@ from plogd.ports import Later
 
 # Any, because each row has its own request class, which the dispatcher uses to decode the request.
 Handler: TypeAlias = Callable[
-    [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
+    [Any, RequestContext, Broker],
+    ApiMessage | bytes | list[Part] | SharedResponse | Later[Any] | None,
 ]
 """Handles a request; returns the response or a Later, or None to send no response.
 

@@ -26,6 +26,7 @@ from plog.wire.frames import frame_encoded, frame_parts, frame_response
 from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
+from plog.wire.single_fetch import SingleFetch, decode_single_fetch
 from plog.wire.single_produce import SingleProduce, decode_single_produce
 from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
 from plogd.apis.api_versions import unknown_version_response
@@ -67,6 +68,7 @@ _DISCOVERY_KEYS = frozenset(
 )
 
 _PRODUCE_KEY = b"\0\0"
+_FETCH_KEY = b"\0\x01"
 _FEW_BYTES = 512
 """A request of at most this size is decoded in one turn: it has only a few hundred elements."""
 _PRODUCE_ELEMENTS = 2_000
@@ -77,8 +79,11 @@ _FEW_PRODUCE_BYTES = 10_000
 Parts: TypeAlias = list[Part]
 """A framed response: bytes, and FileRegions that the transport closes."""
 
-Request: TypeAlias = ApiMessage | SingleProduce
-"""A decoded request. A Produce with a single batch has a form with a faster decoder."""
+Request: TypeAlias = ApiMessage | SingleProduce | SingleFetch
+"""A decoded request. The most common Produces and Fetches have a form with a faster decoder."""
+
+Response: TypeAlias = ApiMessage | bytes | Parts | SharedResponse
+"""The response of a handler; bytes and parts are encoded, but without the header."""
 
 
 class Dispatched(NamedTuple):
@@ -112,6 +117,7 @@ class Dispatcher:
         self.shared_responses = SharedResponses(broker, self.memory)
         self._rows = {int(row.api_key): row for row in HANDLERS}
         self._produce_row = self._rows[ApiKey.PRODUCE]
+        self._fetch_row = self._rows[ApiKey.FETCH]
         self._requests = broker.metrics.counters(
             "kafka_network_requestmetrics_requests_total",
             "Requests handled, by API and version.",
@@ -131,12 +137,18 @@ class Dispatcher:
             raise
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
-        # Checked first: on a busy broker, most requests are Produces with a single batch.
+        # Checked first: on a busy broker, most requests are Produces with a single batch, and
+        # Fetches of a single partition.
         if frame[:2] == _PRODUCE_KEY:
             single = decode_single_produce(frame)
             if single is not None:
                 context = RequestContext(single.header, connection, len(frame))
                 return Dispatched(True, self._start(self._produce_row, single, context))
+        elif frame[:2] == _FETCH_KEY and len(frame) <= _FEW_BYTES:
+            fetch = decode_single_fetch(frame)
+            if fetch is not None:
+                context = RequestContext(fetch.header, connection, len(frame))
+                return Dispatched(False, self._start(self._fetch_row, fetch, context))
         try:
             header, position = decode_request_header(frame)
         except WireError as error:
@@ -321,7 +333,7 @@ class Dispatcher:
         row: Row,
         request: Request,
         context: RequestContext,
-        response: ApiMessage | bytes | SharedResponse | None,
+        response: Response | None,
         error: Exception | None,
     ) -> MaybeLater[Parts | None]:
         """Return the framed response, or the error response. Raises CloseConnection."""
@@ -355,7 +367,7 @@ class Dispatcher:
         row: Row,
         request: Request,
         context: RequestContext,
-        response: ApiMessage | bytes | SharedResponse | None,
+        response: Response | None,
         *,
         is_refusal: bool = False,
     ) -> MaybeLater[Parts | None]:
@@ -364,6 +376,8 @@ class Dispatcher:
             return None
         if isinstance(response, bytes):
             return [frame_encoded(context.header, response)]
+        if isinstance(response, list):
+            return frame_parts(context.header, response)
         if isinstance(response, SharedResponse):
             return spawn(self._share(row, request, context, response))
         try:
@@ -458,7 +472,7 @@ class _Answer:
     def _cancel(self) -> None:
         self._waiting.cancel()
 
-    def _on_value(self, response: ApiMessage | bytes | SharedResponse | None) -> None:
+    def _on_value(self, response: Response | None) -> None:
         self._complete(response, None)
 
     def _on_error(self, error: Exception) -> None:
@@ -469,7 +483,7 @@ class _Answer:
 
     def _complete(
         self,
-        response: ApiMessage | bytes | SharedResponse | None,
+        response: Response | None,
         error: Exception | None,
     ) -> None:
         try:
