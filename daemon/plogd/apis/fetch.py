@@ -163,10 +163,9 @@ class _Answer:
             return self._refused(reads)
         if not answered:
             return encode_empty_response(self._version, throttle_ms, session_id)
-        if len(answered) == 1:
+        if _is_single(answered, reads):
             item, read = self._fetch.items[answered[0]], reads[answered[0]]
-            if read.error is None and read.diverging_epoch is None:
-                return self._single(item, read, throttle_ms, session_id)
+            return self._single(item, read, throttle_ms, session_id)
         topics: list[FetchableTopicResponse] = []
         for index in answered:
             self._add(topics, self._fetch.items[index], reads[index])
@@ -177,6 +176,7 @@ class _Answer:
     ) -> bytes | list[Part]:
         """Return the encoded response that `_add` would build for a single successful read."""
         region, version, topic = read.region, self._version, item.topic or ""
+        high_watermark = read.high_watermark
         start = encode_single_response(
             version,
             throttle_ms,
@@ -184,9 +184,10 @@ class _Answer:
             topic,
             item.topic_id,
             item.request.partition,
-            (read.high_watermark, read.high_watermark, read.log_start_offset),
+            # As in `_partition_data`, the last stable offset is the high watermark.
+            (high_watermark, high_watermark, read.log_start_offset),
             self._read_committed,
-            read.nbytes,
+            0 if region is None else region.nbytes,
         )
         end = end_of_single_response(version)
         if region is None:
@@ -322,6 +323,14 @@ class _Answer:
     def _current_leader(self, item: FetchItem) -> LeaderIdAndEpoch:
         partition = self._broker.replica_manager.partition(item.topic or "", item.request.partition)
         return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+
+
+def _is_single(answered: Sequence[int], reads: Sequence[PartitionRead]) -> bool:
+    """Return whether the response contains one partition, which was read without an error."""
+    if len(answered) != 1:
+        return False
+    read = reads[answered[0]]
+    return read.error is None and read.diverging_epoch is None
 
 
 def _close_all(reads: Sequence[PartitionRead]) -> None:

@@ -144,18 +144,9 @@ class FetchReader:
                     found[key] = read.region.nbytes
                     read.region.close()  # All partitions are read again when the wait ends.
         # No append is missed, because `reads` were made in this turn.
-        delayed = self._delayed(items, readable, found, params)
+        delayed = DelayedFetch(readable, found, reads=self, requested=items, params=params)
         self._delayed_fetches.watch(delayed, readable, params.max_wait_ms)
         return delayed.later
-
-    def _delayed(
-        self,
-        items: Sequence[FetchItem],
-        readable: Mapping[Key, FetchItem],
-        found: dict[Key, int],
-        params: FetchParams,
-    ) -> DelayedFetch:
-        return DelayedFetch(readable, found, reads=self, requested=items, params=params)
 
     # -- delayed fetches ----------------------------------------------------------------------
 
@@ -210,7 +201,8 @@ class FetchReader:
         if params.share is not None and not params.share.begin_wait():
             return reads
         _close_all(reads)
-        return await self._wait_wide(self._delayed(items, readable, found, params), params)
+        delayed = DelayedFetch(readable, found, reads=self, requested=items, params=params)
+        return await self._wait_wide(delayed, params)
 
     async def _read_after_wait(
         self, items: Sequence[FetchItem], params: FetchParams
