@@ -95,11 +95,11 @@ from plogd.apis.user_scram_credentials import (
 from plogd.broker import Broker
 from plogd.ports import Later
 
+Response: TypeAlias = ApiMessage | bytes | list[Part] | SharedResponse
+"""The response of a handler; bytes and parts are encoded, but lack the response header."""
+
 # Any, because each row has its own request class, which the dispatcher uses to decode the request.
-Handler: TypeAlias = Callable[
-    [Any, RequestContext, Broker],
-    ApiMessage | bytes | list[Part] | SharedResponse | Later[Any] | None,
-]
+Handler: TypeAlias = Callable[[Any, RequestContext, Broker], Response | Later[Any] | None]
 """Handles a request; returns the response or a Later, or None to send no response.
 
 May raise KafkaError."""

@@ -28,7 +28,7 @@ from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
 from plog.wire.single_fetch import SingleFetch, decode_single_fetch
 from plog.wire.single_produce import SingleProduce, decode_single_produce
-from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
+from plogd.apis.api_table import ADVERTISED, HANDLERS, Response, Row
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.encoded_response import (
@@ -67,8 +67,7 @@ _DISCOVERY_KEYS = frozenset(
     )
 )
 
-_PRODUCE_KEY = b"\0\0"
-_FETCH_KEY = b"\0\x01"
+_PRODUCE_KEY, _FETCH_KEY = b"\0\x00", b"\0\x01"
 _FEW_BYTES = 512
 """A request of at most this size is decoded in one turn: it has only a few hundred elements."""
 _PRODUCE_ELEMENTS = 2_000
@@ -81,9 +80,6 @@ Parts: TypeAlias = list[Part]
 
 Request: TypeAlias = ApiMessage | SingleProduce | SingleFetch
 """A decoded request. The most common Produces and Fetches have a form with a faster decoder."""
-
-Response: TypeAlias = ApiMessage | bytes | Parts | SharedResponse
-"""The response of a handler; bytes and parts are encoded, but without the header."""
 
 
 class Dispatched(NamedTuple):
@@ -137,8 +133,7 @@ class Dispatcher:
             raise
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
-        # Checked first: on a busy broker, most requests are Produces with a single batch, and
-        # Fetches of a single partition.
+        # Checked first: on a busy broker, most requests are Produces and Fetches of these forms.
         if frame[:2] == _PRODUCE_KEY:
             single = decode_single_produce(frame)
             if single is not None:
@@ -481,11 +476,7 @@ class _Answer:
         else:
             self._complete(None, error)
 
-    def _complete(
-        self,
-        response: Response | None,
-        error: Exception | None,
-    ) -> None:
+    def _complete(self, response: Response | None, error: Exception | None) -> None:
         try:
             parts = self._dispatcher.finish(
                 self._row, self._request, self._context, response, error

@@ -108,7 +108,7 @@ class DelayedFetch:
         self._requested = requested
         self._params = params
         self._pending_checks: dict[Hashable, Later[PartitionRead]] | None = None
-        """Reads of single partitions that wait for a job; None if there are none."""
+        """Reads of single partitions that wait for a job; None unless there are any."""
         self._reading: Later[list[PartitionRead]] | None = None
         self.later: Later[list[PartitionRead]] = Later(self._cancel)
 
