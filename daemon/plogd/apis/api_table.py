@@ -21,6 +21,7 @@ from plog.wire.messages.list_groups import ListGroupsResponse
 from plog.wire.messages.offset_delete import OffsetDeleteResponse
 from plog.wire.messages.sync_group import SyncGroupResponse
 from plog.wire.messages.user_scram_credentials import DescribeUserScramCredentialsResponse
+from plog.wire.primitives import Part
 from plog.wire.schema import ApiMessage
 from plogd.apis.acls import (
     handle_create_acls,
@@ -94,10 +95,11 @@ from plogd.apis.user_scram_credentials import (
 from plogd.broker import Broker
 from plogd.ports import Later
 
+Response: TypeAlias = ApiMessage | bytes | list[Part] | SharedResponse
+"""The response of a handler; bytes are a complete frame; parts are encoded, but lack the header."""
+
 # Any, because each row has its own request class, which the dispatcher uses to decode the request.
-Handler: TypeAlias = Callable[
-    [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
-]
+Handler: TypeAlias = Callable[[Any, RequestContext, Broker], Response | Later[Any] | None]
 """Handles a request; returns the response or a Later, or None to send no response.
 
 May raise KafkaError."""

@@ -16,6 +16,7 @@ is handled in slices.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from plog.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnsupportedCompressionType
 from plog.wire.lazy_array import lazy_array
@@ -29,6 +30,13 @@ from plog.wire.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
     SnapshotId,
+)
+from plog.wire.primitives import Part
+from plog.wire.single_fetch import (
+    SingleFetch,
+    encode_empty_response,
+    encode_single_response,
+    end_of_single_response,
 )
 from plogd.apis.request_context import RequestContext
 from plogd.apis.throttling import bound_fetch, grant_fetch
@@ -50,10 +58,13 @@ _NO_DIVERGENCE = EpochEndOffset()
 _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
 
+Response: TypeAlias = FetchResponse | list[Part]
+"""The response; parts are encoded (single_fetch.py), but lack the header."""
+
 
 def handle_fetch(
-    request: FetchRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[FetchResponse]:
+    request: FetchRequest | SingleFetch, context: RequestContext, broker: Broker
+) -> MaybeLater[Response]:
     """Read the requested partitions; wait if fewer than `min_bytes` are available."""
     fetch = broker.fetch_sessions.begin(request, context.version, broker.cache.topic_name)
     if isinstance(fetch, Later):
@@ -69,7 +80,10 @@ def handle_fetch(
 
 
 async def _fetch_wide(
-    request: FetchRequest, context: RequestContext, broker: Broker, begun: Later[FetchContext]
+    request: FetchRequest | SingleFetch,
+    context: RequestContext,
+    broker: Broker,
+    begun: Later[FetchContext],
 ) -> FetchResponse:
     fetch = await begun
     if fetch.error is not None:
@@ -80,10 +94,13 @@ async def _fetch_wide(
 
 
 def _read(
-    request: FetchRequest, context: RequestContext, broker: Broker, fetch: FetchContext
+    request: FetchRequest | SingleFetch,
+    context: RequestContext,
+    broker: Broker,
+    fetch: FetchContext,
 ) -> MaybeLater[list[PartitionRead]]:
     # Only followers have a replica id, and they are not supported yet.
-    if _replica_id(request, context) >= 0:
+    if not isinstance(request, SingleFetch) and _replica_id(request, context) >= 0:
         return [PartitionRead(NotLeaderOrFollower())] * len(fetch.items)
     max_bytes = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
     if broker.quotas.fetch.is_set:
@@ -110,7 +127,11 @@ class _Answer:
     __slots__ = ("_broker", "_context", "_fetch", "_read_committed", "_version")
 
     def __init__(
-        self, request: FetchRequest, context: RequestContext, broker: Broker, fetch: FetchContext
+        self,
+        request: FetchRequest | SingleFetch,
+        context: RequestContext,
+        broker: Broker,
+        fetch: FetchContext,
     ) -> None:
         self._broker = broker
         self._context = context
@@ -118,7 +139,7 @@ class _Answer:
         self._version = context.version
         self._read_committed = request.isolation_level == _READ_COMMITTED
 
-    def __call__(self, reads: Sequence[PartitionRead]) -> FetchResponse:
+    def __call__(self, reads: Sequence[PartitionRead]) -> Response:
         try:
             return self._respond(reads)
         except BaseException:
@@ -126,10 +147,12 @@ class _Answer:
             _close_all(reads)
             raise
 
-    def _respond(self, reads: Sequence[PartitionRead]) -> FetchResponse:
-        throttle_ms, throttled = self._throttle(reads)
-        if throttled is not None:
-            return throttled
+    def _respond(self, reads: Sequence[PartitionRead]) -> Response:
+        throttle_ms = 0
+        if self._broker.quotas.fetch.is_set:
+            throttle_ms, throttled = self._throttle(reads)
+            if throttled is not None:
+                return throttled
         if self._version < _FIRST_ZSTD_VERSION:
             items = self._fetch.items
             reads = [
@@ -138,10 +161,39 @@ class _Answer:
         session_id, answered = self._fetch.finish(reads)
         if self._fetch.error is not None:
             return self._refused(reads)
+        if not answered:
+            return [encode_empty_response(self._version, throttle_ms, session_id)]
+        if _is_single(answered, reads):
+            item, read = self._fetch.items[answered[0]], reads[answered[0]]
+            return self._single(item, read, throttle_ms, session_id)
         topics: list[FetchableTopicResponse] = []
         for index in answered:
             self._add(topics, self._fetch.items[index], reads[index])
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=topics)
+
+    def _single(
+        self, item: FetchItem, read: PartitionRead, throttle_ms: int, session_id: int
+    ) -> list[Part]:
+        """Return the encoded response that `_add` would build for a single successful read."""
+        region, version, topic = read.region, self._version, item.topic or ""
+        high_watermark = read.high_watermark
+        start = encode_single_response(
+            version,
+            throttle_ms,
+            session_id,
+            topic,
+            item.topic_id,
+            item.request.partition,
+            # As in `_partition_data`, the last stable offset is the high watermark.
+            (high_watermark, high_watermark, read.log_start_offset),
+            self._read_committed,
+            0 if region is None else region.nbytes,
+        )
+        end = end_of_single_response(version)
+        if region is None:
+            return [start + end]
+        self._broker.topic_stats.fetched(topic, region.nbytes)
+        return [start, region, end] if end else [start, region]
 
     async def in_slices(self, reads: Sequence[PartitionRead]) -> FetchResponse:
         """Build the response in slices, so that other requests can run between slices."""
@@ -152,9 +204,11 @@ class _Answer:
             raise
 
     async def _respond_in_slices(self, reads: Sequence[PartitionRead]) -> FetchResponse:
-        throttle_ms, throttled = self._throttle(reads)
-        if throttled is not None:
-            return throttled
+        throttle_ms = 0
+        if self._broker.quotas.fetch.is_set:
+            throttle_ms, throttled = self._throttle(reads)
+            if throttled is not None:
+                return throttled
         fetch = self._fetch
         fetch.check()
         if fetch.error is not None:
@@ -180,8 +234,6 @@ class _Answer:
 
     def _throttle(self, reads: Sequence[PartitionRead]) -> tuple[int, FetchResponse | None]:
         """Return the throttle time and, if no records may be sent now, the empty response."""
-        if not self._broker.quotas.fetch.is_set:
-            return 0, None
         may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
         if may_send:
             return throttle_ms, None
@@ -273,6 +325,14 @@ class _Answer:
         return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
 
 
+def _is_single(answered: Sequence[int], reads: Sequence[PartitionRead]) -> bool:
+    """Return whether the response contains one partition, which was read without an error."""
+    if len(answered) != 1:
+        return False
+    read = reads[answered[0]]
+    return read.error is None and read.diverging_epoch is None
+
+
 def _close_all(reads: Sequence[PartitionRead]) -> None:
     """Close the files of records that will not be sent."""
     for read in reads:
@@ -284,9 +344,11 @@ def _is_same_topic(topic: FetchableTopicResponse, item: FetchItem) -> bool:
 
 
 def refuse_fetch(
-    request: FetchRequest, context: RequestContext, error: KafkaError
+    request: FetchRequest | SingleFetch, context: RequestContext, error: KafkaError
 ) -> FetchResponse:
     """Reject all partitions with `error`, and also set the top-level error."""
+    if isinstance(request, SingleFetch):
+        request = request.as_message()
 
     def of_partition(partition: FetchPartition) -> PartitionData:
         return PartitionData(

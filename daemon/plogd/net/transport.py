@@ -144,6 +144,10 @@ class ServerTransport(tcp.Server):
         connection = self._connection
         if connection is None:
             return
+        # A long poll, for example, has only started to wait.
+        if not self._output and not self.disconnecting:
+            self._flush_is_due = False
+            return
         # Small responses are not counted, because they are usually sent at the end of the round.
         if self._output.buffered_bytes >= _COUNTED_FROM_BYTES:
             self._unsent_bytes = self._output.memory_bytes

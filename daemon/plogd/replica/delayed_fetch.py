@@ -11,8 +11,7 @@ Source: Kafka 3.9 DelayedFetch.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from plog.errors import UnknownTopicId, UnknownTopicOrPartition
 from plogd.ports import Later, MaybeLater
@@ -35,8 +34,8 @@ class WorkShare(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchParams:
+# A named tuple, which takes a third of the time that a frozen dataclass takes to create.
+class FetchParams(NamedTuple):
     """Limits of a fetch that apply to all its partitions together.
 
     `share` is None unless the request has a very large number of elements.
@@ -104,18 +103,19 @@ class DelayedFetch:
     ) -> None:
         self._items = items
         self._found = found
-        self._found_bytes = sum(found.values())
+        self._found_bytes = sum(found.values()) if found else 0
         self._reads = reads
         self._requested = requested
         self._params = params
-        self._pending_checks: dict[Hashable, Later[PartitionRead]] = {}
-        """Reads of single partitions that wait for a job."""
+        self._pending_checks: dict[Hashable, Later[PartitionRead]] | None = None
+        """Reads of single partitions that wait for a job; None unless there are any."""
         self._reading: Later[list[PartitionRead]] | None = None
         self.later: Later[list[PartitionRead]] = Later(self._cancel)
 
     def _cancel(self) -> None:
         self._reads.forget(self)
-        self._cancel_checks()
+        if self._pending_checks:
+            self._cancel_checks(self._pending_checks)
         if self._reading is not None:
             self._reading.cancel()
 
@@ -142,11 +142,14 @@ class DelayedFetch:
 
     def _has_enough(self, key: Hashable, item: FetchItem) -> bool:
         """Read partition `key`; return whether all partitions together have enough bytes."""
-        if key in self._pending_checks:
+        pending = self._pending_checks
+        if pending and key in pending:
             return False  # The pending check reads again when its job is done.
         read = self._reads.read_one(item)
         if isinstance(read, Later):
-            self._pending_checks[key] = read
+            if pending is None:
+                pending = self._pending_checks = {}
+            pending[key] = read
             read.then(lambda found: self._checked(key, found), lambda _: self._checked(key, None))
             return False
         return self._count(key, read)
@@ -163,15 +166,15 @@ class DelayedFetch:
 
     def _checked(self, key: Hashable, read: PartitionRead | None) -> None:
         """Finish a check for `key` that needed a job; `read` is None if the job failed."""
-        if self._pending_checks.pop(key, None) is None:
+        if not self._pending_checks or self._pending_checks.pop(key, None) is None:
             return  # The wait has ended.
         # If the check failed, the read of all partitions reports the error.
         if read is None or self._count(key, read):
             self._reads.forget(self)
             self._complete()
 
-    def _cancel_checks(self) -> None:
-        checks, self._pending_checks = self._pending_checks, {}
+    def _cancel_checks(self, checks: dict[Hashable, Later[PartitionRead]]) -> None:
+        self._pending_checks = None
         for check in checks.values():
             check.cancel()
 
@@ -180,7 +183,8 @@ class DelayedFetch:
         self._complete()
 
     def _complete(self) -> None:
-        self._cancel_checks()
+        if self._pending_checks:
+            self._cancel_checks(self._pending_checks)
         reads = self._reads.read_all(self._requested, self._params)
         if isinstance(reads, Later):
             # The client can still disconnect, and `_cancel` then has to stop this read.

@@ -134,26 +134,19 @@ class FetchReader:
             return reads
         if params.share is not None and not params.share.begin_wait():
             return reads
-        readable = {_key(x): x for x, read in zip(items, reads, strict=True) if read.error is None}
-        found = {
-            _key(item): read.nbytes
-            for item, read in zip(items, reads, strict=True)
-            if read.region is not None
-        }
-        _close_all(reads)  # All partitions are read again when the wait ends.
+        readable: dict[Key, FetchItem] = {}
+        found: dict[Key, int] = {}
+        for item, read in zip(items, reads, strict=True):
+            if read.error is None:
+                key = item.topic or "", item.request.partition
+                readable[key] = item
+                if read.region is not None:
+                    found[key] = read.region.nbytes
+                    read.region.close()  # All partitions are read again when the wait ends.
         # No append is missed, because `reads` were made in this turn.
-        delayed = self._delayed(items, readable, found, params)
+        delayed = DelayedFetch(readable, found, reads=self, requested=items, params=params)
         self._delayed_fetches.watch(delayed, readable, params.max_wait_ms)
         return delayed.later
-
-    def _delayed(
-        self,
-        items: Sequence[FetchItem],
-        readable: Mapping[Key, FetchItem],
-        found: dict[Key, int],
-        params: FetchParams,
-    ) -> DelayedFetch:
-        return DelayedFetch(readable, found, reads=self, requested=items, params=params)
 
     # -- delayed fetches ----------------------------------------------------------------------
 
@@ -208,7 +201,8 @@ class FetchReader:
         if params.share is not None and not params.share.begin_wait():
             return reads
         _close_all(reads)
-        return await self._wait_wide(self._delayed(items, readable, found, params), params)
+        delayed = DelayedFetch(readable, found, reads=self, requested=items, params=params)
+        return await self._wait_wide(delayed, params)
 
     async def _read_after_wait(
         self, items: Sequence[FetchItem], params: FetchParams
@@ -284,6 +278,8 @@ class FetchReader:
 
         If `cold` is a list, a lookup that would wait for the disk adds its job to this list.
         """
+        if len(items) == 1:  # The usual fetch of a consumer, whose limits need not be counted.
+            return [self._read_one(items[0], params.max_bytes, True, cold)]
         reads: list[PartitionRead] = []
         self._read_some(items, reads, params.max_bytes, True, cold)
         return reads
@@ -317,7 +313,7 @@ class FetchReader:
         partition = self._partitions.get((item.topic or "", request.partition))
         if partition is None:
             return PartitionRead(self._why_unknown(item).bare())
-        if item.topic_id not in (ZERO_UUID, partition.topic_id):
+        if item.topic_id != ZERO_UUID and item.topic_id != partition.topic_id:
             return PartitionRead(
                 InconsistentTopicId(
                     f"{partition.topic_partition} belongs to a topic with a different id"

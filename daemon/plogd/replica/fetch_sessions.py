@@ -33,6 +33,7 @@ from plog.errors import (
 )
 from plog.types import ZERO_UUID, Uuid
 from plog.wire.messages.fetch import FetchPartition, FetchRequest
+from plog.wire.single_fetch import SingleFetch
 from plogd.fair_queue import SLICE, FairQueue, Slices
 from plogd.ports import Clock, MaybeLater, Random, spawn
 
@@ -305,14 +306,23 @@ class FetchSessionCache:
         return {item.topic for item in items if item.topic is not None}
 
     def begin(
-        self, request: FetchRequest, version: int, topic_name: Callable[[Uuid], str | None]
+        self,
+        request: FetchRequest | SingleFetch,
+        version: int,
+        topic_name: Callable[[Uuid], str | None],
     ) -> MaybeLater[FetchContext]:
         """Return the context for a request, in its session if it has one."""
         uses_topic_ids = version >= _FIRST_TOPIC_ID_VERSION
         resolve = topic_name if uses_topic_ids else None
+        items: _Items = {}
+        if isinstance(request, SingleFetch):
+            if request.partition is not None:
+                name = request.topic if resolve is None else resolve(request.topic_id)
+                item = FetchItem(name, request.topic_id, request.partition)
+                items[item.key] = item
+            return self._begin(request, items, (), uses_topic_ids)
         if _is_wide(request):
             return spawn(self._begin_wide(request, resolve))
-        items: _Items = {}
         for topic in request.topics:
             name = topic.topic if resolve is None else resolve(topic.topic_id)
             for partition in topic.partitions:
@@ -341,7 +351,7 @@ class FetchSessionCache:
 
     def _begin(
         self,
-        request: FetchRequest,
+        request: FetchRequest | SingleFetch,
         items: _Items,
         forgotten: Sequence[_Key],
         uses_topic_ids: bool,
@@ -367,15 +377,17 @@ class FetchSessionCache:
     def _continue(
         self, session: FetchSession, items: _Items, forgotten: Sequence[_Key]
     ) -> FetchContext:
-        added = len(items.keys() - session.items.keys())
         # `_add` inserts the session again: as the most recently used, and with its new size.
         self.close(session)
-        if not self._has_room(len(session.items) + added):
-            # The session is already closed here, so the client starts over with a full fetch.
-            return _RefusedFetch(FetchSessionIdNotFound())
-        session.update(items, forgotten)
-        if not session.items:  # As in Kafka, a session without partitions is closed.
-            return FetchContext(list(items.values()))
+        # The usual request of a consumer that has read everything does not contain any changes.
+        if items or forgotten:
+            added = len(items.keys() - session.items.keys())
+            if not self._has_room(len(session.items) + added):
+                # The session is already closed here, so the client starts over with a full fetch.
+                return _RefusedFetch(FetchSessionIdNotFound())
+            session.update(items, forgotten)
+            if not session.items:  # As in Kafka, a session without partitions is closed.
+                return FetchContext(list(items.values()))
         session.last_used_ms = self._clock.monotonic_ms()
         self._add(session)
         # Advanced when the request starts, so that a repeated request fails instead of being read

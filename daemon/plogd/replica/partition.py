@@ -272,8 +272,13 @@ class Partition:
         `nowait`, raises UncachedLookup if the data is not in the page cache.
         """
         log = self.log
-        # These conditions save most reads a call to `check_leader`.
-        if self.leader_epoch != leader_epoch or self.is_deleted or log.offline:
+        # The conditions of `check_leader`, repeated here to save most reads a call.
+        if (
+            self.is_deleted
+            or log.offline
+            or self.leader != self.broker_id
+            or (leader_epoch != self.leader_epoch and leader_epoch != NO_EPOCH)
+        ):
             try:
                 self.check_leader(leader_epoch)
             except KafkaError as error:

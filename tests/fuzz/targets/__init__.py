@@ -17,6 +17,7 @@ from tests.fuzz.targets import (
     properties,
     records,
     requests,
+    single_fetch,
     single_produce,
     subscriptions,
     tls_files,
@@ -27,6 +28,7 @@ TARGETS: dict[str, Target] = {
     for module in (
         frames,
         requests,
+        single_fetch,
         single_produce,
         dispatch,
         hostile_counts,
