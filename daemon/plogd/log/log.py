@@ -536,6 +536,7 @@ class Log:
             self.leader_epochs.flush()
             self._files.sync_dir(self.directory)
             self.durable_end_offset = self.recovery_point = self.log_end_offset
+        self._segments.active.make_index_files()
         self.close()
 
     def _is_all_on_disk(self) -> bool:
