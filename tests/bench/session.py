@@ -16,6 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from plog.compiled import INTERPRETED
 from tests.bench.load import Load, Step
 from tests.bench.message_brokers import ActiveMq, RabbitMq
 from tests.bench.peers import KERNEL_BUFFERS, NO_SYNC, Disk, Kafka, Missing, Peer, Plog
@@ -55,6 +56,7 @@ class Session:
         self._makers: dict[str, Callable[[Path], Peer]] = {
             "plog": lambda path: Plog(path, NO_SYNC),
             "plog-default": Plog,
+            "plog-interpreted": lambda path: Plog(path, NO_SYNC, environment={INTERPRETED: "1"}),
             "kafka": Kafka,
             "kafka-autotuned": lambda path: Kafka(path, KERNEL_BUFFERS),
             "rabbitmq": RabbitMq,
