@@ -109,11 +109,11 @@ class ReceiveBuffer:
     @property
     def frame_bytes(self) -> int:
         """Return the announced size of the first request; 0 if it is unknown or invalid."""
-        return self._head_frame_bytes() if self.nbytes >= 4 else 0
+        return self._head_frame_bytes() if self._end - self._start >= 4 else 0
 
     def head(self) -> bytes | None:
         """Return the first four to eight unconsumed bytes; None if fewer than four have arrived."""
-        if self.nbytes < 4:
+        if self._end - self._start < 4:
             return None
         # Eight bytes contain the size and the API key, and are enough to recognize PostgreSQL
         # clients.
@@ -181,7 +181,8 @@ class ReceiveBuffer:
 
     def has_frame(self) -> bool:
         """Return whether a complete request has arrived, or a size that `next_frame` rejects."""
-        return self.nbytes >= 4 and self._head_frame_bytes() <= self.nbytes
+        left = self._end - self._start
+        return left >= 4 and self._head_frame_bytes() <= left
 
     def keep(self, may_grow: Callable[[], bool] = lambda: True) -> None:
         """End a turn: move remaining bytes out of the shared buffer and free unused memory.

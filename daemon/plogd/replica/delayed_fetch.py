@@ -208,7 +208,8 @@ class FetchOutcome:
         for read in reads:
             if read.error is None:
                 self._readable = True
-                self._nbytes += read.nbytes
+                if read.region is not None:
+                    self._nbytes += read.region.nbytes
                 if read.diverging_epoch is not None:
                     self._is_urgent = True
             # An unknown partition does not end the wait, because the client would repeat the fetch

@@ -239,10 +239,13 @@ class FileRecords:
             position = self._skip_damage(position)
             if position >= end:
                 return
-            if position + HEADER_SIZE > chunk_position + len(chunk):
+            chunk_end = chunk_position + len(chunk)
+            if position + HEADER_SIZE > chunk_end:
                 # The first read covers two index intervals, because most callers look for an offset
-                # shortly after an index entry.
-                wanted = READ_CHUNK_BYTES if chunk else READ_CHUNK_BYTES // 8
+                # shortly after an index entry. If a batch has ended far after its chunk, the next
+                # one is probably as large, and only its header is needed.
+                is_dense = bool(chunk) and position - chunk_end < READ_CHUNK_BYTES
+                wanted = READ_CHUNK_BYTES if is_dense else READ_CHUNK_BYTES // 8
                 chunk, chunk_position = read(position, wanted), position
             if position - chunk_position + HEADER_SIZE > len(chunk):
                 raise self._corrupt(position, "the file ends inside a batch header")

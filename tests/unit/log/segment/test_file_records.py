@@ -52,6 +52,24 @@ def test_find_offset_gives_the_batch_that_holds_it_or_the_next_one() -> None:
     assert records.find_offset(15, 0) is None
 
 
+def test_lookup_among_large_batches_reads_little_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = _records(SimFiles())
+    positions = [_append(records, offset, value_bytes=200_000) for offset in range(5)]
+    read: list[int] = []
+    of_file = FileRecords.read
+
+    def counted(self: FileRecords, position: int, nbytes: int) -> bytes:
+        read.append(nbytes)
+        return of_file(self, position, nbytes)
+
+    monkeypatch.setattr(FileRecords, "read", counted)
+    place = records.find_offset(4, 0)
+    assert place is not None
+    assert place.position == positions[4]
+    assert len(read) == 5
+    assert sum(read) < 50_000
+
+
 def test_header_at_the_end_is_none() -> None:
     records = _records(SimFiles())
     assert records.header_at(0) is None
