@@ -25,7 +25,7 @@ from plogd.log.batch_validator import ValidatedBatch
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
-from plogd.ports import MaybeLater, Ports, settle, spawn
+from plogd.ports import Later, MaybeLater, Ports, settle, spawn
 from plogd.replica.append_queue import AppendQueues, AppendRequest
 from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
 from plogd.replica.fetch_reader import FetchReader
@@ -155,10 +155,9 @@ class ReplicaManager:
             return self.append_records(entries, required_acks=required_acks, timeout_ms=timeout_ms)
         append = PartitionAppend(partition.topic_partition, partition)
         self._append(append, records, required_acks)
-        appends = [append]
         if append.is_waiting(required_acks):
-            return self._wait_for_acks(appends, required_acks, timeout_ms)
-        return appends
+            return self._wait([append], [append], required_acks, timeout_ms)
+        return [append]
 
     def append_records(
         self, entries: Sequence[Entry], *, required_acks: int, timeout_ms: int
@@ -199,6 +198,16 @@ class ReplicaManager:
         waiting = [append for append in appends if append.is_waiting(required_acks)]
         if not waiting:
             return appends
+        return self._wait(appends, waiting, required_acks, timeout_ms)
+
+    def _wait(
+        self,
+        appends: list[PartitionAppend],
+        waiting: list[PartitionAppend],
+        required_acks: int,
+        timeout_ms: int,
+    ) -> Later[list[PartitionAppend]]:
+        """Wait for the appends in `waiting`, a list that no other code uses."""
         if required_acks != ACKS_ALL:
             timeout_ms = max(timeout_ms, _OWN_DISK_TIMEOUT_MS)
         if len(appends) == 1:
