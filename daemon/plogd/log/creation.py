@@ -98,7 +98,7 @@ def _create_log(
         rename_as_stray(files, log_dir, topic_partition, topic_id.hex())
     try:
         files.mkdir(directory)
-        segment = LogSegment.create(files, directory, 0, new_log.config, in_new_directory=True)
+        segment = LogSegment.create_first(files, directory, 0, new_log.config)
     except Exception:
         _discard(files, directory)
         raise

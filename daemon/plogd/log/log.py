@@ -523,10 +523,13 @@ class Log:
         Runs as a job, while no append runs. Raises OSError.
         """
         assert self._lane is None, "a job is still writing"
+        active = self._segments.active
         # Syncing idle logs again would delay the shutdown of a broker with many partitions.
-        if not self._is_all_on_disk():
+        if self._is_all_on_disk():
+            active.make_index_files()
+        else:
             # The next startup would rebuild a time index that lacks its last entry.
-            self._segments.active.on_become_inactive()
+            active.on_become_inactive()
             for segment in self._unsealed:
                 segment.trim()
                 for file in segment.sync_files():
@@ -536,7 +539,6 @@ class Log:
             self.leader_epochs.flush()
             self._files.sync_dir(self.directory)
             self.durable_end_offset = self.recovery_point = self.log_end_offset
-        self._segments.active.make_index_files()
         self.close()
 
     def _is_all_on_disk(self) -> bool:

@@ -90,20 +90,24 @@ class LogSegment:
 
     @classmethod
     def create(
-        cls,
-        files: Files,
-        directory: str,
-        base_offset: int,
-        config: TopicConfig,
-        *,
-        in_new_directory: bool = False,
+        cls, files: Files, directory: str, base_offset: int, config: TopicConfig
     ) -> LogSegment:
-        """Create an empty segment, without its index files (`SegmentIndexes`). Raises OSError."""
+        """Create an empty segment in a log's directory. Raises OSError."""
         # A failed roll can have left files with these names.
-        for suffix in () if in_new_directory else SEGMENT_SUFFIXES:
+        for suffix in SEGMENT_SUFFIXES:
             path = segment_path(directory, base_offset, suffix)
             if files.exists(path):
                 files.unlink(path)
+        return cls.create_first(files, directory, base_offset, config)
+
+    @classmethod
+    def create_first(
+        cls, files: Files, directory: str, base_offset: int, config: TopicConfig
+    ) -> LogSegment:
+        """Create an empty segment in a directory without segments. Raises OSError.
+
+        Its index files are created later (segment_indexes.py).
+        """
         segment = cls(files, directory, base_offset, config)
         segment.indexes.begin_new()
         return segment

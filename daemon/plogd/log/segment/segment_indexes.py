@@ -147,12 +147,12 @@ class SegmentIndexes:
 
     @property
     def last_offset_entry(self) -> OffsetPosition:
-        """The last entry of the ``.index``; in an empty index, the start of the segment."""
+        """The last entry of the ``.index``; the start of the segment if there is none."""
         return OffsetPosition(self.base_offset, 0) if self.is_new else self.by_offset.last_entry
 
     @property
     def last_time_entry(self) -> TimestampOffset:
-        """The last entry of the ``.timeindex``; in an empty index, one without a timestamp."""
+        """The last entry of the ``.timeindex``; without a timestamp if there is none."""
         if self.is_new:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         return self.by_time.last_entry

@@ -94,16 +94,16 @@ def test_segment_without_index_files_can_be_truncated_on_a_full_disk() -> None:
     assert _offsets(segment, BASE) == list(range(BASE, BASE + 21))
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_first_entry_that_cannot_be_created_undoes_its_append(suffix: str) -> None:
+def test_first_entry_that_cannot_be_created_undoes_its_append() -> None:
     files = SimFiles()
     segment = _create(files, replace(SMALL, index_interval_bytes=1))
     append(segment, client_batch(timestamp=T0), BASE)
     size_bytes = segment.size_bytes
-    files.fail_when(lambda operation: operation.path.endswith(suffix), errno.ENOSPC)
-    with pytest.raises(OSError, match="No space"):
-        append(segment, client_batch(timestamp=T0 + 1), BASE + 1)
-    assert (segment.size_bytes, segment.max_timestamp) == (size_bytes, T0)
+    for suffix in (".index", ".timeindex"):
+        files.fail_when(lambda operation, end=suffix: operation.path.endswith(end), errno.ENOSPC)  # type: ignore[misc]
+        with pytest.raises(OSError, match="No space"):
+            append(segment, client_batch(timestamp=T0 + 1), BASE + 1)
+        assert (segment.size_bytes, segment.max_timestamp) == (size_bytes, T0)
     files.fail_no_more()
     append(segment, client_batch(timestamp=T0 + 1), BASE + 1)
     assert segment.offset_index.last_entry == (BASE + 1, size_bytes)
