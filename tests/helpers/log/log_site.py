@@ -230,9 +230,8 @@ class LogSite:
             base_offsets(log),
             self.contents(log),
             segment.size_bytes,
-            # The last entries and not the counts, which would create the files of a new segment.
-            segment.indexes.last_offset_entry,
-            segment.indexes.last_time_entry,
+            segment.offset_index.count,
+            segment.time_index.count,
             segment.max_timestamp,
             log.leader_epochs.entries,
             {producer_id: producers[producer_id].to_snapshot() for producer_id in producers},

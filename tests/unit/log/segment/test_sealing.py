@@ -216,8 +216,7 @@ def _put_off() -> tuple[LogSite, Log]:
     site.settle()
     site.files.fail_no_more()
     site.files.descriptors.set_limit(16, 1 << 31)
-    for number in range(3):  # Their files replace the idle ones.
-        site.create(f"u-{number}")
+    site.create("u-0")  # Its files replace the idle ones.
     assert [file.is_open for file in log.segments.first.sync_files()[1:]] == [False, False]
     return site, log
 
@@ -244,8 +243,7 @@ def test_seal_is_retried_when_descriptors_run_out() -> None:
     site.files.fail_no_more()
     site.ports.advance(RETRY_MS)
     assert (site.offline, log.recovery_point) == ([], 5)
-    for number in range(3):  # The pool closes idle files, and nothing else retains them.
-        site.create(f"v-{number}")
+    site.create("v-0")  # The pool closes idle files, and nothing else retains it.
     assert not opened.is_open
     assert not opened_index.is_open
 
