@@ -4,7 +4,7 @@ A broker checks every batch that it receives. Nearly all of them are valid, and 
 records has to be read. This module accepts such batches without any further call. It returns no
 reason for another batch: plogd/log/batch_validator.py then checks the batch step by step, and finds
 the error or a rule that needs more work. Both apply the same rules
-(tests/unit/log/test_batch_validator_forms.py).
+(tests/unit/log/test_batch_validator_shortcut.py).
 
 setup.py compiles this module (decision 0011): produced_batch.pxd declares its C types.
 """

@@ -10,7 +10,6 @@ fields, requests of followers) and responses with errors or several partitions. 
 the same bytes (tests/unit/wire/test_single_fetch.py).
 """
 
-# No `from __future__ import annotations`: Debian 12's Cython 0.29 does not support it.
 import struct
 
 from plog.types import ZERO_UUID, Uuid
