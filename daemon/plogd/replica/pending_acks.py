@@ -3,8 +3,8 @@
 Most produce requests consist of a single batch, and with the default settings each of them waits
 for a sync. Such requests wait here instead of in a purgatory. The appends to a partition become
 durable in the order of their offsets, so they wait in this order, and when the partition has
-changed, only those at the front are checked. An append that waits costs a single object and a
-dictionary entry. All deadlines share one timer, which is set for the earliest of them.
+changed, only those at the front are checked. An append that waits costs a single object
+and a few dictionary entries. All deadlines share a timing wheel (timing_wheel.py).
 
 A request with several partitions waits in the purgatory (delayed_produce.py), as does an append
 whose offsets do not follow those of the appends that are already waiting.
@@ -16,16 +16,13 @@ increase; an append leaves its queue before its wait completes, so it completes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import ceil, inf
 
 from plog.errors import KafkaError
 from plog.types import TopicPartition
-from plogd.ports import Clock, Later, Timer, Timers
+from plogd.ports import Clock, Later, Timers
 from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.partition import ACKS_ALL
-
-TICK_MS = 10
-"""Appends time out at most this late, so that different timeouts share a call of the timer."""
+from plogd.replica.timing_wheel import TimingWheel
 
 _ACKS_LEADER = 1
 
@@ -33,20 +30,20 @@ _ACKS_LEADER = 1
 class PendingAck(Later[list[PartitionAppend]]):
     """The wait of one append. Its value is a list of this append, the result of its request."""
 
-    __slots__ = ("_pending_acks", "append", "deadline_ms", "required_acks")
+    __slots__ = ("_pending_acks", "append", "bucket", "required_acks")
 
     def __init__(
         self,
         pending_acks: PendingAcks,
         append: PartitionAppend,
         required_acks: int,
-        deadline_ms: float,
     ) -> None:
         super().__init__()
         self._pending_acks = pending_acks
         self.append = append
         self.required_acks = required_acks
-        self.deadline_ms = deadline_ms
+        self.bucket = 0
+        """The bucket in the timing wheel."""
 
     def cancel(self) -> None:
         """Stop waiting, because the client has disconnected; the append is not undone."""
@@ -68,14 +65,10 @@ class PendingAcks:
     def __init__(
         self, clock: Clock, timers: Timers, *, on_bug: Callable[[str, Exception], None]
     ) -> None:
-        self._clock = clock
-        self._timers = timers
         self._on_bug = on_bug
+        self._deadlines: TimingWheel[PendingAck] = TimingWheel(clock, timers, self._expire)
         # Separate queues, because acks=1 does not wait for followers: it may be satisfied first.
         self._queues: dict[int, dict[TopicPartition, _Queue]] = {_ACKS_LEADER: {}, ACKS_ALL: {}}
-        self._timer: Timer | None = None
-        self._timer_ms = inf
-        """When the timer is due, at most a tick after the earliest deadline; `inf` without one."""
         self.expired = 0
 
     def __len__(self) -> int:
@@ -103,11 +96,9 @@ class PendingAcks:
             assert last is not None
             if last.last_offset >= info.last_offset:
                 return None
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        if deadline_ms < self._timer_ms - TICK_MS:
-            # First, so that the append is not added if the timer cannot be set.
-            self._set_timer(deadline_ms)
-        pending = PendingAck(self, append, required_acks, deadline_ms)
+        pending = PendingAck(self, append, required_acks)
+        # First, so that the append does not enter its queue if the timer cannot be set.
+        pending.bucket = self._deadlines.add(pending, timeout_ms)
         if queue is None:
             by_partition[key] = {pending: None}
         else:
@@ -143,6 +134,7 @@ class PendingAcks:
 
     def _complete(self, ended: Iterable[PendingAck]) -> None:
         for pending in ended:
+            self._deadlines.remove(pending, pending.bucket)
             try:
                 # Without effect if the completion of an earlier one has cancelled this one.
                 pending.succeed([pending.append])
@@ -153,46 +145,20 @@ class PendingAcks:
         """Remove `pending`; do nothing if it is not waiting."""
         by_partition = self._queues[pending.required_acks]
         key = pending.append.topic_partition
+        self._deadlines.remove(pending, pending.bucket)
         queue = by_partition.get(key)
         if queue is not None:
             queue.pop(pending, None)
             if not queue:
                 del by_partition[key]
 
-    # -- timeouts -----------------------------------------------------------------------------
-
-    def _set_timer(self, deadline_ms: float) -> None:
-        """Set the timer for the end of the tick that contains `deadline_ms`."""
-        due_ms = ceil(deadline_ms / TICK_MS) * TICK_MS
-        delay_ms = due_ms - self._clock.monotonic_ms()
-        timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
-        if self._timer is not None:
-            # Only now, so that the old timer stays in force if the new one cannot be set.
-            self._timer.cancel()
-        self._timer, self._timer_ms = timer, due_ms
-
-    def _expire_due(self) -> None:
-        """Fail the appends whose deadline has passed, and set the timer for the next one."""
-        self._timer, self._timer_ms = None, inf
-        now_ms = self._clock.monotonic_ms()
-        due: list[PendingAck] = []
-        next_ms = inf
-        # Usually, no append is due, because the one for which the timer was set has completed. The
-        # next timer is then set for a new append, so this loop runs once per timeout.
-        for by_partition in self._queues.values():
-            for queue in by_partition.values():
-                for pending in queue:
-                    if pending.deadline_ms <= now_ms:
-                        due.append(pending)
-                    else:
-                        next_ms = min(next_ms, pending.deadline_ms)
-        for pending in due:
-            self.remove(pending)
-            # Checked once more: the records may have become durable since the last check.
-            if self._is_waiting(pending):
-                pending.append.time_out()
-                self.expired += 1
-        self._complete(due)
-        # The completions may have added appends, and set the timer for them.
-        if next_ms < self._timer_ms - TICK_MS:
-            self._set_timer(next_ms)
+    def _expire(self, pending: PendingAck) -> None:
+        # Completing one append may have cancelled another one of the same bucket.
+        if pending.done:
+            return
+        self.remove(pending)
+        # Checked once more: the records may have become durable since the last check.
+        if self._is_waiting(pending):
+            pending.append.time_out()
+            self.expired += 1
+        self._complete([pending])

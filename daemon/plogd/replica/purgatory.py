@@ -5,24 +5,18 @@ the partition's key, always at the end of a `Turn` and never inside an append or
 high watermark. The operation then determines whether it can complete. Each operation ends exactly
 once: it completes, expires, or is removed because its client has disconnected.
 
-All deadlines share one timer wheel, with one bucket per tick and a single timer for the first
-bucket. An operation therefore costs a dictionary entry instead of a timer. Operations expire at
-most one tick late.
+All deadlines share a timing wheel (timing_wheel.py), so operations expire at most one tick late.
 
-Source: Kafka 3.9 DelayedOperationPurgatory, TimingWheel.
+Source: Kafka 3.9 DelayedOperationPurgatory.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Hashable, Iterable
-from math import ceil
 from typing import Protocol
 
-from plogd.ports import Clock, Timer, Timers
-
-TICK_MS = 10
-"""The time covered by one bucket of the timer wheel."""
+from plogd.ports import Clock, Timers
+from plogd.replica.timing_wheel import TimingWheel
 
 
 class Operation(Protocol):
@@ -43,18 +37,13 @@ class Purgatory:
     def __init__(
         self, clock: Clock, timers: Timers, *, on_bug: Callable[[str, Exception], None]
     ) -> None:
-        self._clock = clock
-        self._timers = timers
         self._on_bug = on_bug
+        self._deadlines: TimingWheel[Operation] = TimingWheel(clock, timers, self._expire)
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
         self._watch_all: dict[Operation, None] = {}
         """Operations that are checked for every key."""
         self._places: dict[Operation, tuple[tuple[Hashable, ...], int]] = {}
-        """The keys and the bucket of each operation."""
-        self._buckets: dict[int, dict[Operation, None]] = {}
-        self._bucket_order: list[int] = []
-        self._timer: Timer | None = None
-        self._timer_bucket = 0
+        """The keys of each operation, and its bucket in the timing wheel."""
         self.expired = 0
         """Number of operations that timed out."""
 
@@ -75,17 +64,8 @@ class Purgatory:
         self._watch_all[operation] = None
 
     def _wait(self, operation: Operation, keys: tuple[Hashable, ...], timeout_ms: float) -> None:
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        # Rounded up, because an operation may expire late, but not before its timeout.
-        bucket = ceil(deadline_ms / TICK_MS)
-        # The timer is set first, so that the operation is not added if this fails.
-        if self._timer is None or bucket < self._timer_bucket:
-            self._set_timer(min([bucket, *self._bucket_order[:1]]))
-        waiting = self._buckets.get(bucket)
-        if waiting is None:
-            waiting = self._buckets[bucket] = {}
-            heapq.heappush(self._bucket_order, bucket)
-        waiting[operation] = None
+        # First, so that the operation is not added if its timer cannot be set.
+        bucket = self._deadlines.add(operation, timeout_ms)
         self._places[operation] = (keys, bucket)
 
     def check(self, key: Hashable) -> None:
@@ -127,34 +107,14 @@ class Purgatory:
             watchers.pop(operation, None)
             if not watchers:
                 del self._watchers[key]
-        # The bucket is kept until it is due, because its removal would require a heap search.
-        waiting = self._buckets.get(bucket)
-        if waiting is not None:
-            waiting.pop(operation, None)
-
-    def _set_timer(self, first: int) -> None:
-        """Set the timer for the time at which the bucket `first` is due."""
-        delay_ms = first * TICK_MS - self._clock.monotonic_ms()
-        timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
-        if self._timer is not None:
-            # Only now, so that the old timer stays in force if the new one cannot be set.
-            self._timer.cancel()
-        self._timer, self._timer_bucket = timer, first
-
-    def _expire_due(self) -> None:
-        self._timer = None
-        now_ms = self._clock.monotonic_ms()
-        while self._bucket_order and self._bucket_order[0] * TICK_MS <= now_ms:
-            for operation in self._buckets.pop(heapq.heappop(self._bucket_order)):
-                # Expiring one operation may remove another, which is still in this list.
-                if operation in self._places:
-                    self.remove(operation)
-                    self.expired += 1
-                    self._expire(operation)
-        if self._bucket_order:
-            self._set_timer(self._bucket_order[0])
+        self._deadlines.remove(operation, bucket)
 
     def _expire(self, operation: Operation) -> None:
+        # Expiring one operation may have removed another one of the same bucket.
+        if operation not in self._places:
+            return
+        self.remove(operation)
+        self.expired += 1
         try:
             operation.expire()
         except Exception as error:

@@ -13,8 +13,9 @@ from plogd.log.log_results import AppendInfo
 from plogd.ports import Cancelled, Later
 from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.partition import ACKS_ALL
-from plogd.replica.pending_acks import TICK_MS, PendingAck, PendingAcks
+from plogd.replica.pending_acks import PendingAck, PendingAcks
 from plogd.replica.replica_manager import ReplicaManager
+from plogd.replica.timing_wheel import TICK_MS
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
 from tests.helpers.sim.sim_ports import SimPorts, outcome
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from plogd.replica.purgatory import TICK_MS, Purgatory
+from plogd.replica.purgatory import Purgatory
+from plogd.replica.timing_wheel import TICK_MS
 from tests.helpers.sim.sim_ports import SimPorts
 
 
