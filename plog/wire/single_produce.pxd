@@ -16,6 +16,13 @@ cdef class SingleProduce:
     cdef public object records
     cdef public object place
 
+    @cython.locals(
+        tags=bytes, rest=bytes, place=bytes, start=bytes, result=bytes, size=cython.Py_ssize_t
+    )
+    cpdef bytes frame_response(
+        self, long long base_offset, long long log_append_time_ms, long long log_start_offset
+    )
+
 cpdef object decode_single_produce(object frame)
 
 @cython.locals(
@@ -44,9 +51,3 @@ cdef int _int32(bytes data, Py_ssize_t position) except? -1
 
 @cython.locals(end=cython.Py_ssize_t)
 cdef object _text(bytes data, Py_ssize_t position, Py_ssize_t length)
-
-@cython.locals(tags=bytes, rest=bytes, place=bytes, start=bytes, result=bytes, size=cython.Py_ssize_t)
-cpdef bytes frame_single_response(
-    SingleProduce single, long long base_offset, long long log_append_time_ms,
-    long long log_start_offset
-)

@@ -73,6 +73,17 @@ class SingleProduce:
         # Faster than a call of the class.
         return tuple.__new__(RequestHeader, fields)
 
+    # A method, because a function compiled for this class would crash if it received None.
+    def frame_response(
+        self, base_offset: int, log_append_time_ms: int, log_start_offset: int
+    ) -> bytes:
+        """Return the complete response for an appended batch, with its size and header."""
+        tags, rest, place = _TAGS[self.api_version], _REST[self.api_version], self.place
+        size = 4 + len(tags) + len(place) + _SUCCESS.size + len(rest)
+        start = _RESPONSE.pack(size, self.correlation_id)
+        result = _SUCCESS.pack(0, base_offset, log_append_time_ms, log_start_offset)
+        return b"".join((start, tags, place, result, rest))
+
     def as_message(self) -> ProduceRequest:
         """Return the request as the general decoder would."""
         data = PartitionProduceData(index=self.partition, records=self.records)
@@ -82,6 +93,9 @@ class SingleProduce:
 
 def decode_single_produce(frame: memoryview) -> SingleProduce | None:
     """Return the Produce request in `frame`, or None if it has another form or is invalid."""
+    # Before anything is copied, because requests of all APIs are passed to this function.
+    if len(frame) < 2 or frame[0] or frame[1]:  # The first field is the API key, 0.
+        return None
     try:
         return _decode(frame, bytes(frame[:_HEAD_BYTES]))
     except (IndexError, UnicodeDecodeError):
@@ -91,8 +105,7 @@ def decode_single_produce(frame: memoryview) -> SingleProduce | None:
 
 def _decode(frame: memoryview, head: bytes) -> SingleProduce | None:
     version = head[2] << 8 | head[3]
-    # The first field is the API key, 0.
-    if head[0] or head[1] or not FIRST_VERSION <= version <= LAST_VERSION:
+    if not FIRST_VERSION <= version <= LAST_VERSION:
         return None
     length = _int16(head, 8)
     position = 10
@@ -216,14 +229,3 @@ _TAGS = [
     response_tags(ApiKey.PRODUCE, version) if version >= FIRST_VERSION else b""
     for version in range(LAST_VERSION + 1)
 ]
-
-
-def frame_single_response(
-    single: SingleProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
-) -> bytes:
-    """Return the complete response for an appended batch, with its size and header."""
-    tags, rest, place = _TAGS[single.api_version], _REST[single.api_version], single.place
-    size = 4 + len(tags) + len(place) + _SUCCESS.size + len(rest)
-    start = _RESPONSE.pack(size, single.correlation_id)
-    result = _SUCCESS.pack(0, base_offset, log_append_time_ms, log_start_offset)
-    return b"".join((start, tags, place, result, rest))

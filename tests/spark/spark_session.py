@@ -22,8 +22,11 @@ if TYPE_CHECKING:
 JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    # With the first option, the default is 48 MB. If one session runs most of the tests, these are
+    # not enough, and the JVM ends with a VirtualMachineError.
+    " -XX:ReservedCodeCacheSize=256m"
 )
-"""Options for JVMs that live for seconds; they reduce the time of all Spark tests by a tenth."""
+"""Options for JVMs of tests; they reduce the time of all Spark tests by a tenth."""
 FEW_ROWS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

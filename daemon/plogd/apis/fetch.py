@@ -148,11 +148,9 @@ class _Answer:
             raise
 
     def _respond(self, reads: Sequence[PartitionRead]) -> Response:
-        throttle_ms = 0
-        if self._broker.quotas.fetch.is_set:
-            throttle_ms, throttled = self._throttle(reads)
-            if throttled is not None:
-                return throttled
+        throttle_ms, throttled = self._throttle(reads)
+        if throttled is not None:
+            return throttled
         if self._version < _FIRST_ZSTD_VERSION:
             items = self._fetch.items
             reads = [
@@ -204,11 +202,9 @@ class _Answer:
             raise
 
     async def _respond_in_slices(self, reads: Sequence[PartitionRead]) -> FetchResponse:
-        throttle_ms = 0
-        if self._broker.quotas.fetch.is_set:
-            throttle_ms, throttled = self._throttle(reads)
-            if throttled is not None:
-                return throttled
+        throttle_ms, throttled = self._throttle(reads)
+        if throttled is not None:
+            return throttled
         fetch = self._fetch
         fetch.check()
         if fetch.error is not None:
@@ -234,6 +230,8 @@ class _Answer:
 
     def _throttle(self, reads: Sequence[PartitionRead]) -> tuple[int, FetchResponse | None]:
         """Return the throttle time and, if no records may be sent now, the empty response."""
+        if not self._broker.quotas.fetch.is_set:
+            return 0, None
         may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
         if may_send:
             return throttle_ms, None

@@ -45,7 +45,7 @@ from plog.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from plog.wire.single_produce import SingleProduce, frame_single_response
+from plog.wire.single_produce import SingleProduce
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_produce import is_large, produce_in_slices
@@ -130,8 +130,8 @@ def _single_response(
     broker.topic_stats.appended(append, nbytes)
     info = append.info
     if info is not None and append.error is None:
-        return frame_single_response(
-            single, info.first_offset, info.log_append_time_ms, append.log_start_offset
+        return single.frame_response(
+            info.first_offset, info.log_append_time_ms, append.log_start_offset
         )
     response = partition_response(single.partition, append)
     return ProduceResponse(

@@ -30,7 +30,7 @@ from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
 from plogd.log.segment.log_segment import LogSegment
-from plogd.log.segment.segment_roll import make_successor, too_large_for_segment
+from plogd.log.segment.segment_roll import check_fits, make_successor
 from plogd.log.segment.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
@@ -47,12 +47,14 @@ class Log:
         rounds: SyncRounds,
         writes: SlowDisk,
         hooks: LogHooks[Log],
+        flush_before_visible: bool,
     ) -> None:
         self.topic_partition = state.topic_partition
         self.topic_id = state.topic_id
         self.directory = state.directory
         self.log_dir = state.log_dir
-        self._flush_before_visible = False
+        self._flush_before_visible = flush_before_visible
+        """Whether only durable records are acknowledged and readable."""
         self._use(state.config)
         self.leader_epochs = state.leader_epochs
         self.producer_state = state.producer_state
@@ -98,11 +100,6 @@ class Log:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._use(config)
-
-    def set_flush_before_visible(self, value: bool) -> None:
-        """Set ``plog.flush.before.visible``: only durable records are acknowledged and readable."""
-        self._flush_before_visible = value
-        self._use(self._config)
 
     def _use(self, config: TopicConfig) -> None:
         self._config = config
@@ -169,8 +166,7 @@ class Log:
             if self.refuses_writes:
                 why = "no disk space to record this broker's leader epoch; free space on the disk"
                 raise KafkaStorageError(f"cannot append to {self.topic_partition}: {why}")
-            if len(batch.view) > self._config.segment_bytes:
-                raise too_large_for_segment(self.topic_partition, len(batch.view), self._config)
+            check_fits(self.topic_partition, len(batch.view), self._config)
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
@@ -189,10 +185,7 @@ class Log:
         last_offset = first_offset + header.last_offset_delta
         # In place: the batch's checksum does not cover these two fields.
         set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
-        # Faster than a call of the class; this code runs for every produced batch.
-        info: AppendInfo = tuple.__new__(
-            AppendInfo, (first_offset, last_offset, time_ms, self.log_start_offset, False, None)
-        )
+        info = AppendInfo.written(first_offset, last_offset, time_ms, self.log_start_offset)
         segment = self._segments.active
         try:
             if segment.should_roll(config, len(view), max_timestamp, last_offset, now_ms):

@@ -236,8 +236,8 @@ class LogManager:
             rounds=self._dirs.rounds_of(state.log_dir),
             writes=self._dirs.writes_of(state.log_dir),
             hooks=self._hooks,
+            flush_before_visible=self._config.plog_flush_before_visible,
         )
-        log.set_flush_before_visible(self._config.plog_flush_before_visible)
         log.producer_state.expiration_ms = self._config.producer_id_expiration_ms
         if self._dirs[state.log_dir].offline:
             log.go_offline()  # The directory failed while a job created or loaded the log.

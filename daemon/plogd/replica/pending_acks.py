@@ -3,8 +3,8 @@
 Most produce requests consist of a single batch, and with the default settings each of them waits
 for a sync. Such requests wait here instead of in a purgatory. The appends to a partition become
 durable in the order of their offsets, so they wait in this order, and when the partition has
-changed, only those at the front are checked. An append that waits costs a single object
-and a few dictionary entries. All deadlines share a timing wheel (timing_wheel.py).
+changed, only those at the front are checked. An append that waits costs a single object and a few
+dictionary entries. All deadlines share a timing wheel (timing_wheel.py).
 
 A request with several partitions waits in the purgatory (delayed_produce.py), as does an append
 whose offsets do not follow those of the appends that are already waiting.

@@ -141,7 +141,11 @@ class KcatMember:
     def __init__(self, kcat: Kcat, group: str, topic: str, *arguments: str) -> None:
         self.partitions: frozenset[int] = frozenset()
         self.lines: list[str] = []
-        settings = {"auto.offset.reset": "earliest", "heartbeat.interval.ms": "200"}
+        settings = {
+            "auto.commit.interval.ms": "200",
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": "200",
+        }
         options = [x for name, value in settings.items() for x in ("-X", f"{name}={value}")]
         command = kcat.command("-G", group, topic, "-u", "-f", "%p %o %s\n", *options, *arguments)
         self._process = subprocess.Popen(

@@ -22,7 +22,6 @@ from plog.wire.single_produce import (
     FIRST_VERSION,
     LAST_VERSION,
     decode_single_produce,
-    frame_single_response,
 )
 
 TOPIC_ID = bytes(range(16))
@@ -147,4 +146,4 @@ def test_fast_path_response_has_bytes_of_general_encoder(
     topic = TopicProduceResponse(name="logs", topic_id=TOPIC_ID, partition_responses=[partition])
     response = ProduceResponse(responses=[topic])
     expected = frame_response(ApiKey.PRODUCE, version, correlation_id, response)
-    assert [frame_single_response(produce, base_offset, append_time, log_start)] == expected
+    assert [produce.frame_response(base_offset, append_time, log_start)] == expected

@@ -71,7 +71,7 @@ def test_both_forms_encode_responses_alike(
         single = module.decode_single_produce(frame(request(), version))
         numbers = (base_offset, append_time, log_start)
         fits = all(-(2**63) <= number < 2**63 for number in numbers)
-        kind, *rest = outcome(module.frame_single_response, single, *numbers)
+        kind, *rest = outcome(single.frame_response, *numbers)
         # The exception for a number that does not fit depends on the form.
         responses.append((kind, *rest) if fits else kind == "value")
     assert responses[0] == responses[1]

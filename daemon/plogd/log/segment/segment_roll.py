@@ -1,4 +1,4 @@
-"""Determine whether a log needs a new segment, create it, and report oversized batches.
+"""Determine whether a log needs a new segment, create it, and reject oversized batches.
 
 Used by log.py, which writes synchronously, and by disk/slow_disk_writes.py, which writes in jobs.
 
@@ -15,15 +15,14 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 
-def too_large_for_segment(
-    topic_partition: TopicPartition, nbytes: int, config: TopicConfig
-) -> RecordListTooLarge:
-    """Return the error for a batch that is larger than ``segment.bytes``."""
+def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig) -> None:
+    """Raise RecordListTooLarge if a batch of this size exceeds ``segment.bytes``."""
     # As in Kafka's UnifiedLog: a batch never spans two segments.
-    return RecordListTooLarge(
-        f"{topic_partition}: a batch of {nbytes} bytes does not fit in a segment; the limit is "
-        f"segment.bytes={config.segment_bytes}"
-    )
+    if nbytes > config.segment_bytes:
+        raise RecordListTooLarge(
+            f"{topic_partition}: a batch of {nbytes} bytes does not fit in a segment; the limit is "
+            f"segment.bytes={config.segment_bytes}"
+        )
 
 
 def must_roll(
