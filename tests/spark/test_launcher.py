@@ -123,7 +123,7 @@ def test_job_of_plog_runs_by_its_name_until_a_signal(
         # The end of the output: the JVM and its workers, which have inherited it, have ended, too.
         assert running.stop(signal.SIGINT) == STOPPED
     assert "plog: stopped" in running.errors
-    assert not [line for line in running.errors if "Traceback" in line]
+    assert not any("Traceback" in line for line in running.errors), running.errors
 
 
 @pytest.mark.long

@@ -57,10 +57,17 @@ def _interrupt_quietly() -> None:
     Spark's own handler calls the JVM in the middle of another call to it, which fails.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # py4j logs the exception before it raises it again.
-    logging.getLogger().addFilter(
-        lambda record: not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
-    )
+    # py4j logs the exception, or one that follows from it, before it raises it again.
+    for name in (None, "py4j.clientserver"):
+        logging.getLogger(name).addFilter(is_not_an_interrupt)
+
+
+def is_not_an_interrupt(record: logging.LogRecord) -> bool:
+    """Return False for a record whose exception is, or follows from, KeyboardInterrupt."""
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is None
 
 
 def _reason(error: Exception) -> str:
