@@ -319,7 +319,10 @@ class OsFiles:
 
     def mkdir(self, path: str) -> None:
         """Create a directory and its missing parents, if it does not exist."""
-        os.makedirs(path, exist_ok=True)
+        try:
+            os.mkdir(path)  # makedirs looks up the parent first, which usually exists.
+        except (FileNotFoundError, FileExistsError):
+            os.makedirs(path, exist_ok=True)
 
     def rmdir(self, path: str) -> None:
         """Remove an empty directory."""

@@ -529,6 +529,9 @@ class Log:
             self.leader_epochs.flush()
             self._files.sync_dir(self.directory)
             self.durable_end_offset = self.recovery_point = self.log_end_offset
+        elif self._segments.active.make_index_files() and self._segments.active.size_bytes:
+            # Without records, the next startup does not need the new files, so they are not synced.
+            self._files.sync_dir(self.directory)
         self.close()
 
     def _is_all_on_disk(self) -> bool:

@@ -146,7 +146,7 @@ def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
 def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) -> int:
     """Return a byte position before which all records are too old or below `starting_offset`."""
     try:
-        hint = segment.time_index.lookup(timestamp)
+        hint = segment.indexes.look_up_time(timestamp)
         if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:
             place = segment.find_offset(hint.offset)
             # A damaged entry could lead past the record, so its timestamp must match the batch.

@@ -63,7 +63,7 @@ def append(segment: LogSegment, batch: memoryview, offset: int, leader_epoch: in
 
 def next_offset(segment: LogSegment) -> int:
     """Return the offset after the last batch; the base offset of an empty segment."""
-    last_indexed = segment.find_offset(segment.offset_index.last_entry.offset)
+    last_indexed = segment.find_offset(segment.indexes.last_offset_entry.offset)
     if last_indexed is None:
         return segment.base_offset
     *_, last = segment.records.places_from(last_indexed.position)

@@ -230,8 +230,9 @@ class LogSite:
             base_offsets(log),
             self.contents(log),
             segment.size_bytes,
-            segment.offset_index.count,
-            segment.time_index.count,
+            # The last entries and not the counts, which would create the files of a new segment.
+            segment.indexes.last_offset_entry,
+            segment.indexes.last_time_entry,
             segment.max_timestamp,
             log.leader_epochs.entries,
             {producer_id: producers[producer_id].to_snapshot() for producer_id in producers},

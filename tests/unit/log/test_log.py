@@ -342,6 +342,24 @@ def test_unchanged_log_is_closed_without_a_write() -> None:
     assert site.log().producer_state.producers.keys() == {7}
 
 
+def test_log_without_records_has_index_files_after_a_clean_stop() -> None:
+    site, log = _site()
+    assert site.listing(log, ".index") == []
+    log.close_durably()
+    assert site.listing(log, ".index") == site.listing(log, ".timeindex") == [0]
+
+
+def test_log_without_records_is_closed_cleanly_on_a_full_disk() -> None:
+    site, log = _site()
+    site.files.fail_when(lambda operation: operation.name == "create", errno.ENOSPC)
+    log.close_durably()
+    assert (log.closed, site.listing(log, ".index")) == (True, [])
+    site.files.fail_no_more()
+    site = site.restart()
+    assert site.reports == []
+    site.append(site.log())
+
+
 def test_log_that_lost_its_snapshot_gets_one_at_the_next_stop() -> None:
     site, log = _site()
     site.append(log)

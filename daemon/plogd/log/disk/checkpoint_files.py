@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -127,26 +127,31 @@ def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
     write_atomic(files, path, _topic_id_text(topic_id))
 
 
-def write_topic_ids(
-    files: Files, topic_ids: Iterable[tuple[str, Uuid]], sync_all: Callable[[], None]
-) -> None:
-    """Write the topic ids for many new directories; `sync_all` makes all their files durable."""
-    text_by_path = {
-        posixpath.join(directory, file_names.PARTITION_METADATA): _topic_id_text(topic_id)
-        for directory, topic_id in topic_ids
-    }
-    # Not write_atomic, which syncs twice: a thousand partitions would need 2,000 sequential syncs.
-    for path, text in text_by_path.items():
-        file = files.open_append(path + _TEMPORARY_SUFFIX)
-        try:
-            file.append(text)
-        finally:
-            file.close()
-    # Before the renames: everything else in a directory must be durable before its topic id is.
-    sync_all()
-    for path in text_by_path:
-        files.rename(path + _TEMPORARY_SUFFIX, path)
-    sync_all()
+def write_first_topic_id(files: Files, directory: str, topic_id: Uuid, *, sync: bool) -> None:
+    """Write ``partition.metadata`` in a new directory, and make it durable if `sync` is set.
+
+    Not with a temporary file: until the log has been created, it has no records that a damaged file
+    could assign to another topic. Raises OSError.
+    """
+    file = files.open_append(posixpath.join(directory, file_names.PARTITION_METADATA))
+    try:
+        file.append(_topic_id_text(topic_id))
+        if sync:
+            file.sync()
+    finally:
+        file.close()
+
+
+def sync_topic_id(files: Files, directory: str) -> None:
+    """Make the content of ``partition.metadata`` durable, if the file exists. Raises OSError."""
+    path = posixpath.join(directory, file_names.PARTITION_METADATA)
+    if not files.exists(path):
+        return
+    file = files.open_on_demand(path)  # As the files of its segments.
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 def _topic_id_text(topic_id: Uuid) -> bytes:

@@ -27,7 +27,7 @@ from dataclasses import replace
 
 from plog.records.batch import BatchHeader
 from plogd.log import file_names
-from plogd.log.disk.checkpoint_files import CorruptCheckpoint
+from plogd.log.disk.checkpoint_files import CorruptCheckpoint, sync_topic_id
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log_state import LogState
@@ -332,6 +332,10 @@ def _sync(files: Files, request: LoadRequest, segments: Sequence[LogSegment]) ->
         for file in segment.sync_files():
             request.work.step()
             file.sync()
+    # The log's creation may have been interrupted before its topic id was durable. A log with
+    # records has a durable topic id (creation.py).
+    if not any(segment.size_bytes for segment in segments):
+        sync_topic_id(files, request.directory)
     files.sync_dir(request.directory)
 
 
@@ -386,7 +390,7 @@ def _next_offset(segment: LogSegment) -> int:
         nonlocal next_offset
         next_offset = max(next_offset, header.next_offset)
 
-    replay_readable(segment, segment.offset_index.last_entry.offset, note)
+    replay_readable(segment, segment.indexes.last_offset_entry.offset, note)
     return next_offset
 
 

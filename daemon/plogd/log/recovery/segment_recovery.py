@@ -100,7 +100,8 @@ def recover_segment(
     # A process that was killed leaves the space that it has reserved.
     segment.trim()
     try:
-        segment.on_become_inactive()
+        if segment.size_bytes:  # Without records, the segment needs no index files yet.
+            segment.on_become_inactive()
     except OSError as error:
         if not is_refusal(error):  # On a full disk, the next startup adds the entry.
             raise

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
 from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, is_metadata_dir, segment_path
-from plogd.log.io_errors import HalfWritten
+from plogd.log.io_errors import HalfWritten, is_refusal
 from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.segment.offset_index import OffsetIndex
@@ -90,25 +90,33 @@ class LogSegment:
 
     @classmethod
     def create(
-        cls, files: Files, directory: str, base_offset: int, config: TopicConfig
+        cls,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        config: TopicConfig,
+        *,
+        in_new_directory: bool = False,
     ) -> LogSegment:
-        """Create an empty segment with its index files.
+        """Create an empty segment, usually without its index files (`SegmentIndexes`).
 
         If this raises OSError, the new files are removed if possible.
         """
         # A failed roll can have left files with these names.
-        for suffix in SEGMENT_SUFFIXES:
+        for suffix in () if in_new_directory else SEGMENT_SUFFIXES:
             path = segment_path(directory, base_offset, suffix)
             if files.exists(path):
                 files.unlink(path)
         segment = cls(files, directory, base_offset, config)
-        try:
-            # The empty files are created now, because Kafka treats a missing index as damage.
-            segment.indexes.make_files()
-        except Exception:
-            with contextlib.suppress(Exception):
-                segment.delete_files()
-            raise
+        segment.indexes.begin_new()
+        # The metadata log reserves space for its indexes, which it needs on a full disk.
+        if is_metadata_dir(directory):
+            try:
+                segment.indexes.make_files()
+            except Exception:
+                with contextlib.suppress(Exception):
+                    segment.delete_files()
+                raise
         return segment
 
     def open_for_reading(self) -> LogSegment:
@@ -413,8 +421,8 @@ class LogSegment:
 
     def _read_maximum(self) -> TimestampOffset:
         """Return the last time index entry, or the largest timestamp in the batches after it."""
-        maximum = self.time_index.last_entry
-        position = self.offset_index.lookup(maximum.offset).position
+        maximum = self.indexes.last_time_entry
+        position = self.indexes.look_up(maximum.offset, nowait=False).position
         for _, header in self.records.batches_from(position):
             if header.max_timestamp > maximum.timestamp:
                 maximum = TimestampOffset(header.max_timestamp, header.last_offset)
@@ -447,7 +455,7 @@ class LogSegment:
         CorruptIndex if the indexes clearly do not match; the segment then needs recovery.
         """
         self.indexes.sanity_check(self.size_bytes)
-        last_position = self.offset_index.last_entry.position
+        last_position = self.indexes.last_offset_entry.position
         try:
             return self._check_last_time_entry(last_position)
         except CorruptMessage as error:
@@ -462,7 +470,7 @@ class LogSegment:
                 raise CorruptIndex(
                     f"{self.records.file.path}: the last entry of the time index is missing"
                 )
-        if self.time_index.count:
+        if latest.timestamp != NO_TIMESTAMP:
             found = self.records.header_at(self.position_of(latest.offset))
             if found is None or found.max_timestamp != latest.timestamp:
                 raise CorruptIndex(
@@ -475,6 +483,17 @@ class LogSegment:
     def on_become_inactive(self) -> None:
         """Add the last time index entry, from which retention determines the segment's age."""
         self.indexes.add_last_entry()
+
+    def make_index_files(self) -> bool:
+        """Create missing index files, for Kafka; return whether this is done. Raises OSError."""
+        if not self.indexes.is_new:
+            return False
+        try:
+            self.indexes.make_files()
+        except OSError as error:
+            if not is_refusal(error):  # On a full disk, plog starts without these files.
+                raise
+        return not self.indexes.is_new
 
     def on_sealed(self) -> None:
         """Release the resources for appends: the descriptor and the positions of recent batches."""

@@ -5,6 +5,11 @@ than ``index.interval.bytes`` after the last indexed batch; an entry with the se
 timestamp so far is then added to the time index. Index files are opened on first use, so that a
 startup with many old segments opens few files.
 
+A new segment has no index files. They are created with the first entry, or when the segment is
+rolled or its log is closed cleanly; most partitions of a new topic never need them earlier. If they
+cannot be created, the segment is used without them. A missing index is therefore damage only in a
+segment that contains records and was not being written.
+
 Source: Kafka 3.9 LogSegment.append, LogSegment.onBecomeInactiveSegment. Invariant: a failed append
 leaves both indexes unchanged.
 """
@@ -21,6 +26,10 @@ from plogd.log.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffse
 from plogd.log.segment.uncached_lookup import uncached_file
 from plogd.ports import File, Files
 from plogd.topic_config import TopicConfig
+
+_MIN_BYTES = 2 * TimeIndex.LAYOUT.size
+"""The smallest ``segment.index.bytes`` with room for an entry in both indexes; the time index
+reserves its last entry for the roll."""
 
 _MAX_UNINDEXED_BYTES = 16 << 20
 """More bytes than any append adds after the last entry; a larger gap indicates damage."""
@@ -42,6 +51,7 @@ class SegmentIndexes:
         "_read_only",
         "_time_index",
         "base_offset",
+        "is_new",
     )
 
     def __init__(
@@ -55,6 +65,8 @@ class SegmentIndexes:
         read_only: bool = False,
     ) -> None:
         self.base_offset = base_offset
+        self.is_new = False
+        """Whether the files may not exist yet, because no entry has been added."""
         self._files = files
         self._config = config
         self._read_only = read_only
@@ -101,6 +113,8 @@ class SegmentIndexes:
 
     def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
         """Call `OffsetIndex.lookup`; with `nowait`, a closed index counts as uncached."""
+        if self.is_new:
+            return OffsetPosition(self.base_offset, 0)
         if self._offset_index is None:
             # The index has no entries, so a quiet log needs neither a job nor a descriptor for it.
             if self._last_indexed_position == 0:
@@ -128,11 +142,27 @@ class SegmentIndexes:
             self._time_index = index
         return index
 
+    def look_up_time(self, timestamp: int) -> TimestampOffset:
+        """Call `TimeIndex.lookup`."""
+        return self.last_time_entry if self.is_new else self.by_time.lookup(timestamp)
+
+    @property
+    def last_offset_entry(self) -> OffsetPosition:
+        """The last entry of the ``.index``; in an empty index, the start of the segment."""
+        return OffsetPosition(self.base_offset, 0) if self.is_new else self.by_offset.last_entry
+
+    @property
+    def last_time_entry(self) -> TimestampOffset:
+        """The last entry of the ``.timeindex``; in an empty index, one without a timestamp."""
+        if self.is_new:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        return self.by_time.last_entry
+
     @property
     def maximum(self) -> TimestampOffset:
         """The largest timestamp so far, and the last offset of the first batch that contains it."""
         if self._maximum is None:
-            self._maximum = self.by_time.last_entry
+            self._maximum = self.last_time_entry
         return self._maximum
 
     @maximum.setter
@@ -143,7 +173,12 @@ class SegmentIndexes:
     def is_full(self) -> bool:
         """Whether the segment must roll because an index is full."""
         if self._is_full is None:
-            self._is_full = self.by_offset.is_full or self.by_time.is_full
+            # A new segment is not opened: that would create the files.
+            self._is_full = (
+                self._config.segment_index_bytes < _MIN_BYTES
+                if self.is_new
+                else self.by_offset.is_full or self.by_time.is_full
+            )
         return self._is_full
 
     @property
@@ -159,12 +194,13 @@ class SegmentIndexes:
 
     def open(self) -> None:
         """Open both files if they exist. Raises OSError."""
-        with contextlib.suppress(CorruptIndex):  # A lookup reports the missing file again.
-            _ = self.by_offset, self.by_time
+        if not self.is_new:
+            with contextlib.suppress(CorruptIndex):  # A lookup reports the missing file again.
+                _ = self.by_offset, self.by_time
 
     def copy_for_reading(self, state: str) -> SegmentIndexes:
         """Return read-only indexes on the same files, which have the second suffix `state`."""
-        return SegmentIndexes(
+        copy = SegmentIndexes(
             self._files,
             self._directory,
             self.base_offset,
@@ -172,6 +208,8 @@ class SegmentIndexes:
             state,
             read_only=True,
         )
+        copy.is_new = self.is_new
+        return copy
 
     def begin_rebuild(self) -> SegmentIndexes:
         """Return empty indexes with ``.cleaned`` names, which a job fills. Raises OSError."""
@@ -202,13 +240,31 @@ class SegmentIndexes:
     def note_rebuilt(self, maximum: TimestampOffset) -> None:
         """Switch to the rebuilt files, which now have the final names."""
         self.close()
+        self.is_new = False
         self._is_full = self._last_indexed_position = None
         self._maximum = maximum
 
+    def begin_new(self) -> None:
+        """Begin two empty indexes for a new segment, without their files."""
+        self.is_new = True
+        self._maximum = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self._last_indexed_position = 0
+        self._is_full = None
+
     def make_files(self) -> None:
-        """Create both files, empty, for a new segment. Raises OSError."""
-        self.reset()
-        self.close()
+        """Create the files of a new segment, unless they exist. Raises OSError."""
+        if not self.is_new:
+            return
+        offset_index = self.by_offset
+        try:
+            _ = self.by_time
+        except Exception:  # Kafka and `sanity_check` expect both files, or none.
+            self._offset_index = None
+            offset_index.close()
+            with contextlib.suppress(OSError):
+                self._files.unlink(self._paths[0])
+            raise
+        self.is_new = False
 
     def add(
         self,
@@ -223,8 +279,8 @@ class SegmentIndexes:
         """Update the indexes for the next batch; with `always`, add an entry for the batch.
 
         If this raises, both indexes are unchanged except for bytes that `repair` removes. The entry
-        is left out if its file cannot be opened because too many files are open and, with
-        `if_room`, if the disk is full. Raises OSError.
+        is left out if its file cannot be created or opened because no inode, space or descriptor is
+        left, and with `if_room` also if the disk has no room for the entry. Raises OSError.
         """
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
         old_maximum = self._maximum or self.maximum
@@ -232,7 +288,7 @@ class SegmentIndexes:
             self._maximum = TimestampOffset(timestamp, offset_of_timestamp)
         try:
             if self._last_indexed_position is None:
-                self._last_indexed_position = self.by_offset.last_entry.position
+                self._last_indexed_position = self.last_offset_entry.position
             if always or position - self._last_indexed_position > self._config.index_interval_bytes:
                 self._add_entries(position, last_offset)
         except Exception as error:
@@ -246,6 +302,12 @@ class SegmentIndexes:
             raise
 
     def _add_entries(self, position: int, last_offset: int) -> None:
+        try:
+            self.make_files()
+        except OSError as error:
+            if is_refusal(error):  # As long as the records fit, a segment needs no indexes.
+                return
+            raise
         by_offset, by_time = self.by_offset, self.by_time
         if self.is_full:
             return  # Happens only in a rebuild, if segment.index.bytes was lowered.
@@ -261,6 +323,8 @@ class SegmentIndexes:
 
     def add_last_entry(self) -> None:
         """Add an entry with the largest timestamp, for retention, when the segment is rolled."""
+        # Kafka treats a missing index as damage, so both files exist even without an entry.
+        self.make_files()
         # The entry may fill the index. If the roll then fails, the segment receives more appends.
         self._is_full = None
         self.by_time.maybe_append(*self.maximum, skip_full_check=True)
@@ -273,22 +337,35 @@ class SegmentIndexes:
 
     def truncate_to(self, offset: int) -> None:
         """Remove entries for batches that end at or after `offset`; the caller sets `maximum`."""
-        self.by_offset.truncate_to(offset)
-        self.by_time.truncate_to(offset)
+        # The files of a new segment are not created here: an append that fails on a full disk must
+        # be undone without any space.
+        if not self.is_new:
+            self.by_offset.truncate_to(offset)
+            self.by_time.truncate_to(offset)
         self._maximum = self._last_indexed_position = self._is_full = None
 
     def reset(self) -> None:
-        """Empty both indexes."""
+        """Empty both indexes, if they exist. Raises OSError."""
+        existing = [path for path in self._paths if self._files.exists(path)]
+        if len(existing) < len(self._paths):
+            # No file is created: a log must load on a disk that has no room for another file.
+            self.close()
+            for path in existing:
+                self._files.unlink(path)
+            return self.begin_new()
         self.by_offset.truncate_to_count(0)
         self.by_time.truncate_to_count(0)
+        self.is_new = False
         self._maximum = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._last_indexed_position = self._is_full = None
 
     def sanity_check(self, log_size_bytes: int) -> None:
         """Check everything that can be checked without the ``.log`` file. Raises CorruptIndex."""
-        for path in self._paths:
-            if not self._files.exists(path):
-                raise CorruptIndex(f"{path} is missing")
+        missing = [path for path in self._paths if not self._files.exists(path)]
+        if not log_size_bytes and len(missing) == len(self._paths):
+            return self.begin_new()
+        if missing:
+            raise CorruptIndex(f"{missing[0]} is missing")
         self.by_offset.sanity_check(log_size_bytes)
         self.by_time.sanity_check()
         unindexed_bytes = log_size_bytes - self.by_offset.last_entry.position

@@ -45,6 +45,28 @@ def test_missing_or_damaged_index_is_rebuilt(
     assert batch_offsets(site.log()) == list(range(17))
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("batches", [0, 1, 17])
+def test_log_is_loaded_while_no_file_can_be_created(batches: int, code: int) -> None:
+    """New segments have no index files, and a broker that was killed must start without them."""
+    site = LogSite().start()
+    site.create("t-0")
+    site.fill(site.log(), batches)
+    site.settle()
+    site.write_checkpoints()
+    following = site.next_life()
+    following.files.fail_when(
+        lambda operation: operation.name == "create" and operation.path.endswith("index"), code
+    )
+    following.start()
+    log = following.log()
+    assert batch_offsets(log) == list(range(batches))
+    following.fill(log, 3)
+    following.settle()
+    assert batch_offsets(log) == list(range(batches + 3))
+    assert following.offline == []
+
+
 def test_damaged_epoch_file_is_rebuilt_from_the_batches() -> None:
     site = LogSite().start()
     site.create("t-0")

@@ -70,7 +70,7 @@ def test_start_within_the_first_segment_leaves_the_snapshot_before_it(broker: Si
     delete_all(broker)
     broker.ports.advance(3_600_000)
     broker.ports.settle()
-    assert files_of(broker)[0] == "00000000000000000002.index"
+    assert files_of(broker)[0] == "00000000000000000002.log"
     again = SimBroker(files=broker.files.kill()).start()
     assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
 

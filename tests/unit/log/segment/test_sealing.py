@@ -216,7 +216,8 @@ def _put_off() -> tuple[LogSite, Log]:
     site.settle()
     site.files.fail_no_more()
     site.files.descriptors.set_limit(16, 1 << 31)
-    site.create("u-0")  # Its files replace the idle ones.
+    for number in range(3):  # Their files replace the idle ones.
+        site.create(f"u-{number}")
     assert [file.is_open for file in log.segments.first.sync_files()[1:]] == [False, False]
     return site, log
 
@@ -243,7 +244,8 @@ def test_seal_is_retried_when_descriptors_run_out() -> None:
     site.files.fail_no_more()
     site.ports.advance(RETRY_MS)
     assert (site.offline, log.recovery_point) == ([], 5)
-    site.create("v-0")  # The pool closes idle files, and nothing else retains it.
+    for number in range(3):  # The pool closes idle files, and nothing else retains them.
+        site.create(f"v-{number}")
     assert not opened.is_open
     assert not opened_index.is_open
 
