@@ -1,15 +1,15 @@
 """A sparse index on disk: fixed-size entries in ascending order, found by bisection.
 
-`IndexFile` is the base class of `OffsetIndex` and `TimeIndex`. It does not use mmap: an append is
-one small write, a lookup costs a few preads, and the last entry is kept in memory because most
-lookups need it. The file contains only entries. Kafka preallocates the index of an active segment
-with zeros, and trims the file on a roll or a clean stop; after a clean stop, Kafka and plog can
-therefore read each other's files.
+`IndexFile` is the base class of `OffsetIndex` and `TimeIndex`. It does not use mmap: new entries
+are kept in memory until `flush` writes them, a lookup costs a few preads, and the last entry stays
+in memory because most lookups need it. The file contains only entries. Kafka preallocates the index
+of an active segment with zeros, and trims the file on a roll or a clean stop; after a clean stop,
+Kafka and plog can therefore read each other's files.
 
 A missing or damaged index is rebuilt from the ``.log`` (recovery/segment_recovery.py), and each
 lookup checks the batch to which an entry leads.
 
-Source: Kafka 3.9 AbstractIndex. Invariant: a failed append leaves the entries unchanged.
+Source: Kafka 3.9 AbstractIndex. Invariant: a failed flush leaves the entries unchanged.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class IndexFile(Generic[E]):
 
     __slots__ = (
         "_size_remainder",
+        "_tail",
         "_torn",
         "base_offset",
         "count",
@@ -83,9 +84,12 @@ class IndexFile(Generic[E]):
             self.file.close()
             raise
         self.count = size_bytes // self.LAYOUT.size
+        # One attribute, because other threads read it while an entry is added or written.
+        self._tail = self.count, b""
+        """The number of entries in the file, and the bytes of the entries after them."""
         self._size_remainder = size_bytes % self.LAYOUT.size
         self.max_entries = max_bytes // self.LAYOUT.size
-        # A crash can leave a part of an entry, which the next append removes.
+        # A crash can leave a part of an entry, which the next flush removes.
         self._torn = self._size_remainder != 0
         self.last_entry = self._read_last_entry()
         """`empty_entry` while the index is empty."""
@@ -110,35 +114,48 @@ class IndexFile(Generic[E]):
     def truncate_to_count(self, count: int) -> None:
         """Keep the first `count` entries."""
         try:
-            if count < self.count or self._torn:
-                self.count = min(count, self.count)
-                self._torn = True  # If the truncation fails, the next append repeats it.
-                self.repair()
+            if count < self.count:
+                self.count = count
+                written, tail = self._tail
+                if count < written:
+                    self._torn = True  # If the truncation fails, the next flush repeats it.
+                    written = count
+                self._tail = written, tail[: (count - written) * self.LAYOUT.size]
+            self.repair()
         finally:  # Even if the file could not be truncated, the count has changed.
             self.last_entry = self._read_last_entry()
 
     def repair(self) -> None:
-        """Remove bytes that remain after a failed append. Raises OSError."""
+        """Remove bytes that remain after a failed flush. Raises OSError."""
         if self._torn:
-            self.file.truncate(self.count * self.LAYOUT.size)
+            self.file.truncate(self._tail[0] * self.LAYOUT.size)
             self._torn = False
             self._size_remainder = 0
 
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-    def _append(self, *fields: int) -> None:
-        """Write one entry at the end. If this raises, nothing was appended; see `repair`."""
-        self.repair()  # Otherwise, the entry would follow bytes that a failed append has left.
+    def flush(self) -> None:
+        """Write the entries that are only in memory. If this raises OSError, they stay there."""
+        written, tail = self._tail
+        if not tail:
+            return
+        self.repair()  # Otherwise, the entries would follow bytes that a failed flush has left.
         try:
-            self.file.append(self.LAYOUT.pack(*fields))
-        except Exception:  # After any error, part of the entry may be in the file.
+            self.file.append(tail)
+        except Exception:  # After any error, a part of the entries may be in the file.
             self._torn = True
             with contextlib.suppress(Exception):
                 self.repair()
             raise
-        # Only after the write, so that a failed append leaves the count unchanged.
+        self._tail = written + len(tail) // self.LAYOUT.size, b""
+
+    def close(self) -> None:
+        """Close the file, without writing the entries that are only in memory."""
+        self.file.close()
+
+    def _append(self, *fields: int) -> None:
+        """Add one entry at the end, in memory."""
+        written, tail = self._tail
+        self._tail = written, tail + self.LAYOUT.pack(*fields)
+        # Only now, because other threads read the entries below the count.
         self.count += 1
 
     def _fields(self, slot: int, nowait: bool) -> tuple[Any, ...]:
@@ -181,17 +198,27 @@ class IndexFile(Generic[E]):
             )
 
     def _read(self, start: int, end: int, nowait: bool) -> Buffer:
+        written, tail = self._tail
+        size = self.LAYOUT.size
+        if end <= written:
+            return self._read_file(start, end, nowait)
+        in_memory = tail[max(start - written, 0) * size : (end - written) * size]
+        if start >= written:
+            return in_memory
+        return b"".join((self._read_file(start, written, nowait), in_memory))
+
+    def _read_file(self, start: int, end: int, nowait: bool) -> Buffer:
         size = self.LAYOUT.size
         if nowait:
             cached = self.file.pread_nowait((end - start) * size, start * size)
             # The job reads all entries, because each step of the bisection may need a different
             # page.
             if cached is None:
-                raise uncached_range(self.file, 0, self.count * size)
+                raise uncached_range(self.file, 0, end * size)
             return cached
         data = self.file.pread((end - start) * size, start * size)
         if len(data) != (end - start) * size:
-            raise CorruptIndex(f"{self.file.path} is too short for {self.count} entries")
+            raise CorruptIndex(f"{self.file.path} is too short for {end} entries")
         return data
 
     def _read_last_entry(self) -> E:

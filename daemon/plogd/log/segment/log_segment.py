@@ -515,6 +515,7 @@ class LogSegment:
     def release_indexes(self) -> None:
         """Close the index files to save descriptors; the next lookup opens them again.
 
+        Entries that `SegmentIndexes.flush` has not written are lost, which only slows down lookups.
         `max_timestamp` remains in memory if it has been computed.
         """
         self.indexes.close()

@@ -44,10 +44,7 @@ class OffsetIndex(IndexFile[OffsetPosition]):
         return self.count >= self.max_entries
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry for the batch at `position` with the last offset `offset`.
-
-        If this raises OSError, nothing was appended.
-        """
+        """Add an entry for the batch at `position` with the last offset `offset`, in memory."""
         relative_offset = offset - self.base_offset
         assert 0 <= relative_offset <= MAX_RELATIVE_OFFSET, (offset, self.base_offset)
         assert not self.count or offset > self.last_entry.offset, (offset, self.last_entry)

@@ -3,7 +3,9 @@
 Each `LogSegment` has one `SegmentIndexes`. A batch gets an offset index entry if it begins more
 than ``index.interval.bytes`` after the last indexed batch; an entry with the segment's largest
 timestamp so far is then added to the time index. Index files are opened on first use, so that a
-startup with many old segments opens few files.
+startup with many old segments opens few files. Entries for up to 1 MiB of records are only in
+memory, because one write for each batch cost as much as the batch's own write; after a crash, the
+indexes of an active segment are rebuilt anyway.
 
 A new segment has no index files. They are created with the first entry, or when the segment is
 rolled or its log is closed cleanly; most partitions of a new topic never need them earlier. If they
@@ -31,6 +33,10 @@ _MIN_BYTES = 2 * TimeIndex.LAYOUT.size
 """The smallest ``segment.index.bytes`` with room for an entry in both indexes; the time index
 reserves its last entry for the roll."""
 
+_FLUSH_BYTES = 1 << 20
+"""The distance in the ``.log`` after which new entries are written. It is small compared with
+`_MAX_UNINDEXED_BYTES`, because copies for reading see only the files."""
+
 _MAX_UNINDEXED_BYTES = 16 << 20
 """More bytes than any append adds after the last entry; a larger gap indicates damage."""
 
@@ -42,6 +48,7 @@ class SegmentIndexes:
         "_config",
         "_directory",
         "_files",
+        "_flushed_position",
         "_is_full",
         "_last_indexed_position",
         "_maximum",
@@ -79,6 +86,8 @@ class SegmentIndexes:
         self._is_full: bool | None = None
         self._maximum: TimestampOffset | None = None
         self._last_indexed_position: int | None = None
+        self._flushed_position = 0
+        """The position of the batch with which the entries were last written."""
         self.move_to(directory, state)
 
     def move_to(self, directory: str, state: str) -> None:
@@ -189,8 +198,8 @@ class SegmentIndexes:
 
     @property
     def longest_gap_bytes(self) -> int:
-        """The largest number of bytes between two entries, unless entries were left out."""
-        return _MAX_UNINDEXED_BYTES + self._config.index_interval_bytes
+        """The largest number of bytes between two entries on disk, unless some were left out."""
+        return _MAX_UNINDEXED_BYTES + _FLUSH_BYTES + self._config.index_interval_bytes
 
     def open(self) -> None:
         """Open both files if they exist. Raises OSError."""
@@ -312,22 +321,38 @@ class SegmentIndexes:
         if self.is_full:
             return  # Happens only in a rebuild, if segment.index.bytes was lowered.
         self._is_full = None
+        counts = by_offset.count, by_time.count
         by_offset.append(last_offset, position)
-        try:
-            by_time.maybe_append(*self.maximum)
-        except Exception:  # An append that fails must leave both indexes unchanged.
-            by_offset.truncate_to_count(by_offset.count - 1)
-            raise
+        by_time.maybe_append(*self.maximum)
+        # A truncation may have moved the end of the log before the position.
+        if not 0 <= position - self._flushed_position < _FLUSH_BYTES:
+            try:
+                self.flush()
+            except Exception:  # An append that fails must leave both indexes unchanged.
+                by_offset.truncate_to_count(counts[0])
+                by_time.truncate_to_count(counts[1])
+                raise
+            self._flushed_position = position
         self._last_indexed_position = position
         self._is_full = by_offset.is_full or by_time.is_full
 
+    def flush(self) -> None:
+        """Write the entries that are only in memory. If this raises OSError, they stay there."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.flush()
+
     def add_last_entry(self) -> None:
-        """Add an entry with the largest timestamp, for retention, when the segment is rolled."""
+        """Complete the files when the segment is rolled. Raises OSError.
+
+        Adds an entry with the largest timestamp, for retention.
+        """
         # Kafka treats a missing index as damage, so both files exist even without an entry.
         self.make_files()
         # The entry may fill the index. If the roll then fails, the segment receives more appends.
         self._is_full = None
         self.by_time.maybe_append(*self.maximum, skip_full_check=True)
+        self.flush()
 
     def repair(self) -> None:
         """Remove bytes that a failed `add` has left in the files. Raises OSError."""
@@ -373,7 +398,7 @@ class SegmentIndexes:
             raise CorruptIndex(f"{self._paths[0]} does not cover the last part of the log")
 
     def close(self) -> None:
-        """Close the files; the next use opens them again."""
+        """Close the files; the next use opens them again. See `flush`."""
         if self._offset_index is not None and self._time_index is not None:
             self._is_full = self.is_full  # Otherwise, the next use would open both files.
             self._last_indexed_position = self._offset_index.last_entry.position

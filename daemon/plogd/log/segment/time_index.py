@@ -59,10 +59,9 @@ class TimeIndex(IndexFile[TimestampOffset]):
         return self.count >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
-        """Add an entry if `timestamp` is larger than the timestamp in the last entry.
+        """Add an entry, in memory, if `timestamp` is larger than the one in the last entry.
 
-        Set `skip_full_check` for the entry at the roll. If this raises OSError, nothing was
-        appended.
+        Set `skip_full_check` for the entry at the roll.
         """
         assert skip_full_check or not self.is_full, self.file.path
         # No entry for an equal timestamp, because a lookup needs the first batch with a timestamp.

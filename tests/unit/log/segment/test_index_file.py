@@ -54,18 +54,49 @@ def test_index_capacity_is_a_whole_number_of_entries() -> None:
     assert _index(SimFiles(), 23).max_entries == 2
 
 
-def test_failed_append_leaves_the_entries_unchanged() -> None:
+def test_failed_flush_leaves_the_entries_unchanged() -> None:
     files = SimFiles()
     index = _index(files)
     index.append(1, 2)
+    index.flush()
+    index.append(3, 4)
     files.fail_when(lambda operation: operation.name in ("append", "truncate"), errno.ENOSPC)
     with pytest.raises(OSError, match="No space"):
-        index.append(3, 4)
-    assert index.count == 1
+        index.flush()
+    assert [index.entry(0), index.entry(1)] == [OffsetPosition(1, 2), OffsetPosition(3, 4)]
     files.fail_no_more()
+    index.truncate_to_count(1)
     index.append(5, 6)
-    assert [index.entry(0), index.entry(1)] == [OffsetPosition(1, 2), OffsetPosition(5, 6)]
+    index.flush()
+    for one in (index, _index(files)):
+        assert [one.entry(0), one.entry(1)] == [OffsetPosition(1, 2), OffsetPosition(5, 6)]
     assert index.file.size() == 16
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.integers(1, 40), st.just("flush"), st.just("truncate")), max_size=60))
+def test_entries_are_found_in_memory_and_in_the_file(steps: list[int | str]) -> None:
+    files = SimFiles()
+    index = _index(files)
+    entries: list[OffsetPosition] = []
+    for step in steps:
+        if step == "flush":
+            index.flush()
+            assert files.read_file("/index") == b"".join(ENTRY.pack(*entry) for entry in entries)
+        elif step == "truncate":
+            del entries[len(entries) * 2 // 3 :]
+            index.truncate_to_count(len(entries))
+        else:
+            assert isinstance(step, int)
+            # Several entries per step, so that the bisection reads more than one block.
+            for _ in range(step**2):
+                last = entries[-1].offset if entries else 0
+                entries.append(OffsetPosition(last + 2, 10 * last + 20))
+                index.append(*entries[-1])
+        assert index.last_entry == (entries[-1] if entries else index.empty_entry)
+        for entry in entries[:: max(1, len(entries) // 20)]:
+            assert index.lookup(entry.offset) == index.lookup(entry.offset + 1) == entry
+            assert index.lookup(entry.offset, nowait=True) == entry
 
 
 def test_file_with_a_partial_entry_is_corrupt_until_truncated() -> None:
@@ -83,6 +114,7 @@ def test_reading_a_missing_entry_raises_corrupt_index() -> None:
     files = SimFiles()
     index = _index(files)
     index.append(1, 2)
+    index.flush()
     files.overwrite("/index", b"")
     with pytest.raises(CorruptIndex):
         index.entry(0)

@@ -9,6 +9,7 @@ import pytest
 
 from plog.records.batch import iter_batches
 from plogd.log import file_names
+from plogd.log.segment import segment_indexes
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import File
@@ -195,6 +196,7 @@ def test_released_indexes_know_whether_they_are_full_and_where_the_next_entry_go
             break
         for one in (segment, kept):
             fill(one, 1, start_ms=T0 + number)
+        segment.indexes.flush()
         segment.release_indexes()
         assert segment.indexes.is_full == kept.indexes.is_full
         assert segment.sync_files() == [segment.records_file]
@@ -288,7 +290,10 @@ def test_reopened_segment_continues_its_indexes() -> None:
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
 @pytest.mark.parametrize("undo_fails", [False, True])
-def test_failed_append_changes_nothing(suffix: str, undo_fails: bool) -> None:
+def test_failed_append_changes_nothing(
+    suffix: str, undo_fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_indexes, "_FLUSH_BYTES", 1)
     files = SimFiles()
     segment = _create(files)
     fill(segment, 4)  # The next one gets an index entry.

@@ -124,6 +124,7 @@ def test_index_truncated_while_open_does_not_change_the_result() -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
+    segment.on_become_inactive()
     segment.close()
     segment = _open(files)
     assert segment.offset_index.count
@@ -146,6 +147,7 @@ def test_read_raises_at_damage_and_returns_later_batches() -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
+    segment.on_become_inactive()
     segment.close()
     path = f"/log/{file_names.segment_file_name(BASE, '.log')}"
     content = bytearray(files.read_file(path))

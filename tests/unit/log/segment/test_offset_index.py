@@ -19,6 +19,7 @@ def _filled(files: SimFiles) -> OffsetIndex:
     index = _index(files)
     for offset, position in ((110, 1000), (120, 2000), (130, 3000)):
         index.append(offset, position)
+    index.flush()
     return index
 
 

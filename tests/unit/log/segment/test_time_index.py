@@ -19,6 +19,7 @@ def _filled(files: SimFiles) -> TimeIndex:
     index = _index(files)
     for timestamp, offset in ((1000, 110), (2000, 120), (3000, 130)):
         index.maybe_append(timestamp, offset)
+    index.flush()
     return index
 
 
