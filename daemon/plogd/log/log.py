@@ -25,10 +25,12 @@ from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, 
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
 from plogd.log.disk.slow_disk_writes import SlowDiskWrites
+from plogd.log.follower_append import append_replicated_batches
 from plogd.log.io_errors import describe
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
+from plogd.log.log_retention import LogRetention
 from plogd.log.log_state import LogHooks, LogState
-from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
+from plogd.log.replicated_batches import check_replicated_batches
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_roll import check_fits, make_successor
 from plogd.log.segment.segments import Segments
@@ -75,6 +77,7 @@ class Log:
         self._writes = writes
         self._lane: SlowDiskWrites | None = None  # Appends not yet written to a slow disk.
         self._hooks = hooks
+        self._retention = LogRetention(self, hooks.report)
         self.on_bug = hooks.on_bug
         self._unsealed = [self._segments.active]
         """Segments that are not sealed yet, oldest first; the active segment is last."""
@@ -197,13 +200,42 @@ class Log:
                 # As long as the disk is fast, `took` ignores fast writes.
                 if took_ms > SLOW_WRITE_MS:
                     writes.took(took_ms)
-                self.appended(header, first_offset, leader_epoch)
+                self.appended(header, first_offset, leader_epoch, view)
             except Exception as error:
                 segment.undo_append(position, error)
                 raise
         except OSError as error:
             raise self.disk_failed("append", error) from error
         return info
+
+    def append_as_follower(
+        self, data: memoryview, *, leader_epoch: int, now_ms: int
+    ) -> AppendInfo | None:
+        """Append the whole batches in `data`, as the leader of `leader_epoch` wrote them.
+
+        Ignores an incomplete last batch, and batches of a later epoch; returns None if no batch is
+        left. If this raises KafkaStorageError, the log ends after a batch before the failed one; it
+        ends where it did before if a check raises CorruptMessage or UnsupportedForMessageFormat. On
+        a slow disk, the writes can still fail later: `AppendInfo.writing` is the last one.
+        """
+        if self.offline or self.closed:
+            raise self.not_open()
+        end_offset = self.log_end_offset if self._lane is None else self._lane.end_offset
+        batches = check_replicated_batches(data, next_offset=end_offset, leader_epoch=leader_epoch)
+        if not batches:
+            return None
+        if self._lane is None and not self._writes.is_slow:
+            append_replicated_batches(self, data, batches, writes=self._writes, now_ms=now_ms)
+            writing = None
+        else:
+            for batch in batches:
+                validated = ValidatedBatch.unchanged(batch.of(data), batch.header)
+                epoch = batch.header.partition_leader_epoch
+                origin = AppendOrigin.REPLICATION
+                writing = self._append_by_job(validated, epoch, now_ms, origin).writing
+        first, last = batches[0].header, batches[-1].header
+        info = AppendInfo.written(first.base_offset, last.last_offset, -1, self.log_start_offset)
+        return info._replace(writing=writing)
 
     def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """Report a failed operation, and return the error for the client."""
@@ -212,7 +244,9 @@ class Log:
             f"{self.topic_partition}: cannot {what} in {self.log_dir}: {describe(error)}"
         )
 
-    def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
+    def appended(
+        self, header: BatchHeader, first_offset: int, leader_epoch: int, view: memoryview
+    ) -> None:
         """Add a batch, already written to the active segment, to the log.
 
         If this raises, the batch is not part of the log.
@@ -228,7 +262,10 @@ class Log:
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if header.producer_id >= 0:
-            self.producer_state.update(header, first_offset=first_offset)
+            if header.is_control:
+                self.producer_state.note_markers(header, view)
+            else:
+                self.producer_state.update(header, first_offset=first_offset)
         # Set last: if a step above raises, the batch is not part of the log. A sync request or an
         # epoch without records may remain, but is harmless.
         self.log_end_offset = end_offset
@@ -305,19 +342,27 @@ class Log:
             self.durable_end_offset = ticket.end_offset
             self.on_durable()
 
-    def roll(self) -> None:
-        """Start a new active segment at the log end offset; a job seals the old one."""
+    def roll(self, base_offset: int | None = None) -> None:
+        """Start a new active segment at the log end offset; a job seals the old one.
+
+        `base_offset` is that of the next batch if it follows a gap. The index of a segment that
+        began before the gap might not be able to represent the batch.
+        """
         old = self._segments.active
-        assert self.log_end_offset > old.base_offset, "an empty segment needs no successor"
+        if base_offset is None:
+            base_offset = self.log_end_offset
+        assert base_offset > old.base_offset, "an empty segment needs no successor"
         try:
-            new = make_successor(self._files, self.directory, old, self.log_end_offset, self.config)
+            new = make_successor(self._files, self.directory, old, base_offset, self.config)
         except OSError as error:
             raise self.disk_failed("roll", error) from error
         self.rolled(new)
 
     def rolled(self, new: LogSegment) -> None:
-        """Make `new`, which was created at the log end offset, the active segment. Never raises."""
+        """Make `new`, in which the next batch belongs, the active segment. Never raises."""
         old = self._segments.active
+        # A replicated batch may follow a gap.
+        self.log_end_offset = max(self.log_end_offset, new.base_offset)
         self._directory_dirty = True
         self._unsealed.append(new)
         self._segments.add(new)
@@ -423,11 +468,7 @@ class Log:
 
         Returns the number of deleted segments.
         """
-        policy = RetentionPolicy.of(self.config)
-        self._roll_if_expired(policy, now_ms)
-        if self.closed or self.offline:  # A failed roll may have taken the directory offline.
-            return 0
-        return self._delete_segments(policy, now_ms)
+        return self._retention.apply(now_ms)
 
     def delete_records_before(self, offset: int) -> None:
         """Advance the log start offset to `offset`, and delete the segments below it.
@@ -435,68 +476,27 @@ class Log:
         A crash can undo the deletion until `LogManager.write_log_start_of` has completed. Raises
         KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high watermark.
         """
-        if self.offline or self.closed:
-            raise self.not_open()
-        if not 0 <= offset <= self.high_watermark:
-            raise OffsetOutOfRange(
-                f"{self.topic_partition}: cannot delete records before offset {offset}: the high "
-                f"watermark is {self.high_watermark}"
-            )
-        if offset > self.log_start_offset:
-            self.log_start_offset = offset
-            self.leader_epochs.truncate_from_start(offset)
-            self._hooks.report(
-                "deleted records in {topic_partition} before offset {offset}",
-                topic_partition=self.topic_partition,
-                offset=offset,
-            )
-        self._delete_segments(KEEP_EVERYTHING, 0)
+        self._retention.delete_records_before(offset)
 
-    def _delete_segments(self, policy: RetentionPolicy, now_ms: int) -> int:
-        deletable = deletable_segments(
-            self._segments.infos(self.log_end_offset),
-            policy,
-            now_ms=now_ms,
-            high_watermark=self.high_watermark,
-            log_start_offset=self.log_start_offset,
-        )
-        if deletable:
-            self._delete_first(len(deletable), deletable[-1].end_offset)
-        return len(deletable)
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a job may be writing to the active segment, because the disk is slow."""
+        return self._lane is not None
 
-    def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
-        active = self._segments.active
-        # Retention keeps segments that have records above the high watermark, so a roll would not
-        # free any space now. If the log has a lane, a job may be writing to the active segment.
-        in_doubt = self.high_watermark < self.log_end_offset or self._lane is not None
-        if self.closed or self.offline or in_doubt or not active.size_bytes:
-            return
-        if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
-            if self._writes.is_slow:  # The next retention pass deletes the old segment.
-                self._lane = SlowDiskWrites(self, self._files, self._rounds, self._writes)
-                return self._lane.roll()
-            try:
-                self.roll()
-            except KafkaStorageError as error:  # Older segments are still deleted.
-                self._hooks.report(
-                    "cannot roll a segment for retention: {error}",
-                    error=str(error),
-                    topic_partition=self.topic_partition,
-                )
+    def roll_soon(self) -> None:
+        """Start a new active segment, in a job if the disk is slow. Raises KafkaStorageError."""
+        if self._writes.is_slow:
+            self._lane = SlowDiskWrites(self, self._files, self._rounds, self._writes)
+            self._lane.roll()
+        else:
+            self.roll()
 
-    def _delete_first(self, count: int, new_start_offset: int) -> None:
+    def drop_first_segments(self, count: int) -> None:
+        """Remove the `count` oldest segments and delete their files later."""
         removed = self._segments.remove_first(count)
         self._unsealed = [segment for segment in self._unsealed if segment not in removed]
         self._dirty = [segment for segment in self._dirty if segment not in removed]
-        self.log_start_offset = max(self.log_start_offset, new_start_offset)
-        self.leader_epochs.truncate_from_start(self.log_start_offset)
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
-        self._hooks.report(
-            "deleted {count} segments from {topic_partition}; the log start offset is now {offset}",
-            count=count,
-            topic_partition=self.topic_partition,
-            offset=self.log_start_offset,
-        )
         self._hooks.retire(self, removed)
 
     # -- closing ------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from plog.records.batch import BatchHeader
+from plog.records.control import ControlType, decode_control_key, decode_end_txn_value
+from plog.records.reader import read_records
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.disk.checkpoint_files import write_atomic
 from plogd.log.file_names import (
@@ -35,7 +37,7 @@ from plogd.log.producer_snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
-from plogd.ports import Files
+from plogd.ports import Buffer, Files
 
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -307,6 +309,17 @@ class ProducerStateManager:
         state.last_timestamp = timestamp
         if header.is_transactional and state.current_txn_first_offset is None:
             state.current_txn_first_offset = first_offset
+
+    def note_markers(self, header: BatchHeader, batch: Buffer) -> None:
+        """Record the transaction markers in a control batch of this partition."""
+        # A marker that has lost its record to compaction does not end a transaction.
+        for record in read_records(batch, 0, header):
+            if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
+                self.complete_transaction(
+                    header,
+                    coordinator_epoch=decode_end_txn_value(record.value),
+                    timestamp=record.timestamp,
+                )
 
     def complete_transaction(
         self, header: BatchHeader, *, coordinator_epoch: int, timestamp: int

@@ -1,13 +1,13 @@
 """Select the segments of a log that retention may delete.
 
 This module only computes: `deletable_segments` receives facts about the segments, and returns the
-oldest segments that may be deleted. `Log` removes them from the log, and deletion.py deletes their
-files. The task ``log-retention`` in tasks.py starts each pass over all logs. Without ``delete`` in
-``cleanup.policy``, only segments below the log start offset are deleted.
+oldest segments that may be deleted. log_retention.py removes them from the log, and deletion.py
+deletes their files. The task ``log-retention`` in tasks.py starts each pass over all logs. Without
+``delete`` in ``cleanup.policy``, only segments below the log start offset are deleted.
 
 Source: Kafka 3.9 UnifiedLog.deletableSegments; the Kafka paper (NetDB 2011), section 3.1. Kafka may
-select the active segment and rolls it while deleting. Here, `Log.apply_retention` first rolls an
-active segment that has expired and is not empty, so this function never selects the active one.
+select the active segment and rolls it while deleting. Here, `LogRetention` first rolls an active
+segment that has expired and is not empty, so this function never selects the active one.
 Invariant: the active segment and every segment with an offset >= the high watermark are kept.
 """
 

@@ -52,6 +52,7 @@ class Prepared:
     first_offset: int
     leader_epoch: int
     now_ms: int
+    is_replicated: bool
     writing: Writing
 
     @property
@@ -98,7 +99,9 @@ class WrittenLog(Protocol):
         """All segments; the active one receives appends."""
         ...
 
-    def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
+    def appended(
+        self, header: BatchHeader, first_offset: int, leader_epoch: int, view: memoryview
+    ) -> None:
         """Add a batch that is already in the active segment's file to the log."""
         ...
 
@@ -123,7 +126,7 @@ class SlowDiskWrites:
         self._files = files
         self._rounds = rounds
         self._writes = writes
-        self._end_offset = log.log_end_offset
+        self.end_offset = log.log_end_offset
         """The end offset of the prepared batches."""
         # Contains only producers with prepared batches; the log has the state of all other
         # producers.
@@ -147,7 +150,8 @@ class SlowDiskWrites:
     ) -> AppendInfo:
         """Assign offsets to the batch and submit a copy of it for writing.
 
-        Raises the same errors as `ProducerStateManager.check`.
+        A replicated batch keeps its offsets. Raises the same errors as
+        `ProducerStateManager.check`.
         """
         duplicate = self._check(batch.header, origin)
         if duplicate is not None:
@@ -161,17 +165,20 @@ class SlowDiskWrites:
             )
         # A copy, because the memory of a request is reused when its handler returns.
         view = memoryview(bytearray(batch.view))
-        set_base_offset_and_epoch(view, 0, self._end_offset, leader_epoch)
+        is_replicated = origin is AppendOrigin.REPLICATION
+        first_offset = batch.header.base_offset if is_replicated else self.end_offset
+        set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
         prepared = Prepared(
             batch=batch._replace(view=view),
-            first_offset=self._end_offset,
+            first_offset=first_offset,
             leader_epoch=leader_epoch,
             now_ms=now_ms,
+            is_replicated=is_replicated,
             writing=Writing(),
         )
-        if batch.header.producer_id >= 0:
-            self._producers.update(batch.header, first_offset=self._end_offset)
-        self._end_offset = prepared.last_offset + 1
+        if batch.header.producer_id >= 0 and not batch.header.is_control:
+            self._producers.update(batch.header, first_offset=first_offset)
+        self.end_offset = prepared.last_offset + 1
         self._waiting.append(prepared)
         # Prepared bytes count as unsynced bytes, so that a slow disk does not exhaust memory.
         self._rounds.hold(view.nbytes)
@@ -250,12 +257,15 @@ class SlowDiskWrites:
                         self._files, self._log.directory, segment, prepared.first_offset, config
                     )
                     outcome.rolled[number] = segment
-                segment.append(
-                    batch.view,
-                    prepared.last_offset,
-                    batch.max_timestamp,
-                    prepared.first_offset + batch.max_timestamp_offset_delta,
-                )
+                if prepared.is_replicated:
+                    segment.append_batches(batch.view, [(0, batch.header)])
+                else:
+                    segment.append(
+                        batch.view,
+                        prepared.last_offset,
+                        batch.max_timestamp,
+                        prepared.first_offset + batch.max_timestamp_offset_delta,
+                    )
                 outcome.written += 1
                 took_ms = self._writes.monotonic_ms() - started_ms
                 outcome.slowest_ms = max(outcome.slowest_ms, took_ms)
@@ -278,7 +288,8 @@ class SlowDiskWrites:
             self._adopt_segment(outcome, number)
             header = prepared.batch.header
             try:
-                log.appended(header, prepared.first_offset, prepared.leader_epoch)
+                view = prepared.batch.view
+                log.appended(header, prepared.first_offset, prepared.leader_epoch, view)
             except Exception as error:
                 log.on_bug("adding a written batch to the log", error)
                 # HalfWritten has no errno, so it takes the directory offline: nothing may be

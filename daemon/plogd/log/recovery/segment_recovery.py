@@ -30,13 +30,7 @@ from plog.records.batch import (
     BatchHeader,
     parse_header,
 )
-from plog.records.control import (
-    ControlType,
-    decode_control_key,
-    decode_end_txn_value,
-)
 from plog.records.crc32c import crc32c
-from plog.records.reader import read_records
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.producer_state import ProducerStateManager
@@ -158,15 +152,7 @@ def replay_producers(
     if not header.is_control:
         producer_state.update(header, first_offset=header.base_offset)
         return
-    # A marker that is invalid, or has lost its record to compaction, does not end a transaction.
-    data = segment.records.read(position, header.size_bytes)
-    for record in read_records(data, 0, header):
-        if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
-            producer_state.complete_transaction(
-                header,
-                coordinator_epoch=decode_end_txn_value(record.value),
-                timestamp=record.timestamp,
-            )
+    producer_state.note_markers(header, segment.records.read(position, header.size_bytes))
 
 
 class SegmentScan:

@@ -264,6 +264,33 @@ class LogSegment:
         self._recent.add(position, last_offset)
         return position
 
+    def append_batches(self, data: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> int:
+        """Write replicated batches with a single write; return the position of the first one.
+
+        `batches` are their positions in `data` and their headers; offsets may have gaps. If this
+        raises, nothing was appended, unless the error is HalfWritten.
+        """
+        start = self.size_bytes
+        try:
+            self.records.append(data)
+            for position, header in batches:
+                self.indexes.add(
+                    start + position,
+                    header.last_offset,
+                    header.max_timestamp,
+                    header.last_offset,
+                )
+        except Exception as error:
+            self.undo_append(start, error)
+            raise
+        if not start:
+            self._first_timestamp = batches[0][1].max_timestamp
+        for position, header in batches:
+            if header.base_offset != self._recent.end_offset:
+                self._recent.clear()
+            self._recent.add(start + position, header.last_offset)
+        return start
+
     def undo_append(self, position: int, error: Exception) -> None:
         """Remove the last batch, at `position`, and its index entries, because of `error`.
 

@@ -50,11 +50,17 @@ class RecentBatches:
             return None  # The offset may be in an older batch.
         position = positions[number]
         end = positions[number + 1] if number + 1 < len(positions) else end_position
-        # Only compaction leaves gaps between batches, and never in an active segment.
+        # There are no gaps between these batches: the caller removes the batches before a gap.
         return BatchPlace(
             position, end - position, last_offsets[number - 1] + 1, last_offsets[number]
         )
 
+    @property
+    def end_offset(self) -> int | None:
+        """The offset after the newest batch; None without batches."""
+        last_offsets, _ = self._lists
+        return last_offsets[-1] + 1 if last_offsets else None
+
     def clear(self) -> None:
-        """Remove all batches: the segment was truncated."""
+        """Remove all batches: the segment was truncated, or the next batch follows a gap."""
         self._lists = (array("q"), array("q"))

@@ -1,0 +1,97 @@
+"""Write a follower's batches to its log, as many as possible with a single write.
+
+`Log.append_as_follower` calls this while the disk is fast; otherwise, disk/slow_disk_writes.py
+writes the batches. Called on the reactor's thread.
+
+Source: Kafka 3.9 UnifiedLog.appendAsFollower, LocalLog.append. Invariant: if a batch cannot be
+added to the log, neither it nor a later batch is in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from plog.errors import KafkaStorageError
+from plog.records.batch import BatchHeader
+from plogd.log.disk.slow_disk import SlowDisk
+from plogd.log.replicated_batches import ReplicatedBatch, batches_that_fit
+from plogd.log.segment.segments import Segments
+from plogd.topic_config import TopicConfig
+
+
+class FollowerLog(Protocol):
+    """The parts of a `Log` that an append of replicated batches uses."""
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings."""
+        ...
+
+    @property
+    def segments(self) -> Segments:
+        """All segments; the active one receives appends."""
+        ...
+
+    def roll(self, base_offset: int | None = None) -> None:
+        """Start a new active segment. Raises KafkaStorageError."""
+        ...
+
+    def appended(
+        self, header: BatchHeader, first_offset: int, leader_epoch: int, view: memoryview
+    ) -> None:
+        """Add a batch that is already in the active segment's file to the log."""
+        ...
+
+    def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
+        """Report a failed write, and return the error for the caller."""
+        ...
+
+
+def append_replicated_batches(
+    log: FollowerLog,
+    data: memoryview,
+    batches: Sequence[ReplicatedBatch],
+    *,
+    writes: SlowDisk,
+    now_ms: int,
+) -> None:
+    """Append checked batches, which are in `data`. Raises KafkaStorageError."""
+    while batches:
+        started_ms = writes.monotonic_ms()
+        try:
+            count = _append_to_one_segment(log, data, batches, now_ms)
+        except OSError as error:
+            raise log.disk_failed("append", error) from error
+        writes.took(writes.monotonic_ms() - started_ms)
+        batches = batches[count:]
+
+
+def _append_to_one_segment(
+    log: FollowerLog, data: memoryview, batches: Sequence[ReplicatedBatch], now_ms: int
+) -> int:
+    """Append the first batches, which one segment can hold; return their number."""
+    first, config = batches[0].header, log.config
+    if log.segments.active.should_roll(
+        config, first.size_bytes, first.max_timestamp, first.last_offset, now_ms
+    ):
+        log.roll(first.base_offset)
+    segment = log.segments.active
+    group = batches_that_fit(
+        batches,
+        room_bytes=config.segment_bytes - segment.size_bytes,
+        base_offset=segment.base_offset,
+    )
+    start = group[0].position
+    position = segment.append_batches(
+        data[start : group[-1].end_position],
+        [(batch.position - start, batch.header) for batch in group],
+    )
+    for batch in group:
+        header = batch.header
+        try:
+            log.appended(header, header.base_offset, header.partition_leader_epoch, batch.of(data))
+        except Exception as error:
+            segment.undo_append(position + batch.position - start, error)
+            raise
+    return len(group)

@@ -1,0 +1,146 @@
+"""Delete the oldest records of one log: segments that retention selects, or records on request.
+
+retention.py selects the segments; `LogRetention` rolls an expired active segment, removes the
+selected segments from the log, and advances the log start offset. deletion.py deletes the files
+later. Called on the reactor's thread, through `Log`.
+
+Source: Kafka 3.9 UnifiedLog.deleteOldSegments, UnifiedLog.maybeIncrementLogStartOffset.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from plog.errors import KafkaStorageError, OffsetOutOfRange
+from plog.types import TopicPartition
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
+from plogd.log.segment.segments import Segments
+from plogd.ports import Report
+from plogd.topic_config import TopicConfig
+
+
+class RetainedLog(Protocol):
+    """The parts of a `Log` that `LogRetention` uses."""
+
+    topic_partition: TopicPartition
+    leader_epochs: LeaderEpochs
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    offline: bool
+    closed: bool
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings."""
+        ...
+
+    @property
+    def segments(self) -> Segments:
+        """All segments; the active one receives appends."""
+        ...
+
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a job may be writing to the active segment."""
+        ...
+
+    def roll_soon(self) -> None:
+        """Start a new active segment, in a job if the disk is slow. Raises KafkaStorageError."""
+        ...
+
+    def drop_first_segments(self, count: int) -> None:
+        """Remove the `count` oldest segments and delete their files later."""
+        ...
+
+    def not_open(self) -> KafkaStorageError:
+        """Return the error for an operation on an offline or closed log."""
+        ...
+
+
+class LogRetention:
+    """Deletes the oldest records of one log."""
+
+    def __init__(self, log: RetainedLog, report: Report) -> None:
+        self._log = log
+        self._report = report
+
+    def apply(self, now_ms: int) -> int:
+        """Delete segments that retention selects or that precede the log start offset.
+
+        Returns the number of deleted segments.
+        """
+        log = self._log
+        policy = RetentionPolicy.of(log.config)
+        self._roll_if_expired(policy, now_ms)
+        if log.closed or log.offline:  # A failed roll may have taken the directory offline.
+            return 0
+        return self._delete_segments(policy, now_ms)
+
+    def delete_records_before(self, offset: int) -> None:
+        """Advance the log start offset to `offset`, and delete the segments below it.
+
+        Raises KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high
+        watermark.
+        """
+        log = self._log
+        if log.offline or log.closed:
+            raise log.not_open()
+        if not 0 <= offset <= log.high_watermark:
+            raise OffsetOutOfRange(
+                f"{log.topic_partition}: cannot delete records before offset {offset}: the high "
+                f"watermark is {log.high_watermark}"
+            )
+        if offset > log.log_start_offset:
+            self._advance_start(offset)
+            self._report(
+                "deleted records in {topic_partition} before offset {offset}",
+                topic_partition=log.topic_partition,
+                offset=offset,
+            )
+        self._delete_segments(KEEP_EVERYTHING, 0)
+
+    def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
+        log = self._log
+        active = log.segments.active
+        # Retention keeps segments that have records above the high watermark, so a roll would not
+        # free any space now.
+        in_doubt = log.high_watermark < log.log_end_offset or log.is_being_written
+        if log.closed or log.offline or in_doubt or not active.size_bytes:
+            return
+        if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
+            try:
+                # On a slow disk, the next retention pass deletes the old segment.
+                log.roll_soon()
+            except KafkaStorageError as error:  # Older segments are still deleted.
+                self._report(
+                    "cannot roll a segment for retention: {error}",
+                    error=str(error),
+                    topic_partition=log.topic_partition,
+                )
+
+    def _delete_segments(self, policy: RetentionPolicy, now_ms: int) -> int:
+        log = self._log
+        deletable = deletable_segments(
+            log.segments.infos(log.log_end_offset),
+            policy,
+            now_ms=now_ms,
+            high_watermark=log.high_watermark,
+            log_start_offset=log.log_start_offset,
+        )
+        if deletable:
+            self._advance_start(max(log.log_start_offset, deletable[-1].end_offset))
+            self._report(
+                "deleted {count} segments from {topic_partition}; the log start offset is now"
+                " {offset}",
+                count=len(deletable),
+                topic_partition=log.topic_partition,
+                offset=log.log_start_offset,
+            )
+            log.drop_first_segments(len(deletable))
+        return len(deletable)
+
+    def _advance_start(self, offset: int) -> None:
+        self._log.log_start_offset = offset
+        self._log.leader_epochs.truncate_from_start(offset)

@@ -1,0 +1,93 @@
+"""The checks of a follower's batches: framing, checksums, rising offsets, epochs."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plog.errors import CorruptMessage, UnsupportedForMessageFormat
+from plog.records.batch import MAGIC_POSITION
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plogd.log.replicated_batches import (
+    ReplicatedBatch,
+    batches_that_fit,
+    check_replicated_batches,
+)
+
+
+def _batch(base_offset: int, count: int = 1, epoch: int = 3) -> bytes:
+    records = [Record(timestamp=1, value=b"value")] * count
+    return build_batch(records, base_offset=base_offset, partition_leader_epoch=epoch)
+
+
+def _check(
+    data: bytes | bytearray, next_offset: int = 5, leader_epoch: int = 3
+) -> list[ReplicatedBatch]:
+    return check_replicated_batches(
+        memoryview(data), next_offset=next_offset, leader_epoch=leader_epoch
+    )
+
+
+def _offsets(batches: list[ReplicatedBatch]) -> list[int]:
+    return [header.base_offset for _, header in batches]
+
+
+def test_whole_batches_are_returned_with_their_positions_despite_gaps() -> None:
+    data = _batch(5, 2) + _batch(7) + _batch(100)
+    first, second, third = _check(data)
+    assert [first.position, second.position] == [0, len(_batch(5, 2))]
+    assert third.end_position == len(data)
+    assert _offsets([first, second, third]) == [5, 7, 100]
+
+
+@given(st.integers(0, len(_batch(6)) - 1))
+def test_incomplete_last_batch_is_ignored(nbytes: int) -> None:
+    assert _offsets(_check(_batch(5) + _batch(6)[:nbytes])) == [5]
+
+
+@pytest.mark.parametrize("offsets", [(4,), (5, 5), (6, 5)])
+def test_offsets_that_do_not_rise_from_the_end_of_the_log_are_rejected(
+    offsets: tuple[int, ...],
+) -> None:
+    with pytest.raises(CorruptMessage, match="must begin at or above offset"):
+        _check(b"".join(map(_batch, offsets)))
+
+
+def test_negative_offset_delta_is_rejected() -> None:
+    data = bytearray(_batch(5))
+    struct.pack_into(">i", data, 23, -1)
+    with pytest.raises(CorruptMessage, match="must begin at or above offset"):
+        _check(data)
+
+
+def test_batch_that_fails_its_checksum_is_rejected() -> None:
+    data = bytearray(_batch(5) + _batch(6))
+    data[-1] ^= 1
+    with pytest.raises(CorruptMessage, match="base offset 6, fails its checksum"):
+        _check(data)
+
+
+def test_batch_of_an_old_format_is_rejected() -> None:
+    data = bytearray(_batch(5))
+    data[MAGIC_POSITION] = 1
+    with pytest.raises(UnsupportedForMessageFormat):
+        _check(data)
+
+
+def test_batches_of_a_later_epoch_and_all_after_them_are_ignored() -> None:
+    """The leader of epoch 3 has not written them, so they may be damaged or stale."""
+    assert _offsets(_check(_batch(5) + _batch(6, epoch=4) + _batch(7))) == [5]
+    assert _check(_batch(5, epoch=4)) == []
+
+
+def test_batches_that_fit_are_limited_by_bytes_and_by_relative_offsets() -> None:
+    data = _batch(5) + _batch(6) + _batch(7) + _batch(2**31 + 10)
+    batches, size = _check(data), len(_batch(5))
+    for room_bytes, count in ((0, 1), (size, 1), (2 * size - 1, 1), (2 * size, 2), (1 << 20, 3)):
+        assert len(batches_that_fit(batches, room_bytes=room_bytes, base_offset=5)) == count
+    assert len(batches_that_fit(batches, room_bytes=1 << 20, base_offset=100)) == 4
+    assert len(batches_that_fit(batches[1:], room_bytes=size, base_offset=5)) == 1
