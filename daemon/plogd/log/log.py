@@ -21,6 +21,7 @@ from collections.abc import Callable
 from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plog.records.produced_batch import check_produced_batch
+from plogd.log import log_retention
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
@@ -28,7 +29,6 @@ from plogd.log.disk.slow_disk_writes import SlowDiskWrites
 from plogd.log.follower_append import append_replicated_batches
 from plogd.log.io_errors import describe
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
-from plogd.log.log_retention import LogRetention
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.replicated_batches import check_replicated_batches
 from plogd.log.segment.log_segment import LogSegment
@@ -77,7 +77,6 @@ class Log:
         self._writes = writes
         self._lane: SlowDiskWrites | None = None  # Appends not yet written to a slow disk.
         self._hooks = hooks
-        self._retention = LogRetention(self, hooks.report)
         self.on_bug = hooks.on_bug
         self._unsealed = [self._segments.active]
         """Segments that are not sealed yet, oldest first; the active segment is last."""
@@ -213,10 +212,9 @@ class Log:
     ) -> AppendInfo | None:
         """Append the whole batches in `data`, as the leader of `leader_epoch` wrote them.
 
-        Ignores an incomplete last batch, and batches of a later epoch; returns None if no batch is
-        left. If this raises KafkaStorageError, the log ends after a batch before the failed one; it
-        ends where it did before if a check raises CorruptMessage or UnsupportedForMessageFormat. On
-        a slow disk, the writes can still fail later: `AppendInfo.writing` is the last one.
+        Ignores an incomplete last batch and batches of a later epoch; returns None if none is left.
+        Appends nothing if a check fails (CorruptMessage, UnsupportedForMessageFormat). Batches that
+        precede a failed write remain. On a slow disk, `AppendInfo.writing` is the last write.
         """
         if self.offline or self.closed:
             raise self.not_open()
@@ -231,11 +229,10 @@ class Log:
             for batch in batches:
                 validated = ValidatedBatch.unchanged(batch.of(data), batch.header)
                 epoch = batch.header.partition_leader_epoch
-                origin = AppendOrigin.REPLICATION
-                writing = self._append_by_job(validated, epoch, now_ms, origin).writing
-        first, last = batches[0].header, batches[-1].header
-        info = AppendInfo.written(first.base_offset, last.last_offset, -1, self.log_start_offset)
-        return info._replace(writing=writing)
+                info = self._append_by_job(validated, epoch, now_ms, AppendOrigin.REPLICATION)
+                writing = info.writing
+        first, last = batches[0].header.base_offset, batches[-1].header.last_offset
+        return AppendInfo(first, last, -1, self.log_start_offset, writing=writing)
 
     def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """Report a failed operation, and return the error for the client."""
@@ -345,12 +342,11 @@ class Log:
     def roll(self, base_offset: int | None = None) -> None:
         """Start a new active segment at the log end offset; a job seals the old one.
 
-        `base_offset` is that of the next batch if it follows a gap. The index of a segment that
-        began before the gap might not be able to represent the batch.
+        `base_offset` is that of the next batch if it follows a gap, which an index entry might not
+        be able to represent.
         """
         old = self._segments.active
-        if base_offset is None:
-            base_offset = self.log_end_offset
+        base_offset = self.log_end_offset if base_offset is None else base_offset
         assert base_offset > old.base_offset, "an empty segment needs no successor"
         try:
             new = make_successor(self._files, self.directory, old, base_offset, self.config)
@@ -468,7 +464,7 @@ class Log:
 
         Returns the number of deleted segments.
         """
-        return self._retention.apply(now_ms)
+        return log_retention.apply_retention(self, now_ms, self._hooks.report)
 
     def delete_records_before(self, offset: int) -> None:
         """Advance the log start offset to `offset`, and delete the segments below it.
@@ -476,7 +472,7 @@ class Log:
         A crash can undo the deletion until `LogManager.write_log_start_of` has completed. Raises
         KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high watermark.
         """
-        self._retention.delete_records_before(offset)
+        log_retention.delete_records_before(self, offset, self._hooks.report)
 
     @property
     def is_being_written(self) -> bool:
@@ -516,10 +512,11 @@ class Log:
         Runs as a job, while no append runs. Raises OSError.
         """
         assert self._lane is None, "a job is still writing"
+        active = self._segments.active
         # Syncing idle logs again would delay the shutdown of a broker with many partitions.
         if not self._is_all_on_disk():
             # The next startup would rebuild a time index that lacks its last entry.
-            self._segments.active.on_become_inactive()
+            active.on_become_inactive()
             for segment in self._unsealed:
                 segment.trim()
                 for file in segment.sync_files():
@@ -529,7 +526,7 @@ class Log:
             self.leader_epochs.flush()
             self._files.sync_dir(self.directory)
             self.durable_end_offset = self.recovery_point = self.log_end_offset
-        elif self._segments.active.make_index_files() and self._segments.active.size_bytes:
+        elif active.indexes.make_missing_files() and active.size_bytes:
             # Without records, the next startup does not need the new files, so they are not synced.
             self._files.sync_dir(self.directory)
         self.close()

@@ -1,8 +1,8 @@
 """Delete the oldest records of one log: segments that retention selects, or records on request.
 
-retention.py selects the segments; `LogRetention` rolls an expired active segment, removes the
-selected segments from the log, and advances the log start offset. deletion.py deletes the files
-later. Called on the reactor's thread, through `Log`.
+retention.py selects the segments; this module rolls an expired active segment, removes the selected
+segments from the log, and advances the log start offset. deletion.py deletes the files later.
+Called on the reactor's thread, through `Log`.
 
 Source: Kafka 3.9 UnifiedLog.deleteOldSegments, UnifiedLog.maybeIncrementLogStartOffset.
 """
@@ -21,7 +21,7 @@ from plogd.topic_config import TopicConfig
 
 
 class RetainedLog(Protocol):
-    """The parts of a `Log` that `LogRetention` uses."""
+    """The parts of a `Log` that retention uses."""
 
     topic_partition: TopicPartition
     leader_epochs: LeaderEpochs
@@ -59,88 +59,82 @@ class RetainedLog(Protocol):
         ...
 
 
-class LogRetention:
-    """Deletes the oldest records of one log."""
+def apply_retention(log: RetainedLog, now_ms: int, report: Report) -> int:
+    """Delete segments that retention selects or that precede the log start offset.
 
-    def __init__(self, log: RetainedLog, report: Report) -> None:
-        self._log = log
-        self._report = report
+    Returns the number of deleted segments.
+    """
+    policy = RetentionPolicy.of(log.config)
+    _roll_if_expired(log, policy, now_ms, report)
+    if log.closed or log.offline:  # A failed roll may have taken the directory offline.
+        return 0
+    return _delete_segments(log, policy, now_ms, report)
 
-    def apply(self, now_ms: int) -> int:
-        """Delete segments that retention selects or that precede the log start offset.
 
-        Returns the number of deleted segments.
-        """
-        log = self._log
-        policy = RetentionPolicy.of(log.config)
-        self._roll_if_expired(policy, now_ms)
-        if log.closed or log.offline:  # A failed roll may have taken the directory offline.
-            return 0
-        return self._delete_segments(policy, now_ms)
+def delete_records_before(log: RetainedLog, offset: int, report: Report) -> None:
+    """Advance the log start offset to `offset`, and delete the segments below it.
 
-    def delete_records_before(self, offset: int) -> None:
-        """Advance the log start offset to `offset`, and delete the segments below it.
-
-        Raises KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high
-        watermark.
-        """
-        log = self._log
-        if log.offline or log.closed:
-            raise log.not_open()
-        if not 0 <= offset <= log.high_watermark:
-            raise OffsetOutOfRange(
-                f"{log.topic_partition}: cannot delete records before offset {offset}: the high "
-                f"watermark is {log.high_watermark}"
-            )
-        if offset > log.log_start_offset:
-            self._advance_start(offset)
-            self._report(
-                "deleted records in {topic_partition} before offset {offset}",
-                topic_partition=log.topic_partition,
-                offset=offset,
-            )
-        self._delete_segments(KEEP_EVERYTHING, 0)
-
-    def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
-        log = self._log
-        active = log.segments.active
-        # Retention keeps segments that have records above the high watermark, so a roll would not
-        # free any space now.
-        in_doubt = log.high_watermark < log.log_end_offset or log.is_being_written
-        if log.closed or log.offline or in_doubt or not active.size_bytes:
-            return
-        if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
-            try:
-                # On a slow disk, the next retention pass deletes the old segment.
-                log.roll_soon()
-            except KafkaStorageError as error:  # Older segments are still deleted.
-                self._report(
-                    "cannot roll a segment for retention: {error}",
-                    error=str(error),
-                    topic_partition=log.topic_partition,
-                )
-
-    def _delete_segments(self, policy: RetentionPolicy, now_ms: int) -> int:
-        log = self._log
-        deletable = deletable_segments(
-            log.segments.infos(log.log_end_offset),
-            policy,
-            now_ms=now_ms,
-            high_watermark=log.high_watermark,
-            log_start_offset=log.log_start_offset,
+    Raises KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high
+    watermark.
+    """
+    if log.offline or log.closed:
+        raise log.not_open()
+    if not 0 <= offset <= log.high_watermark:
+        raise OffsetOutOfRange(
+            f"{log.topic_partition}: cannot delete records before offset {offset}: the high "
+            f"watermark is {log.high_watermark}"
         )
-        if deletable:
-            self._advance_start(max(log.log_start_offset, deletable[-1].end_offset))
-            self._report(
-                "deleted {count} segments from {topic_partition}; the log start offset is now"
-                " {offset}",
-                count=len(deletable),
-                topic_partition=log.topic_partition,
-                offset=log.log_start_offset,
-            )
-            log.drop_first_segments(len(deletable))
-        return len(deletable)
+    if offset > log.log_start_offset:
+        _advance_start(log, offset)
+        report(
+            "deleted records in {topic_partition} before offset {offset}",
+            topic_partition=log.topic_partition,
+            offset=offset,
+        )
+    _delete_segments(log, KEEP_EVERYTHING, 0, report)
 
-    def _advance_start(self, offset: int) -> None:
-        self._log.log_start_offset = offset
-        self._log.leader_epochs.truncate_from_start(offset)
+
+def _roll_if_expired(
+    log: RetainedLog, policy: RetentionPolicy, now_ms: int, report: Report
+) -> None:
+    active = log.segments.active
+    # Retention keeps segments that have records above the high watermark, so a roll would not
+    # free any space now.
+    in_doubt = log.high_watermark < log.log_end_offset or log.is_being_written
+    if log.closed or log.offline or in_doubt or not active.size_bytes:
+        return
+    if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
+        try:
+            # On a slow disk, the next retention pass deletes the old segment.
+            log.roll_soon()
+        except KafkaStorageError as error:  # Older segments are still deleted.
+            report(
+                "cannot roll a segment for retention: {error}",
+                error=str(error),
+                topic_partition=log.topic_partition,
+            )
+
+
+def _delete_segments(log: RetainedLog, policy: RetentionPolicy, now_ms: int, report: Report) -> int:
+    deletable = deletable_segments(
+        log.segments.infos(log.log_end_offset),
+        policy,
+        now_ms=now_ms,
+        high_watermark=log.high_watermark,
+        log_start_offset=log.log_start_offset,
+    )
+    if deletable:
+        _advance_start(log, max(log.log_start_offset, deletable[-1].end_offset))
+        report(
+            "deleted {count} segments from {topic_partition}; the log start offset is now {offset}",
+            count=len(deletable),
+            topic_partition=log.topic_partition,
+            offset=log.log_start_offset,
+        )
+        log.drop_first_segments(len(deletable))
+    return len(deletable)
+
+
+def _advance_start(log: RetainedLog, offset: int) -> None:
+    log.log_start_offset = offset
+    log.leader_epochs.truncate_from_start(offset)

@@ -6,8 +6,8 @@ deletes their files. The task ``log-retention`` in tasks.py starts each pass ove
 ``delete`` in ``cleanup.policy``, only segments below the log start offset are deleted.
 
 Source: Kafka 3.9 UnifiedLog.deletableSegments; the Kafka paper (NetDB 2011), section 3.1. Kafka may
-select the active segment and rolls it while deleting. Here, `LogRetention` first rolls an active
-segment that has expired and is not empty, so this function never selects the active one.
+select the active segment and rolls it while deleting. Here, log_retention.py first rolls an
+active segment that has expired and is not empty, so this function never selects the active one.
 Invariant: the active segment and every segment with an offset >= the high watermark are kept.
 """
 

@@ -37,7 +37,8 @@ class Inode:
         self.reserved_end = 0
         """Space on the disk is reserved up to this size, even when the disk is full."""
         self.is_warm = False
-        """Whether it was read since the page cache was dropped; matters if not all is cached."""
+        """Whether it was read, or written from its start, since the page cache was dropped; matters
+        if not all is cached."""
         self._stable = len(content)
         """The length of the prefix that is equal on disk."""
         self._disk_tail = b""

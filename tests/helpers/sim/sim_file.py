@@ -27,6 +27,8 @@ class SimFile:
 
     def append(self, data: Buffer) -> None:
         self._check()
+        # Written pages stay in the page cache.
+        self._inode.is_warm = self._inode.is_warm or not self._inode.content
         self._files.append(self.path, self._inode, bytes(data))
 
     def pread(self, length: int, position: int) -> bytes:

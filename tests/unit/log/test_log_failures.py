@@ -10,6 +10,7 @@ import pytest
 
 from plog.errors import KafkaStorageError
 from plogd.log.log import Log
+from plogd.log.segment import segment_indexes
 from plogd.topic_config import TopicConfig
 from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, batch_offsets, values
 
@@ -118,7 +119,10 @@ def test_failed_roll_takes_the_directory_offline() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_full_disk_refuses_an_append_completely(suffix: str) -> None:
+def test_full_disk_refuses_an_append_completely(
+    suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_indexes, "_FLUSH_BYTES", 1)
     site, log = _site()
     site.fill(log, 2)
     site.settle()

@@ -111,6 +111,7 @@ def test_indexes_truncated_while_open_do_not_change_the_result() -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
+    segment.on_become_inactive()
     segment.close()
     segment = _open(files)
     assert segment.time_index.count and segment.offset_index.count

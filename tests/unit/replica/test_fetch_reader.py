@@ -51,6 +51,7 @@ def cool(broker: SimBroker) -> None:
     """Evict all logs from the page cache and close their indexes."""
     for log in broker.broker.log_manager.logs.values():
         for segment in log.segments:
+            segment.indexes.flush()
             segment.release_indexes()
             for file in segment.sync_files():
                 open_file(file)._inode.is_warm = False

@@ -38,6 +38,7 @@ from plogd.log.recovery.segment_recovery import recover_segment, replay_readable
 from plogd.log.recovery.stray_segments import mark_stray
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
+from plogd.log.segment.sanity_check import sanity_check
 from plogd.ports import Files, Report
 
 
@@ -353,7 +354,7 @@ def _repair_indexes(
     ends: dict[int, int] = {}
     for number, segment in enumerate(segments[:count]):
         try:
-            ends[segment.base_offset] = segment.sanity_check()
+            ends[segment.base_offset] = sanity_check(segment)
         except (CorruptIndex, FileNotFoundError) as error:
             report(
                 "rebuilding an index: {error}",

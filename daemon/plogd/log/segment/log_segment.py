@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
 from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, is_metadata_dir, segment_path
-from plogd.log.io_errors import HalfWritten, is_refusal
+from plogd.log.io_errors import HalfWritten
 from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.segment.offset_index import OffsetIndex
@@ -475,52 +475,11 @@ class LogSegment:
         if not self.size_bytes:
             self._first_timestamp = self._created_ms = None
 
-    def sanity_check(self) -> int:
-        """Check the indexes against the records, and return the offset after the last batch.
-
-        Called when the log is loaded. Opens both indexes and costs three or four preads. Raises
-        CorruptIndex if the indexes clearly do not match; the segment then needs recovery.
-        """
-        self.indexes.sanity_check(self.size_bytes)
-        last_position = self.indexes.last_offset_entry.position
-        try:
-            return self._check_last_time_entry(last_position)
-        except CorruptMessage as error:
-            raise CorruptIndex(f"an index points to damaged bytes: {error}") from error
-
-    def _check_last_time_entry(self, last_indexed_position: int) -> int:
-        """Check the last time index entry, on which retention relies, against the batches."""
-        latest, next_offset = self.indexes.maximum, self.base_offset
-        for _, header in self.records.batches_from(last_indexed_position):
-            next_offset = header.next_offset
-            if header.max_timestamp > latest.timestamp:
-                raise CorruptIndex(
-                    f"{self.records.file.path}: the last entry of the time index is missing"
-                )
-        if latest.timestamp != NO_TIMESTAMP:
-            found = self.records.header_at(self.position_of(latest.offset))
-            if found is None or found.max_timestamp != latest.timestamp:
-                raise CorruptIndex(
-                    f"{self.records.file.path}: no batch matches the time index entry {latest}"
-                )
-        return next_offset
-
     # -- seal, rename, delete -----------------------------------------------------------------
 
     def on_become_inactive(self) -> None:
         """Add the last time index entry, from which retention determines the segment's age."""
         self.indexes.add_last_entry()
-
-    def make_index_files(self) -> bool:
-        """Create missing index files, for Kafka; return whether this is done. Raises OSError."""
-        if not self.indexes.is_new:
-            return False
-        try:
-            self.indexes.make_files()
-        except OSError as error:
-            if not is_refusal(error):  # On a full disk, plog starts without these files.
-                raise
-        return not self.indexes.is_new
 
     def on_sealed(self) -> None:
         """Release the resources for appends: the descriptor and the positions of recent batches."""

@@ -275,6 +275,20 @@ class SegmentIndexes:
             raise
         self.is_new = False
 
+    def make_missing_files(self) -> bool:
+        """Create the files of a new segment if the disk has room; return whether they are new.
+
+        A clean stop calls this, because Kafka expects the files. Raises OSError.
+        """
+        if not self.is_new:
+            return False
+        try:
+            self.make_files()
+        except OSError as error:
+            if not is_refusal(error):  # On a full disk, plog starts without these files.
+                raise
+        return not self.is_new
+
     def add(
         self,
         position: int,

@@ -11,6 +11,7 @@ from plog.errors import KafkaError, KafkaStorageError, OutOfOrderSequenceNumber
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from plogd.log.producer_snapshot import decode_snapshot
+from plogd.log.segment import segment_indexes
 from plogd.log.segment.segment_indexes import SegmentIndexes
 from plogd.ports import failed
 from plogd.topic_config import TopicConfig
@@ -229,7 +230,10 @@ def test_refused_batch_and_its_successors_may_be_retried() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_full_disk_refuses_prepared_batches_completely(suffix: str) -> None:
+def test_full_disk_refuses_prepared_batches_completely(
+    suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_indexes, "_FLUSH_BYTES", 1)
     site, log = _slow_site()
     site.fill(log, 2)
     site.settle()

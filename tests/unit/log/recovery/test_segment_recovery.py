@@ -22,6 +22,7 @@ from plogd.log.recovery.segment_recovery import (
     replay_segment,
 )
 from plogd.log.segment.log_segment import LogSegment
+from plogd.log.segment.sanity_check import sanity_check
 from tests.helpers.log.log_data import SMALL, T0, append, client_batch, fill, next_offset
 from tests.helpers.sim.sim_files import SimCrash, SimFiles
 
@@ -54,7 +55,7 @@ def _recover(
 
     found = recover_segment(segment, keep_below_offset=keep_below_offset, on_batch=note)
     if not any(damaged.end_position == segment.size_bytes for damaged in found.corrupt_ranges):
-        segment.sanity_check()
+        sanity_check(segment)
     return segment, found, seen
 
 
@@ -348,6 +349,7 @@ def test_segment_is_recovered_on_a_full_disk() -> None:
     segment = _open(files)
     found = recover_segment(segment, keep_below_offset=0, on_batch=lambda position, header: None)
     assert (found.next_offset, found.truncated_bytes) == (BASE + 10, 0)
+    segment.release_indexes()  # Otherwise, the entries would still be in memory.
     assert segment.offset_index.count == 0
     assert segment.max_timestamp == T0 + 90
     assert segment.find_offset(BASE + 7) is not None

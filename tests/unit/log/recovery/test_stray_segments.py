@@ -15,6 +15,7 @@ def test_segments_of_one_offset_get_different_names() -> None:
     for batches in (3, 2, 1):
         segment = LogSegment.create(files, "/log", 5, SMALL)
         fill(segment, batches)
+        segment.on_become_inactive()
         contents.append(files.read_file(f"/log/{5:020}.log"))
         mark_stray(files, segment)
     for state, content in zip(("", ".2", ".3"), contents, strict=True):

@@ -10,6 +10,7 @@ from plog.records.codec import Record
 from plog.records.reader import iter_records
 from plogd.log.file_names import segment_path
 from plogd.log.segment.log_segment import LogSegment
+from plogd.log.segment.sanity_check import sanity_check
 from plogd.tools.storage.log_inspection import walk_segment
 from plogd.tools.storage.segment_conversion import NotConvertible, convert_segment, replace_segment
 from plogd.topic_config import TopicConfig
@@ -53,7 +54,7 @@ def test_converted_segment_has_records_and_indexes() -> None:
     assert sum(progress) == len(OLD)
     assert size == len(files.read_file(segment_path("/new", BASE, ".log")))
     segment = LogSegment(files, "/new", BASE, TopicConfig())
-    segment.sanity_check()
+    sanity_check(segment)
     assert segment.max_timestamp == max(record.timestamp for record in RECORDS)
     assert next_offset(segment) == BASE + len(RECORDS)
 
