@@ -9,10 +9,13 @@ KIP-98; Kafka 3.9 ControlRecordType, EndTransactionMarker.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
+from typing import NamedTuple
 
-from plog.records.batch import CorruptRecords
+from plog.records.batch import BatchHeader, Buffer, CorruptRecords
+from plog.records.reader import read_records
 
 _KEY = Struct(">hh")  # Version, type. A later version can append fields.
 _END_TXN = Struct(">hi")  # Version, coordinator epoch.
@@ -30,6 +33,29 @@ class ControlType(IntEnum):
     SNAPSHOT_FOOTER = 4
     KRAFT_VERSION = 5
     KRAFT_VOTERS = 6
+
+
+class EndTransactionMarker(NamedTuple):
+    """A commit or abort marker."""
+
+    is_commit: bool
+    coordinator_epoch: int
+    timestamp: int
+
+
+def read_markers(batch: Buffer, header: BatchHeader) -> Iterator[EndTransactionMarker]:
+    """Yield the transaction markers in a control batch; other control records have no marker.
+
+    A marker that has lost its record to compaction is not returned. Raises CorruptRecords.
+    """
+    for record in read_records(batch, 0, header):
+        control_type = decode_control_key(record.key)
+        if control_type in (ControlType.ABORT, ControlType.COMMIT):
+            yield EndTransactionMarker(
+                is_commit=control_type is ControlType.COMMIT,
+                coordinator_epoch=decode_end_txn_value(record.value),
+                timestamp=record.timestamp,
+            )
 
 
 def encode_control_key(control_type: ControlType) -> bytes:

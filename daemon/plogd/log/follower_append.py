@@ -15,13 +15,19 @@ from typing import Protocol
 from plog.errors import KafkaStorageError
 from plog.records.batch import BatchHeader
 from plogd.log.disk.slow_disk import SlowDisk
-from plogd.log.replicated_batches import ReplicatedBatch, batches_that_fit
+from plogd.log.replicated_batches import (
+    ReplicatedBatch,
+    batches_that_fit,
+    segment_base_offset,
+)
 from plogd.log.segment.segments import Segments
 from plogd.topic_config import TopicConfig
 
 
 class FollowerLog(Protocol):
     """The parts of a `Log` that an append of replicated batches uses."""
+
+    log_end_offset: int
 
     @property
     def config(self) -> TopicConfig:
@@ -38,9 +44,18 @@ class FollowerLog(Protocol):
         ...
 
     def appended(
-        self, header: BatchHeader, first_offset: int, leader_epoch: int, view: memoryview
+        self,
+        header: BatchHeader,
+        first_offset: int,
+        leader_epoch: int,
+        view: memoryview,
+        sync_bytes: int,
     ) -> None:
         """Add a batch that is already in the active segment's file to the log."""
+        ...
+
+    def request_sync_if_due(self, nbytes: int) -> None:
+        """Request a sync if the settings require one for the records appended since the last."""
         ...
 
     def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
@@ -75,7 +90,7 @@ def _append_to_one_segment(
     if log.segments.active.should_roll(
         config, first.size_bytes, first.max_timestamp, first.last_offset, now_ms
     ):
-        log.roll(first.base_offset)
+        log.roll(segment_base_offset(log.log_end_offset, first))
     segment = log.segments.active
     group = batches_that_fit(
         batches,
@@ -87,11 +102,17 @@ def _append_to_one_segment(
         data[start : group[-1].end_position],
         [(batch.position - start, batch.header) for batch in group],
     )
-    for batch in group:
-        header = batch.header
-        try:
-            log.appended(header, header.base_offset, header.partition_leader_epoch, batch.of(data))
-        except Exception as error:
-            segment.undo_append(position + batch.position - start, error)
-            raise
+    added_bytes = 0
+    try:
+        for batch in group:
+            header, epoch = batch.header, batch.header.partition_leader_epoch
+            try:
+                log.appended(header, header.base_offset, epoch, batch.of(data), sync_bytes=0)
+            except Exception as error:
+                segment.undo_append(position + batch.position - start, error)
+                raise
+            added_bytes += header.size_bytes
+    finally:
+        # Once for all batches: the delay of a round depends on the number of requests.
+        log.request_sync_if_due(added_bytes)
     return len(group)

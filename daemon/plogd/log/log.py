@@ -28,7 +28,8 @@ from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
 from plogd.log.disk.slow_disk_writes import SlowDiskWrites
 from plogd.log.follower_append import append_replicated_batches
 from plogd.log.io_errors import describe
-from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
+from plogd.log.log_reader import LogReader
+from plogd.log.log_results import NO_DATA, AppendInfo, FetchData
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.replicated_batches import check_replicated_batches
 from plogd.log.segment.log_segment import LogSegment
@@ -88,9 +89,7 @@ class Log:
         """The offset below which a sync of all records has been requested."""
         self._unflushed_since_ms: float | None = None
         """The monotonic time at which `flush_if_overdue` first found the unflushed appends."""
-        # The end of a sync round becomes the high watermark, which is where most reads stop.
-        self._end_position = (state.log_end_offset, self._segments.active, self._active_size())
-        """The log end when the last sync round began: its offset, segment and byte position."""
+        self._reader = LogReader(self._segments, state.log_end_offset)
 
     # -- reading state ------------------------------------------------------------------------
 
@@ -199,7 +198,7 @@ class Log:
                 # As long as the disk is fast, `took` ignores fast writes.
                 if took_ms > SLOW_WRITE_MS:
                     writes.took(took_ms)
-                self.appended(header, first_offset, leader_epoch, view)
+                self.appended(header, first_offset, leader_epoch, view, header.size_bytes)
             except Exception as error:
                 segment.undo_append(position, error)
                 raise
@@ -242,11 +241,17 @@ class Log:
         )
 
     def appended(
-        self, header: BatchHeader, first_offset: int, leader_epoch: int, view: memoryview
+        self,
+        header: BatchHeader,
+        first_offset: int,
+        leader_epoch: int,
+        view: memoryview,
+        sync_bytes: int,
     ) -> None:
         """Add a batch, already written to the active segment, to the log.
 
-        If this raises, the batch is not part of the log.
+        Requests a sync of `sync_bytes` if one is due; with 0, the caller does that. If this raises,
+        the batch is not part of the log.
         """
         segment = self._segments.active
         end_offset = first_offset + header.last_offset_delta + 1
@@ -254,8 +259,9 @@ class Log:
             self._dirty.append(segment)
         unrequested = end_offset - self._requested_end_offset
         wants_sync = unrequested >= self._config.flush_messages or self._flush_before_visible
+        wants_sync = wants_sync and sync_bytes > 0
         if wants_sync:
-            self._rounds.request(self, header.size_bytes)
+            self._rounds.request(self, sync_bytes)
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if header.producer_id >= 0:
@@ -311,6 +317,12 @@ class Log:
         elif now_ms - self._unflushed_since_ms >= self.config.flush_ms:
             self.request_sync()
 
+    def request_sync_if_due(self, nbytes: int) -> None:
+        """Request a sync of the last `nbytes` if ``flush.messages`` requires one."""
+        unrequested = self.log_end_offset - self._requested_end_offset
+        if unrequested >= self._config.flush_messages or (nbytes and self._flush_before_visible):
+            self.request_sync(nbytes)
+
     def request_sync(self, nbytes: int = 0) -> None:
         """Include the whole log in the next sync round."""
         self._rounds.request(self, nbytes)
@@ -325,7 +337,7 @@ class Log:
         files = [segment.records_file.retain() for segment in self._dirty]
         directory = self.directory if self._directory_dirty else None
         self._dirty, self._directory_dirty = [], False
-        self._end_position = (self.log_end_offset, self._segments.active, self._active_size())
+        self._reader.note_end(self.log_end_offset, self._active_size())
         return SyncTicket(
             log=self, end_offset=self.log_end_offset, files=files, directory=directory
         )
@@ -417,40 +429,16 @@ class Log:
         if offset >= end_offset or (max_bytes <= 0 and not at_least_one):
             return NO_DATA
         try:
-            return self._read(offset, max_bytes, end_offset, at_least_one, nowait)
-        except OSError as error:
-            raise self.disk_failed("read", error) from error
-
-    def _read(
-        self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, nowait: bool
-    ) -> FetchData:
-        # If a segment has lost records at its end, reads continue in the next segment.
-        for segment in self._segments.starting_at(offset):
-            if segment.base_offset >= end_offset:
-                break
-            region = segment.read(
+            return self._reader.read(
                 offset,
                 max_bytes,
-                max_position=self._position_of(end_offset, segment, nowait),
+                end_offset=end_offset,
+                log_end=(self.log_end_offset, self._active_size()),
                 at_least_one=at_least_one,
                 nowait=nowait,
             )
-            if region is not None:
-                return as_fetch_data(region)
-        return NO_DATA
-
-    def _position_of(self, end_offset: int, segment: LogSegment, nowait: bool) -> int:
-        """Return the byte position in `segment` at which the batches below `end_offset` end."""
-        # The cases before the last one avoid an index lookup for most reads.
-        known_offset, known_segment, known_position = self._end_position
-        if known_segment is segment and known_offset == end_offset:
-            return known_position
-        if segment is self._segments.active:
-            if end_offset >= self.log_end_offset:
-                return self._active_size()
-        elif end_offset >= self._segments.end_offset_of(segment, self.log_end_offset):
-            return segment.size_bytes
-        return segment.position_of(end_offset, nowait=nowait)
+        except OSError as error:
+            raise self.disk_failed("read", error) from error
 
     def _active_size(self) -> int:
         """Return the number of bytes in the active segment that belong to the log."""

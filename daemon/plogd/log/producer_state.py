@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from plog.records.batch import BatchHeader
-from plog.records.control import ControlType, decode_control_key, decode_end_txn_value
-from plog.records.reader import read_records
+from plog.records.control import read_markers
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.disk.checkpoint_files import write_atomic
 from plogd.log.file_names import (
@@ -312,14 +311,12 @@ class ProducerStateManager:
 
     def note_markers(self, header: BatchHeader, batch: Buffer) -> None:
         """Record the transaction markers in a control batch of this partition."""
-        # A marker that has lost its record to compaction does not end a transaction.
-        for record in read_records(batch, 0, header):
-            if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
-                self.complete_transaction(
-                    header,
-                    coordinator_epoch=decode_end_txn_value(record.value),
-                    timestamp=record.timestamp,
-                )
+        for marker in read_markers(batch, header):
+            self.complete_transaction(
+                header,
+                coordinator_epoch=marker.coordinator_epoch,
+                timestamp=marker.timestamp,
+            )
 
     def complete_transaction(
         self, header: BatchHeader, *, coordinator_epoch: int, timestamp: int

@@ -15,8 +15,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from plog.errors import CorruptMessage
-from plog.records.batch import BatchHeader, crc_is_valid, iter_batches
+from plog.records.batch import BatchHeader, Compression, crc_is_valid, iter_batches
+from plog.records.control import read_markers
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
+
+_LARGEST_OFFSET = 2**63 - 2
+"""The log end offset, which follows the last record, is an int64."""
+
+_BATCHES_PER_WRITE = 256
+"""Maximum number of batches that are written together, so that the time of a write shows how fast
+the disk is, and not how many batches there were."""
 
 
 class ReplicatedBatch(NamedTuple):
@@ -48,7 +56,7 @@ def check_replicated_batches(
     for position, header in iter_batches(data):
         if header.partition_leader_epoch > leader_epoch:
             break
-        if header.base_offset < next_offset or header.last_offset_delta < 0:
+        if not next_offset <= header.base_offset <= header.last_offset <= _LARGEST_OFFSET:
             raise CorruptMessage(
                 f"the fetched batch at byte {position} has offsets {header.base_offset} to"
                 f" {header.last_offset}, but must begin at or above offset {next_offset}"
@@ -58,22 +66,45 @@ def check_replicated_batches(
                 f"the fetched batch at byte {position}, with base offset {header.base_offset},"
                 " fails its checksum"
             )
-        batches.append(ReplicatedBatch(position, header))
+        batch = ReplicatedBatch(position, header)
+        if header.is_control:
+            _check_control_batch(data, batch)
+        batches.append(batch)
         next_offset = header.next_offset
     return batches
+
+
+def _check_control_batch(data: memoryview, batch: ReplicatedBatch) -> None:
+    """Raise CorruptMessage if the markers in a control batch cannot be read."""
+    # Before the append, because it cannot be undone after the batch has been written by a job.
+    if batch.header.compression != Compression.NONE:  # Brokers never compress these batches.
+        raise CorruptMessage(f"the control batch at byte {batch.position} is compressed")
+    for _ in read_markers(batch.of(data), batch.header):
+        pass
+
+
+def segment_base_offset(log_end_offset: int, header: BatchHeader) -> int:
+    """Return the base offset of a new segment for a batch that follows `log_end_offset`.
+
+    Usually the log end offset: recovery takes a gap between two segments for lost records.
+    """
+    if header.last_offset - log_end_offset <= MAX_RELATIVE_OFFSET:
+        return log_end_offset
+    return header.base_offset
 
 
 def batches_that_fit(
     batches: Sequence[ReplicatedBatch], *, room_bytes: int, base_offset: int
 ) -> Sequence[ReplicatedBatch]:
-    """Return the first batches that fit into `room_bytes` of a segment, at least one batch.
+    """Return the first batches that fit into `room_bytes` of a segment, 1 to 256 batches.
 
     `base_offset` is the segment's, from which index entries can only represent an int32.
     """
     start = batches[0].position
     for number, batch in enumerate(batches[1:], 1):
         if (
-            batch.end_position - start > room_bytes
+            number == _BATCHES_PER_WRITE
+            or batch.end_position - start > room_bytes
             or batch.header.last_offset - base_offset > MAX_RELATIVE_OFFSET
         ):
             return batches[:number]

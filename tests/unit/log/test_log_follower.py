@@ -153,6 +153,36 @@ def test_follower_and_leader_appends_alternate(is_slow: bool) -> None:
     assert [entry.epoch for entry in log.leader_epochs.entries] == [0, 1, 3, 5, 7, 9, 11]
 
 
+def test_records_after_a_gap_survive_a_kill_before_their_segment_is_sealed(is_slow: bool) -> None:
+    """Recovery takes a gap between two segments for lost records."""
+    site, log = _site(is_slow=is_slow)
+    offsets = [*range(13), 20, 21]
+    _follow(log, b"".join(map(_batch, offsets)))
+    while log.durable_end_offset < 22:
+        site.ports.timers.run_due()
+        if site.ports.jobs.waiting:
+            site.ports.jobs.run_one()
+    assert base_offsets(log) == [0, 13]
+    assert batch_offsets(site.kill().log()) == offsets
+
+
+def test_batches_of_one_append_request_one_sync() -> None:
+    site, log = _site(BIG)
+    requests: list[int] = []
+    request = log._rounds.request
+
+    def count(log: Any, nbytes: int) -> None:
+        requests.append(nbytes)
+        request(log, nbytes)
+
+    log._rounds.request = count  # type: ignore[method-assign]
+    data = b"".join(map(_batch, range(20)))
+    _follow(log, data)
+    assert requests == [len(data)]
+    site.settle()
+    assert log.durable_end_offset == 20
+
+
 # -- producers --------------------------------------------------------------------------------
 
 

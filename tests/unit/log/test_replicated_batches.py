@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plog.errors import CorruptMessage, UnsupportedForMessageFormat
-from plog.records.batch import MAGIC_POSITION
+from plog.records.batch import MAGIC_POSITION, Compression
 from plog.records.builder import build_batch
 from plog.records.codec import Record
+from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plogd.log.replicated_batches import (
     ReplicatedBatch,
     batches_that_fit,
     check_replicated_batches,
+    segment_base_offset,
 )
 
 
@@ -49,7 +51,7 @@ def test_incomplete_last_batch_is_ignored(nbytes: int) -> None:
     assert _offsets(_check(_batch(5) + _batch(6)[:nbytes])) == [5]
 
 
-@pytest.mark.parametrize("offsets", [(4,), (5, 5), (6, 5)])
+@pytest.mark.parametrize("offsets", [(4,), (5, 5), (6, 5), (2**63 - 1,)])
 def test_offsets_that_do_not_rise_from_the_end_of_the_log_are_rejected(
     offsets: tuple[int, ...],
 ) -> None:
@@ -82,6 +84,39 @@ def test_batches_of_a_later_epoch_and_all_after_them_are_ignored() -> None:
     """The leader of epoch 3 has not written them, so they may be damaged or stale."""
     assert _offsets(_check(_batch(5) + _batch(6, epoch=4) + _batch(7))) == [5]
     assert _check(_batch(5, epoch=4)) == []
+
+
+def _control(value: bytes, compression: Compression = Compression.NONE) -> bytes:
+    record = Record(timestamp=1, key=encode_control_key(ControlType.COMMIT), value=value)
+    return build_batch(
+        [record],
+        base_offset=5,
+        compression=compression,
+        producer_id=7,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+        partition_leader_epoch=3,
+    )
+
+
+def test_marker_that_cannot_be_read_is_rejected() -> None:
+    assert _offsets(_check(_control(encode_end_txn_value(4)))) == [5]
+    for data in (_control(b"?"), _control(encode_end_txn_value(4), Compression.GZIP)):
+        with pytest.raises(CorruptMessage):
+            _check(data)
+
+
+def test_new_segment_begins_at_the_log_end_unless_the_gap_is_enormous() -> None:
+    [batch] = _check(_batch(2**31 + 4))
+    assert segment_base_offset(5, batch.header) == 5
+    [batch] = _check(_batch(2**31 + 5))
+    assert segment_base_offset(5, batch.header) == 2**31 + 5
+
+
+def test_at_most_256_batches_are_written_together() -> None:
+    batches = _check(b"".join(map(_batch, range(5, 305))))
+    assert len(batches_that_fit(batches, room_bytes=1 << 30, base_offset=5)) == 256
 
 
 def test_batches_that_fit_are_limited_by_bytes_and_by_relative_offsets() -> None:

@@ -33,6 +33,7 @@ from plogd.log.disk.slow_disk import SlowDisk
 from plogd.log.io_errors import HalfWritten
 from plogd.log.log_results import AppendInfo, Writing
 from plogd.log.producer_state import BatchMetadata, ProducerStateManager
+from plogd.log.replicated_batches import segment_base_offset
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_roll import make_successor, must_roll
 from plogd.log.segment.segments import Segments
@@ -52,6 +53,8 @@ class Prepared:
     first_offset: int
     leader_epoch: int
     now_ms: int
+    segment_base_offset: int
+    """The base offset of a segment that this batch begins."""
     is_replicated: bool
     writing: Writing
 
@@ -100,7 +103,12 @@ class WrittenLog(Protocol):
         ...
 
     def appended(
-        self, header: BatchHeader, first_offset: int, leader_epoch: int, view: memoryview
+        self,
+        header: BatchHeader,
+        first_offset: int,
+        leader_epoch: int,
+        view: memoryview,
+        sync_bytes: int,
     ) -> None:
         """Add a batch that is already in the active segment's file to the log."""
         ...
@@ -173,6 +181,9 @@ class SlowDiskWrites:
             first_offset=first_offset,
             leader_epoch=leader_epoch,
             now_ms=now_ms,
+            segment_base_offset=segment_base_offset(self.end_offset, batch.header)
+            if is_replicated
+            else first_offset,
             is_replicated=is_replicated,
             writing=Writing(),
         )
@@ -254,7 +265,11 @@ class SlowDiskWrites:
                 batch, now_ms = prepared.batch, prepared.now_ms
                 if must_roll(segment, batch, prepared.last_offset, config, now_ms):
                     segment = make_successor(
-                        self._files, self._log.directory, segment, prepared.first_offset, config
+                        self._files,
+                        self._log.directory,
+                        segment,
+                        prepared.segment_base_offset,
+                        config,
                     )
                     outcome.rolled[number] = segment
                 if prepared.is_replicated:
@@ -289,7 +304,7 @@ class SlowDiskWrites:
             header = prepared.batch.header
             try:
                 view = prepared.batch.view
-                log.appended(header, prepared.first_offset, prepared.leader_epoch, view)
+                log.appended(header, prepared.first_offset, prepared.leader_epoch, view, len(view))
             except Exception as error:
                 log.on_bug("adding a written batch to the log", error)
                 # HalfWritten has no errno, so it takes the directory offline: nothing may be

@@ -203,6 +203,9 @@ class IndexFile(Generic[E]):
         if end <= written:
             return self._read_file(start, end, nowait)
         in_memory = tail[max(start - written, 0) * size : (end - written) * size]
+        # A truncation in another thread lowers the count first.
+        if len(in_memory) != (end - max(start, written)) * size:
+            raise CorruptIndex(f"{self.file.path} has no entry {end - 1}")
         if start >= written:
             return in_memory
         return b"".join((self._read_file(start, written, nowait), in_memory))
