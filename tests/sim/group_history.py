@@ -270,7 +270,10 @@ class GroupView:
 
     def left(self, membership: Membership) -> None:
         """Record that a response reported the member as removed."""
-        self._removed.add((self.life(), membership.member_id))
+        # A static member may leave by its instance id alone. The empty id is also that of clients
+        # that commit without being members.
+        if membership.member_id:
+            self._removed.add((self.life(), membership.member_id))
 
 
 class GroupHistory:

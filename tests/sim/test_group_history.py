@@ -199,6 +199,12 @@ def test_static_member_keeps_its_partitions_under_a_new_member_id() -> None:
     scene.give(Membership("i-2", "i"), 1, member_id="i-1")
 
 
+def test_static_member_that_leaves_without_its_id_stops_no_client_outside_the_group() -> None:
+    scene = Scene()
+    scene.view.left(Membership("", "i"))
+    scene.view.accepted(scene.view.standing(Membership("", None), -1), "commit")
+
+
 def test_unassigned_generation_number_may_be_reused_after_a_crash() -> None:
     scene = Scene()
     scene.view.joined(A, 2, leads=True, held=[PARTITION])

@@ -12,54 +12,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from plog.errors import KafkaStorageError
-from plog.records.batch import BatchHeader
 from plogd.log.disk.slow_disk import SlowDisk
+from plogd.log.disk.slow_disk_writes import WrittenLog
 from plogd.log.replicated_batches import (
     ReplicatedBatch,
     batches_that_fit,
     segment_base_offset,
 )
-from plogd.log.segment.segments import Segments
-from plogd.topic_config import TopicConfig
 
 
-class FollowerLog(Protocol):
+class FollowerLog(WrittenLog, Protocol):
     """The parts of a `Log` that an append of replicated batches uses."""
-
-    log_end_offset: int
-
-    @property
-    def config(self) -> TopicConfig:
-        """The topic's settings."""
-        ...
-
-    @property
-    def segments(self) -> Segments:
-        """All segments; the active one receives appends."""
-        ...
 
     def roll(self, base_offset: int | None = None) -> None:
         """Start a new active segment. Raises KafkaStorageError."""
         ...
 
-    def appended(
-        self,
-        header: BatchHeader,
-        first_offset: int,
-        leader_epoch: int,
-        view: memoryview,
-        sync_bytes: int,
-    ) -> None:
-        """Add a batch that is already in the active segment's file to the log."""
-        ...
-
     def request_sync_if_due(self, nbytes: int) -> None:
-        """Request a sync if the settings require one for the records appended since the last."""
-        ...
-
-    def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
-        """Report a failed write, and return the error for the caller."""
+        """Request a sync of the last `nbytes` if the settings require one."""
         ...
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plog.records.produced_batch import check_produced_batch
-from plogd.log import log_retention
+from plogd.log import retention
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
@@ -257,9 +257,7 @@ class Log:
         end_offset = first_offset + header.last_offset_delta + 1
         if not self._dirty or self._dirty[-1] is not segment:
             self._dirty.append(segment)
-        unrequested = end_offset - self._requested_end_offset
-        wants_sync = unrequested >= self._config.flush_messages or self._flush_before_visible
-        wants_sync = wants_sync and sync_bytes > 0
+        wants_sync = sync_bytes > 0 and self._is_sync_due(end_offset)
         if wants_sync:
             self._rounds.request(self, sync_bytes)
         if leader_epoch > self.leader_epochs.latest_epoch:
@@ -318,10 +316,14 @@ class Log:
             self.request_sync()
 
     def request_sync_if_due(self, nbytes: int) -> None:
-        """Request a sync of the last `nbytes` if ``flush.messages`` requires one."""
-        unrequested = self.log_end_offset - self._requested_end_offset
-        if unrequested >= self._config.flush_messages or (nbytes and self._flush_before_visible):
+        """Request a sync of the last `nbytes` if the settings require one."""
+        if nbytes and self._is_sync_due(self.log_end_offset):
             self.request_sync(nbytes)
+
+    def _is_sync_due(self, end_offset: int) -> bool:
+        """Return whether the records below `end_offset` must be synced now."""
+        unrequested = end_offset - self._requested_end_offset
+        return unrequested >= self._config.flush_messages or self._flush_before_visible
 
     def request_sync(self, nbytes: int = 0) -> None:
         """Include the whole log in the next sync round."""
@@ -452,7 +454,7 @@ class Log:
 
         Returns the number of deleted segments.
         """
-        return log_retention.apply_retention(self, now_ms, self._hooks.report)
+        return retention.apply_retention(self, now_ms, self._hooks.report)
 
     def delete_records_before(self, offset: int) -> None:
         """Advance the log start offset to `offset`, and delete the segments below it.
@@ -460,7 +462,7 @@ class Log:
         A crash can undo the deletion until `LogManager.write_log_start_of` has completed. Raises
         KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high watermark.
         """
-        log_retention.delete_records_before(self, offset, self._hooks.report)
+        retention.delete_records_before(self, offset, self._hooks.report)
 
     @property
     def is_being_written(self) -> bool:

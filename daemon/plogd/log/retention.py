@@ -1,87 +1,140 @@
-"""Select the segments of a log that retention may delete.
+"""Delete the oldest records of one log: segments that retention selects, or records on request.
 
-This module only computes: `deletable_segments` receives facts about the segments, and returns the
-oldest segments that may be deleted. log_retention.py removes them from the log, and deletion.py
-deletes their files. The task ``log-retention`` in tasks.py starts each pass over all logs. Without
-``delete`` in ``cleanup.policy``, only segments below the log start offset are deleted.
+retention_policy.py selects the segments; this module rolls an expired active segment, removes the
+selected segments from the log, and advances the log start offset. deletion.py deletes the files
+later. Called on the reactor's thread, through `Log`.
 
-Source: Kafka 3.9 UnifiedLog.deletableSegments; the Kafka paper (NetDB 2011), section 3.1. Kafka may
-select the active segment and rolls it while deleting. Here, log_retention.py first rolls an
-active segment that has expired and is not empty, so this function never selects the active one.
-Invariant: the active segment and every segment with an offset >= the high watermark are kept.
+Source: Kafka 3.9 UnifiedLog.deleteOldSegments, UnifiedLog.maybeIncrementLogStartOffset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Protocol
 
+from plog.errors import KafkaStorageError, OffsetOutOfRange
+from plog.types import TopicPartition
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.retention_policy import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
+from plogd.log.segment.segments import Segments
+from plogd.ports import Report
 from plogd.topic_config import TopicConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentInfo:
-    """The facts about a segment on which retention depends; `end_offset` is exclusive."""
+class RetainedLog(Protocol):
+    """The parts of a `Log` that retention uses."""
 
-    base_offset: int
-    end_offset: int
-    size_bytes: int
-    max_timestamp_ms: int
+    topic_partition: TopicPartition
+    leader_epochs: LeaderEpochs
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    offline: bool
+    closed: bool
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings."""
+        ...
+
+    @property
+    def segments(self) -> Segments:
+        """All segments; the active one receives appends."""
+        ...
+
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a job may be writing to the active segment."""
+        ...
+
+    def roll_soon(self) -> None:
+        """Start a new active segment, in a job if the disk is slow. Raises KafkaStorageError."""
+        ...
+
+    def drop_first_segments(self, count: int) -> None:
+        """Remove the `count` oldest segments and delete their files later."""
+        ...
+
+    def not_open(self) -> KafkaStorageError:
+        """Return the error for an operation on an offline or closed log."""
+        ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionPolicy:
-    """``retention.ms`` and ``retention.bytes`` of one topic; -1 means no limit."""
+def apply_retention(log: RetainedLog, now_ms: int, report: Report) -> int:
+    """Delete segments that retention selects or that precede the log start offset.
 
-    retention_ms: int
-    retention_bytes: int
-
-    @classmethod
-    def of(cls, config: TopicConfig) -> RetentionPolicy:
-        """Return a topic's policy, without limits unless ``cleanup.policy`` contains ``delete``."""
-        if not config.deletes_old_segments:
-            return KEEP_EVERYTHING
-        return cls(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)
-
-
-KEEP_EVERYTHING = RetentionPolicy(retention_ms=-1, retention_bytes=-1)
-"""Deletes only segments below the log start offset."""
-
-
-def deletable_segments(
-    segments: Sequence[SegmentInfo],
-    policy: RetentionPolicy,
-    *,
-    now_ms: int,
-    high_watermark: int,
-    log_start_offset: int,
-) -> list[SegmentInfo]:
-    """Return the longest prefix of `segments` that retention may delete, oldest first.
-
-    >>> four = [
-    ...     SegmentInfo(base_offset=i, end_offset=i + 1, size_bytes=100, max_timestamp_ms=i)
-    ...     for i in range(4)
-    ... ]
-    >>> keep_200 = RetentionPolicy(retention_ms=-1, retention_bytes=200)
-    >>> deletable = deletable_segments(
-    ...     four, keep_200, now_ms=9, high_watermark=4, log_start_offset=0
-    ... )
-    >>> [segment.base_offset for segment in deletable]
-    [0, 1]
+    Returns the number of deleted segments.
     """
-    excess_bytes = sum(segment.size_bytes for segment in segments) - policy.retention_bytes
-    deletable: list[SegmentInfo] = []
-    for segment in segments[:-1]:  # The last segment is active.
-        if segment.end_offset > high_watermark:
-            break  # Retention must not delete uncommitted records.
-        # The largest timestamp decides, because a segment can only be deleted as a whole.
-        expired = 0 <= policy.retention_ms < now_ms - segment.max_timestamp_ms
-        # As in Kafka, at least retention.bytes remain: the setting is not an upper limit.
-        oversize = policy.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
-        before_start = segment.end_offset <= log_start_offset
-        if not (expired or oversize or before_start):
-            break  # Deleting a later segment would leave a gap in the log.
-        deletable.append(segment)
-        excess_bytes -= segment.size_bytes
-    assert all(segment.end_offset <= high_watermark for segment in deletable)
-    return deletable
+    policy = RetentionPolicy.of(log.config)
+    _roll_if_expired(log, policy, now_ms, report)
+    if log.closed or log.offline:  # A failed roll may have taken the directory offline.
+        return 0
+    return _delete_segments(log, policy, now_ms, report)
+
+
+def delete_records_before(log: RetainedLog, offset: int, report: Report) -> None:
+    """Advance the log start offset to `offset`, and delete the segments below it.
+
+    Raises KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high
+    watermark.
+    """
+    if log.offline or log.closed:
+        raise log.not_open()
+    if not 0 <= offset <= log.high_watermark:
+        raise OffsetOutOfRange(
+            f"{log.topic_partition}: cannot delete records before offset {offset}: the high "
+            f"watermark is {log.high_watermark}"
+        )
+    if offset > log.log_start_offset:
+        _advance_start(log, offset)
+        report(
+            "deleted records in {topic_partition} before offset {offset}",
+            topic_partition=log.topic_partition,
+            offset=offset,
+        )
+    _delete_segments(log, KEEP_EVERYTHING, 0, report)
+
+
+def _roll_if_expired(
+    log: RetainedLog, policy: RetentionPolicy, now_ms: int, report: Report
+) -> None:
+    active = log.segments.active
+    # Retention keeps segments that have records above the high watermark, so a roll would not
+    # free any space now.
+    in_doubt = log.high_watermark < log.log_end_offset or log.is_being_written
+    if log.closed or log.offline or in_doubt or not active.size_bytes:
+        return
+    if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
+        try:
+            # On a slow disk, the next retention pass deletes the old segment.
+            log.roll_soon()
+        except KafkaStorageError as error:  # Older segments are still deleted.
+            report(
+                "cannot roll a segment for retention: {error}",
+                error=str(error),
+                topic_partition=log.topic_partition,
+            )
+
+
+def _delete_segments(log: RetainedLog, policy: RetentionPolicy, now_ms: int, report: Report) -> int:
+    deletable = deletable_segments(
+        log.segments.infos(log.log_end_offset),
+        policy,
+        now_ms=now_ms,
+        high_watermark=log.high_watermark,
+        log_start_offset=log.log_start_offset,
+    )
+    if deletable:
+        _advance_start(log, max(log.log_start_offset, deletable[-1].end_offset))
+        report(
+            "deleted {count} segments from {topic_partition}; the log start offset is now {offset}",
+            count=len(deletable),
+            topic_partition=log.topic_partition,
+            offset=log.log_start_offset,
+        )
+        log.drop_first_segments(len(deletable))
+    return len(deletable)
+
+
+def _advance_start(log: RetainedLog, offset: int) -> None:
+    log.log_start_offset = offset
+    log.leader_epochs.truncate_from_start(offset)

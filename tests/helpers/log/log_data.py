@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from plog.records.batch import Compression, parse_header, set_base_offset_and_epoch
 from plog.records.builder import build_batch
 from plog.records.codec import Record
+from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plogd.log.segment.log_segment import LogSegment
 from plogd.topic_config import TopicConfig
 
@@ -45,6 +46,28 @@ def client_batch(
                 is_control=is_control,
             )
         )
+    )
+
+
+def marker_batch(
+    offset: int,
+    control_type: ControlType = ControlType.COMMIT,
+    *,
+    value: bytes = encode_end_txn_value(4),
+    epoch: int = 0,
+    compression: Compression = Compression.NONE,
+) -> bytes:
+    """Return the batch of producer 7 with a transaction marker, as a leader writes it."""
+    record = Record(timestamp=T0, key=encode_control_key(control_type), value=value)
+    return build_batch(
+        [record],
+        base_offset=offset,
+        compression=compression,
+        producer_id=7,
+        producer_epoch=1,
+        is_transactional=True,
+        is_control=True,
+        partition_leader_epoch=epoch,
     )
 
 

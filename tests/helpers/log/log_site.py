@@ -197,6 +197,14 @@ class LogSite:
             value = str(log.log_end_offset).encode().ljust(value_bytes, b".")
             self.append(log, value=value, **how)
 
+    def slow_down(self, log: Log) -> None:
+        """Append a record so slowly that jobs write to the log's directory from now on."""
+        self.files.append_ms = lambda path: 25.0
+        self.append(log)
+        self.files.append_ms = lambda path: 0.0
+        self.settle()
+        assert self.manager.dirs.writes_of(log.log_dir).is_slow
+
     def write_checkpoints(self) -> None:
         """Write the checkpoints, which tasks.py does every few seconds."""
         self.settle(self.manager.write_recovery_points())

@@ -13,10 +13,9 @@ from plog.errors import CorruptMessage, KafkaStorageError
 from plog.records.batch import iter_batches
 from plog.records.builder import build_batch
 from plog.records.codec import Record
-from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
-from tests.helpers.log.log_data import T0
+from tests.helpers.log.log_data import T0, marker_batch
 from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, batch_offsets, values
 
 BIG = replace(CONFIG, segment_bytes=1 << 30)
@@ -27,21 +26,6 @@ def _batch(base_offset: int, count: int = 1, *, epoch: int = 0, **fields: Any) -
     return build_batch(records, base_offset=base_offset, partition_leader_epoch=epoch, **fields)
 
 
-def _marker(offset: int, control_type: ControlType = ControlType.COMMIT) -> bytes:
-    record = Record(
-        timestamp=T0, key=encode_control_key(control_type), value=encode_end_txn_value(4)
-    )
-    return build_batch(
-        [record],
-        base_offset=offset,
-        producer_id=7,
-        producer_epoch=1,
-        is_transactional=True,
-        is_control=True,
-        partition_leader_epoch=0,
-    )
-
-
 def _follow(log: Log, data: bytes, leader_epoch: int = 9) -> AppendInfo | None:
     return log.append_as_follower(memoryview(data), leader_epoch=leader_epoch, now_ms=T0)
 
@@ -50,12 +34,7 @@ def _site(config: Any = CONFIG, *, is_slow: bool = False) -> tuple[LogSite, Log]
     site = LogSite().start()
     log = site.create("t-0", config)
     if is_slow:
-        other = site.create("u-0")
-        site.files.append_ms = lambda path: 25.0
-        site.append(other)
-        site.files.append_ms = lambda path: 0.0
-        site.settle()
-        assert site.manager.dirs.writes_of("/a").is_slow
+        site.slow_down(site.create("u-0"))
     return site, log
 
 
@@ -213,7 +192,7 @@ def test_marker_ends_the_transaction_and_is_no_data(is_slow: bool) -> None:
     _follow(log, _sequence(0, 0, is_transactional=True))
     site.settle()
     assert log.producer_state.producers[7].current_txn_first_offset == 0
-    _follow(log, _marker(1))
+    _follow(log, marker_batch(1))
     site.settle()
     for one in _lives(site, log):
         state = one.producer_state.producers[7]

@@ -12,13 +12,13 @@ from plog.errors import CorruptMessage, UnsupportedForMessageFormat
 from plog.records.batch import MAGIC_POSITION, Compression
 from plog.records.builder import build_batch
 from plog.records.codec import Record
-from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plogd.log.replicated_batches import (
     ReplicatedBatch,
     batches_that_fit,
     check_replicated_batches,
     segment_base_offset,
 )
+from tests.helpers.log.log_data import marker_batch
 
 
 def _batch(base_offset: int, count: int = 1, epoch: int = 3) -> bytes:
@@ -86,23 +86,9 @@ def test_batches_of_a_later_epoch_and_all_after_them_are_ignored() -> None:
     assert _check(_batch(5, epoch=4)) == []
 
 
-def _control(value: bytes, compression: Compression = Compression.NONE) -> bytes:
-    record = Record(timestamp=1, key=encode_control_key(ControlType.COMMIT), value=value)
-    return build_batch(
-        [record],
-        base_offset=5,
-        compression=compression,
-        producer_id=7,
-        producer_epoch=0,
-        is_transactional=True,
-        is_control=True,
-        partition_leader_epoch=3,
-    )
-
-
 def test_marker_that_cannot_be_read_is_rejected() -> None:
-    assert _offsets(_check(_control(encode_end_txn_value(4)))) == [5]
-    for data in (_control(b"?"), _control(encode_end_txn_value(4), Compression.GZIP)):
+    assert _offsets(_check(marker_batch(5))) == [5]
+    for data in (marker_batch(5, value=b"?"), marker_batch(5, compression=Compression.GZIP)):
         with pytest.raises(CorruptMessage):
             _check(data)
 

@@ -1,149 +1,179 @@
-"""Which segments retention deletes: by age, by size, below the log start; never above the HW."""
+"""One log: which segments retention deletes, also on a full or failing disk."""
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+import errno
+from dataclasses import replace
+from typing import Any
 
-from plogd.log.retention import RetentionPolicy, SegmentInfo, deletable_segments
+import pytest
 
-NOW = 1_000_000
-FOREVER = RetentionPolicy(retention_ms=-1, retention_bytes=-1)
+from plogd.log.log import Log
+from tests.helpers.log.log_data import T0
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, batch_offsets, four_segments
 
-
-def _segments(*timestamps: int, size_bytes: int = 100) -> list[SegmentInfo]:
-    """Segments of ten offsets each, the first at 0."""
-    return [
-        SegmentInfo(
-            base_offset=10 * number,
-            end_offset=10 * number + 10,
-            size_bytes=size_bytes,
-            max_timestamp_ms=timestamp,
-        )
-        for number, timestamp in enumerate(timestamps)
-    ]
+HOUR_MS = 3_600_000
 
 
-def _deletable(
-    segments: list[SegmentInfo],
-    policy: RetentionPolicy,
-    *,
-    high_watermark: int = 10**9,
-    log_start_offset: int = 0,
-) -> list[int]:
-    found = deletable_segments(
-        segments,
-        policy,
-        now_ms=NOW,
-        high_watermark=high_watermark,
-        log_start_offset=log_start_offset,
-    )
-    return [segment.base_offset for segment in found]
+def _keeping(**limits: Any) -> tuple[LogSite, Log]:
+    """A log of four segments whose records are a minute apart, all durable."""
+    site = LogSite().start()
+    log = site.create("t-0", replace(CONFIG, **limits))
+    for number in range(17):
+        site.append(log, timestamp=T0 + number * 60_000, value=b"v" * 95)
+    site.settle()
+    assert base_offsets(log) == [0, 5, 10, 15]
+    return site, log
 
 
-def _keep_ms(retention_ms: int) -> RetentionPolicy:
-    return RetentionPolicy(retention_ms=retention_ms, retention_bytes=-1)
+def test_segments_older_than_retention_ms_are_deleted() -> None:
+    """The newest record decides, as recorded in the time index."""
+    site, log = _keeping(retention_ms=HOUR_MS)
+    assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS) == 0
+    assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS + 1) == 1
+    assert log.apply_retention(T0 + 14 * 60_000 + HOUR_MS + 1) == 2
+    assert (log.log_start_offset, base_offsets(log)) == (15, [15])
+    assert "deleted 2 segments from t-0; the log start offset is now 15" in site.reports
+    assert batch_offsets(log) == [15, 16]
 
 
-def _keep_bytes(retention_bytes: int) -> RetentionPolicy:
-    return RetentionPolicy(retention_ms=-1, retention_bytes=retention_bytes)
+@pytest.mark.parametrize("clean", [True, False])
+def test_retention_after_a_start_reads_no_file(clean: bool) -> None:
+    """Retention runs on the reactor, over every segment of every log."""
+    site, _ = _keeping(retention_ms=HOUR_MS)
+    if clean:
+        site.stop()
+    site = site.kill()
+    log = site.log()
+    site.files.fail_when(lambda operation: operation.is_read, errno.EIO)
+    log.config = replace(CONFIG, retention_ms=HOUR_MS)
+    assert log.apply_retention(T0 + 14 * 60_000 + HOUR_MS + 1) == 3
+    assert not log.offline
 
 
-def test_all_segments_are_kept_without_limits() -> None:
-    assert _deletable(_segments(0, 0, 0), FOREVER) == []
+def test_oldest_segments_are_deleted_while_retention_bytes_is_exceeded() -> None:
+    _, log = _keeping(retention_bytes=1100)
+    size_bytes = [segment.size_bytes for segment in log.segments]
+    assert log.apply_retention(T0) == 2
+    assert log.size_bytes == sum(size_bytes[2:]) >= 1100
+    assert log.apply_retention(T0) == 0
 
 
-def test_segments_older_than_the_limit_are_deleted() -> None:
-    segments = _segments(NOW - 102, NOW - 101, NOW - 100, NOW)
-    assert _deletable(segments, _keep_ms(100)) == [0, 10]
+def test_segments_below_the_start_offset_are_always_deleted() -> None:
+    for policy in ((), ("delete",), ("compact",)):
+        _, log = _keeping(cleanup_policy=policy)
+        log.log_start_offset = 12
+        assert log.apply_retention(T0) == 2
+        assert log.log_start_offset == 12
+        assert base_offsets(log) == [10, 15]
 
 
-def test_old_segment_after_a_young_one_is_kept() -> None:
-    assert _deletable(_segments(NOW - 200, NOW, NOW - 200, NOW), _keep_ms(100)) == [0]
+def test_only_the_policy_delete_deletes_by_time_and_size() -> None:
+    for policy in ((), ("compact",)):
+        _, log = _keeping(cleanup_policy=policy, retention_ms=1, retention_bytes=0)
+        assert log.apply_retention(T0 + HOUR_MS * 1000) == 0
+        assert base_offsets(log) == [0, 5, 10, 15]
 
 
-def test_limit_of_zero_deletes_all_older_segments() -> None:
-    assert _deletable(_segments(NOW - 1, NOW, NOW), _keep_ms(0)) == [0]
+def test_expired_active_segment_is_rolled_and_deleted() -> None:
+    site, log = _keeping(retention_ms=HOUR_MS)
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 4
+    assert base_offsets(log) == [17]
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (17, 17, 17)
+    site.settle()
+    assert log.recovery_point == 17
+    assert log.apply_retention(T0 + 200 * HOUR_MS) == 0
+    site.append(log)
+    site.ports.advance(CONFIG.file_delete_delay_ms)
+    site = site.kill()
+    assert batch_offsets(site.log()) == [17]
 
 
-def test_active_segment_is_kept_whatever_its_age() -> None:
-    assert _deletable(_segments(0), _keep_ms(1)) == []
-    assert _deletable(_segments(0, 0), _keep_ms(1)) == [0]
+def test_active_segment_with_uncommitted_records_is_not_rolled() -> None:
+    site, log = _keeping(retention_ms=HOUR_MS)
+    site.append(log)
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 3
+    assert base_offsets(log) == [15]
 
 
-def test_segments_are_deleted_while_the_rest_fills_retention_bytes() -> None:
-    segments = _segments(0, 0, 0, 0)
-    assert _deletable(segments, _keep_bytes(400)) == []
-    assert _deletable(segments, _keep_bytes(301)) == []
-    assert _deletable(segments, _keep_bytes(300)) == [0]
-    assert _deletable(segments, _keep_bytes(100)) == [0, 10, 20]
-    assert _deletable(segments, _keep_bytes(0)) == [0, 10, 20]
-
-
-def test_segments_below_the_log_start_are_deleted() -> None:
-    segments = _segments(0, 0, 0, 0)
-    assert _deletable(segments, FOREVER, log_start_offset=19) == [0]
-    assert _deletable(segments, FOREVER, log_start_offset=20) == [0, 10]
-
-
-def test_segments_at_or_above_the_high_watermark_are_kept() -> None:
+def test_segments_above_the_high_watermark_are_kept() -> None:
     """KAFKA-5634."""
-    segments = _segments(0, 0, 0, 0)
-    assert _deletable(segments, _keep_ms(1), high_watermark=9) == []
-    assert _deletable(segments, _keep_ms(1), high_watermark=10) == [0]
-    assert _deletable(segments, _keep_bytes(0), high_watermark=29) == [0, 10]
+    _, log = _keeping(retention_ms=HOUR_MS)
+    log.high_watermark = 9
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 1
+    assert log.log_start_offset == 5
 
 
-SEGMENT_LISTS = st.lists(
-    st.tuples(st.integers(0, 50), st.integers(NOW - 300, NOW + 100)), min_size=1, max_size=8
-).map(
-    lambda shapes: [
-        SegmentInfo(
-            base_offset=10 * number,
-            end_offset=10 * number + 10,
-            size_bytes=size_bytes,
-            max_timestamp_ms=timestamp,
-        )
-        for number, (size_bytes, timestamp) in enumerate(shapes)
-    ]
-)
+def test_segment_without_timestamps_expires_by_file_time() -> None:
+    site = LogSite().start()
+    log = site.create("t-0", replace(CONFIG, retention_ms=HOUR_MS))
+    for _ in range(6):
+        site.append(log, timestamp=-1, value=b"v" * 100)
+    site.settle()
+    written_ms = site.ports.clock.now_ms()
+    assert log.apply_retention(written_ms + HOUR_MS) == 0
+    assert log.apply_retention(written_ms + HOUR_MS + 1) == 2
 
 
-@given(
-    segments=SEGMENT_LISTS,
-    retention_ms=st.integers(-1, 300),
-    retention_bytes=st.integers(-1, 300),
-    high_watermark=st.integers(0, 90),
-    log_start_offset=st.integers(0, 90),
-)
-def test_retention_deletes_the_longest_allowed_prefix(
-    segments: list[SegmentInfo],
-    retention_ms: int,
-    retention_bytes: int,
-    high_watermark: int,
-    log_start_offset: int,
-) -> None:
-    def may_go(count: int) -> bool:
-        """Return whether the segment at `count` may be deleted after those before it."""
-        segment, left = segments[count], segments[count:]
-        size_bytes = sum(one.size_bytes for one in left)
-        return (
-            len(left) > 1
-            and segment.end_offset <= high_watermark
-            and (
-                (retention_ms >= 0 and NOW - segment.max_timestamp_ms > retention_ms)
-                or (retention_bytes >= 0 and size_bytes - segment.size_bytes >= retention_bytes)
-                or segment.end_offset <= log_start_offset
-            )
-        )
+def test_epochs_begin_at_the_log_start() -> None:
+    site, log = four_segments()
+    site.epoch = 3
+    site.fill(log, 1)
+    log.log_start_offset = 15
+    site.settle()
+    log.apply_retention(T0)
+    assert log.leader_epochs.entries == ((0, 15), (3, 17))
 
-    count = 0
-    while may_go(count):
-        count += 1
-    found = _deletable(
-        segments,
-        RetentionPolicy(retention_ms=retention_ms, retention_bytes=retention_bytes),
-        high_watermark=high_watermark,
-        log_start_offset=log_start_offset,
-    )
-    assert found == [segment.base_offset for segment in segments[:count]]
+
+def test_recovery_point_is_never_below_the_first_segment() -> None:
+    """Seals of deleted segments do not hold it back."""
+    site, log = _keeping(retention_bytes=0)
+    site.settle()
+    log.roll()
+    assert log.recovery_point == 15
+    log.apply_retention(T0)
+    assert (base_offsets(log), log.recovery_point) == ([17], 17)
+    site.settle()
+    assert log.recovery_point == 17
+
+
+def test_deleted_segment_is_not_synced() -> None:
+    site, log = _keeping()
+    log.config = replace(CONFIG, flush_messages=1 << 60)
+    site.fill(log, 6)
+    site.settle()
+    log.log_start_offset = 20
+    log.apply_retention(T0)
+    site.ports.advance(CONFIG.file_delete_delay_ms)
+    log.request_sync()
+    site.settle()
+    assert site.offline == []
+    assert log.durable_end_offset == 23
+
+
+def test_retention_deletes_older_segments_when_a_roll_fails_on_a_full_disk() -> None:
+    """Space is needed most on a full disk."""
+    site, log = _keeping(retention_ms=HOUR_MS)
+    site.files.fail_when(lambda operation: operation.name in ("create", "append"), errno.ENOSPC)
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 3
+    assert base_offsets(log) == [15]
+    assert any("cannot roll a segment for retention: t-0" in report for report in site.reports)
+    assert site.offline == []
+
+
+def test_retention_deletes_nothing_when_the_disk_fails_at_the_roll() -> None:
+    site, log = _keeping(retention_ms=HOUR_MS)
+    site.files.fail_when(lambda operation: operation.name == "create", errno.EIO)
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 0
+    assert site.offline == ["/a"]
+    assert site.listing(log) == [0, 5, 10, 15]
+
+
+def test_closed_or_failed_log_deletes_nothing() -> None:
+    _, log = _keeping(retention_ms=HOUR_MS)
+    log.go_offline()
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 0
+    _, log = _keeping(retention_ms=HOUR_MS)
+    log.close()
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 0
+    assert base_offsets(log) == [0, 5, 10, 15]

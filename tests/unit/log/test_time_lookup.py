@@ -8,28 +8,15 @@ import pytest
 
 from plog.errors import KafkaStorageError
 from plog.records.batch import HEADER_SIZE, Compression, CorruptBatch
-from plogd.log import file_names, time_lookup
+from plogd.log import time_lookup
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import find_in_segment, max_timestamp_offset, offset_for_timestamp
-from plogd.topic_config import TopicConfig
-from tests.helpers.log.log_data import SMALL, T0, append, client_batch, fill
+from tests.helpers.log.log_data import T0, append, client_batch, fill
 from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets, four_segments
+from tests.helpers.log.one_segment import BASE, INDEX, TIME_INDEX, create_segment, open_segment
 from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.steps import finished
-
-BASE = 1000
-INDEX = f"/log/{file_names.segment_file_name(BASE, '.index')}"
-TIME_INDEX = f"/log/{file_names.segment_file_name(BASE, '.timeindex')}"
-
-
-def _create(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
-    files.mkdir("/log")
-    return LogSegment.create(files, "/log", BASE, config)
-
-
-def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
-    return LogSegment(files, "/log", BASE, config)
 
 
 def _find(segment: LogSegment, timestamp: int, offset: int) -> TimestampAndOffset | None:
@@ -43,14 +30,14 @@ def _find(segment: LogSegment, timestamp: int, offset: int) -> TimestampAndOffse
 def read_segment(request: pytest.FixtureRequest) -> LogSegment:
     """Forty batches of five records."""
     files = SimFiles()
-    segment = _create(files)
+    segment = create_segment(files)
     fill(segment, 40, records=5)
     if request.param != "just appended":
         segment.on_become_inactive()
         segment.close()
         if request.param == "opened without index":
             files.overwrite(INDEX, b"")
-        segment = _open(files)
+        segment = open_segment(files)
     return segment
 
 
@@ -70,7 +57,7 @@ def test_search_by_time_begins_at_the_given_offset(read_segment: LogSegment) -> 
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_search_by_time_is_exact_to_the_record(compression: Compression) -> None:
-    segment = _create(SimFiles())
+    segment = create_segment(SimFiles())
     times = [T0 + 5, T0 + 1, T0 + 9, T0 + 7]
     append(segment, client_batch(timestamps=times, compression=compression), BASE)
     found = {wanted: _find(segment, wanted, BASE) for wanted in (T0, T0 + 6, T0 + 9, T0 + 10)}
@@ -83,7 +70,7 @@ def test_search_by_time_is_exact_to_the_record(compression: Compression) -> None
 
 
 def test_search_by_time_handles_timestamps_out_of_order() -> None:
-    segment = _create(SimFiles())
+    segment = create_segment(SimFiles())
     times = [T0 + (number * 7919) % 500 for number in range(100)]
     offset = BASE
     for time in times:
@@ -97,11 +84,11 @@ def test_search_by_time_handles_timestamps_out_of_order() -> None:
 @pytest.mark.parametrize("garbage", [b"", b"\0\0\0\0\0\0\0\5\0\0\0\x20" * 3, b"\x01" * 36])
 def test_wrong_time_index_does_not_change_the_result(garbage: bytes) -> None:
     files = SimFiles()
-    segment = _create(files)
+    segment = create_segment(files)
     fill(segment, 40)
     segment.close()
     files.overwrite(TIME_INDEX, garbage)
-    segment = _open(files)
+    segment = open_segment(files)
     for number in range(40):
         expected = (T0 + 10 * number, BASE + number, 0)
         assert _find(segment, T0 + 10 * number, BASE) == expected
@@ -109,11 +96,11 @@ def test_wrong_time_index_does_not_change_the_result(garbage: bytes) -> None:
 
 def test_indexes_truncated_while_open_do_not_change_the_result() -> None:
     files = SimFiles()
-    segment = _create(files)
+    segment = create_segment(files)
     fill(segment, 40)
     segment.on_become_inactive()
     segment.close()
-    segment = _open(files)
+    segment = open_segment(files)
     assert segment.time_index.count and segment.offset_index.count
     files.overwrite(INDEX, b"")
     files.overwrite(TIME_INDEX, b"")
@@ -203,7 +190,7 @@ def test_append_during_a_look_up_does_not_suspect_the_index() -> None:
 @pytest.mark.parametrize("missing", [INDEX, TIME_INDEX])
 def test_missing_index_does_not_change_the_result(missing: str) -> None:
     files = SimFiles()
-    segment = _create(files)
+    segment = create_segment(files)
     fill(segment, 40)
     files.unlink(missing)
     view = segment.open_for_reading()
@@ -222,7 +209,7 @@ def test_timestamp_before_the_first_index_entry_does_not_suspect_the_index() -> 
 def test_batch_that_is_too_large_uncompressed_is_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    segment = _create(SimFiles())
+    segment = create_segment(SimFiles())
     times = [T0 + number for number in range(1000)]
     append(segment, client_batch(timestamps=times, compression=Compression.GZIP), BASE)
     uncompressed_bytes = len(client_batch(timestamps=times)) - HEADER_SIZE

@@ -79,7 +79,7 @@ class _Outcome:
 
 
 class WrittenLog(Protocol):
-    """The parts of a `Log` that `SlowDiskWrites` uses."""
+    """The parts of a `Log` that `SlowDiskWrites` and follower_append.py use."""
 
     topic_partition: TopicPartition
     directory: str
@@ -110,7 +110,7 @@ class WrittenLog(Protocol):
         view: memoryview,
         sync_bytes: int,
     ) -> None:
-        """Add a batch that is already in the active segment's file to the log."""
+        """Add a batch that is already in the active segment's file; see `Log.appended`."""
         ...
 
     def rolled(self, new: LogSegment) -> None:

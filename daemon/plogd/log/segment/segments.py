@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from plogd.log.retention import SegmentInfo
+from plogd.log.retention_policy import SegmentInfo
 from plogd.log.segment.log_segment import LogSegment
 
 

@@ -27,11 +27,7 @@ def _slow_site(config: TopicConfig = CONFIG, **settings: Any) -> tuple[LogSite, 
     """A log with one record at offset 0, in a directory that has just become slow."""
     site = LogSite(**settings).start()
     log = site.create("t-0", config)
-    site.files.append_ms = lambda path: 25.0
-    site.append(log)
-    site.files.append_ms = lambda path: 0.0
-    site.settle()
-    assert site.manager.dirs.writes_of("/a").is_slow
+    site.slow_down(log)
     return site, log
 
 
