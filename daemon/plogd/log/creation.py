@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plog.types import TopicPartition, Uuid
+from plogd.descriptor_budget import DescriptorBudget
 from plogd.log import file_names
 from plogd.log.deletion import remove_tree
 from plogd.log.disk.checkpoint_files import write_first_topic_id
@@ -54,6 +55,17 @@ class NewLog:
     topic_partition: TopicPartition
     topic_id: Uuid
     config: TopicConfig
+
+
+def lack_of_descriptors(descriptors: DescriptorBudget, *, existing: int, count: int) -> str:
+    """Return why `count` logs cannot be created besides the existing ones; "" if they can."""
+    if existing + count <= descriptors.max_logs:
+        return ""
+    return (
+        f"cannot create {count} logs: the broker already has {existing} logs, and can have at most"
+        f" {descriptors.max_logs} with {descriptors.limit} descriptors; delete topics, or raise"
+        " LimitNOFILE or ulimit -n and restart the broker"
+    )
 
 
 def create_logs(

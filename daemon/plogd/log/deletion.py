@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 from plogd.fair_queue import FairQueue, Slices
 from plogd.log import file_names
@@ -30,6 +31,14 @@ _REMOVED_PER_JOB = 50
 """Maximum number of directories that one job removes, so that the lane's other jobs can run."""
 _TASK = "deletion"
 _LEFT = "at the next startup, the broker removes it or moves it to a -stray directory"
+
+
+class _Retired(NamedTuple):
+    """Segments that were removed from a log after so many restarts of it."""
+
+    log: Log
+    segments: Sequence[LogSegment]
+    restarts: int
 
 
 class Deletions:
@@ -56,66 +65,71 @@ class Deletions:
         self._housekeeping = housekeeping
         self._write_log_starts = write_log_starts
         self._storage_failed = storage_failed
-        self._retired: dict[str, list[tuple[Log, Sequence[LogSegment]]]] = {}
+        self._retired: dict[str, list[_Retired]] = {}
         """Segments of logs with a new start offset that is not on disk yet, by log directory."""
 
     # -- segments -----------------------------------------------------------------------------
 
-    def retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Rename, and later unlink, segments that were removed from `log`."""
-        if log.log_dir not in self._retired:
-            self._retired[log.log_dir] = []
+    def retire(self, log: Log, segments: Sequence[LogSegment], restarts: int) -> None:
+        """Rename, and later unlink, segments that were removed from `log`.
+
+        `restarts` is the log's number of restarts when they were removed.
+        """
+        self._add_retired(_Retired(log, segments, restarts))
+
+    def _add_retired(self, retired: _Retired) -> None:
+        log_dir = retired.log.log_dir
+        if log_dir not in self._retired:
+            self._retired[log_dir] = []
             # Deferred, because retention may remove segments from thousands of logs in one pass,
             # and one write of the log start offsets then covers them all.
-            self._timers.call_later(0, lambda: self._rename_retired(log.log_dir))
-        self._retired[log.log_dir].append((log, segments))
+            self._timers.call_later(0, lambda: self._rename_retired(log_dir))
+        self._retired[log_dir].append(retired)
 
     def _rename_retired(self, log_dir: str) -> None:
         retired = self._retired.pop(log_dir)
 
         def failed(error: Exception) -> None:
             if self._is_disk_failure(log_dir, error):
-                for _, segments in retired:
-                    _close(segments)
+                for one in retired:
+                    _close(one.segments)
                 return
             self._housekeeping.failed(_TASK, log_dir, error)
             self._retry(lambda: self._retire_all(retired))
 
         spawn(self._rename_all(log_dir, retired)).then(lambda _: None, failed)
 
-    def _retire_all(self, retired: Sequence[tuple[Log, Sequence[LogSegment]]]) -> None:
-        for log, segments in retired:
-            self.retire(log, segments)
+    def _retire_all(self, retired: Sequence[_Retired]) -> None:
+        for one in retired:
+            self._add_retired(one)
 
-    async def _rename_all(
-        self, log_dir: str, retired: Sequence[tuple[Log, Sequence[LogSegment]]]
-    ) -> None:
+    async def _rename_all(self, log_dir: str, retired: Sequence[_Retired]) -> None:
         is_noted = await self._write_log_starts(log_dir)
-        for log, segments in retired:
-            self._rename(log, segments, is_noted=is_noted)
+        for one in retired:
+            self._rename(one, is_noted=is_noted)
 
-    def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
+    def _rename(self, retired: _Retired, *, is_noted: bool) -> None:
         """Rename segments now and unlink them later; retry unless the disk has failed."""
 
         def failed(error: Exception) -> None:
-            if self._is_disk_failure(log.log_dir, error):
-                _close(segments)
+            if self._is_disk_failure(retired.log.log_dir, error):
+                _close(retired.segments)
                 return
-            self._housekeeping.failed(_TASK, log.topic_partition, error)
-            self._retry(lambda: self._rename(log, segments, is_noted=is_noted))
+            self._housekeeping.failed(_TASK, retired.log.topic_partition, error)
+            self._retry(lambda: self._rename(retired, is_noted=is_noted))
 
-        spawn(self._rename_now(log, segments, is_noted=is_noted)).then(lambda _: None, failed)
+        spawn(self._rename_now(retired, is_noted=is_noted)).then(lambda _: None, failed)
 
-    async def _rename_now(
-        self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool
-    ) -> None:
+    async def _rename_now(self, retired: _Retired, *, is_noted: bool) -> None:
+        log, segments, restarts = retired
         if log.offline:  # A failed directory is never written to again (rule R15).
             _close(segments)
             return
 
         def mark_deleted() -> None:
-            # The directory of a closed log may belong to a new topic with the same name.
-            if not log.closed:
+            # The directory of a closed log may belong to a new topic with the same name. After a
+            # restart, the names of these segments may belong to new ones.
+            if not log.closed and log.restarts == restarts:
                 # Oldest first, so that the remaining segments are contiguous after a crash.
                 for segment in segments:
                     segment.rename(file_names.DELETED_SUFFIX)
@@ -126,17 +140,17 @@ class Deletions:
 
         await self._jobs.submit(lane_of(log.log_dir), mark_deleted)
         self._timers.call_later(
-            log.config.file_delete_delay_ms, lambda: self._unlink(log, segments)
+            log.config.file_delete_delay_ms, lambda: self._unlink(log, segments, restarts)
         )
 
-    def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
+    def _unlink(self, log: Log, segments: Sequence[LogSegment], restarts: int) -> None:
         """Unlink the files of `segments`; retry later with those that cannot be unlinked."""
 
         def unlink() -> list[tuple[LogSegment, Exception]]:
             left: list[tuple[LogSegment, Exception]] = []
             for number, segment in enumerate(segments):
                 # These files are deleted with their directory, or at the next startup.
-                if log.closed or log.offline:
+                if log.closed or log.offline or log.restarts != restarts:
                     segment.close()
                     continue
                 try:
@@ -146,7 +160,7 @@ class Deletions:
                         _close(segments[number:])
                         raise
                     left.append((segment, error))
-            if not (left or log.closed or log.offline):
+            if not (left or log.closed or log.offline or log.restarts != restarts):
                 # Up to the first segment's base offset, not up to the log start offset: only the
                 # snapshot at the base offset contains the producers of records between the two.
                 log.producer_state.delete_snapshots_before(log.segments.first.base_offset)
@@ -156,12 +170,12 @@ class Deletions:
             for _, error in left:
                 self._housekeeping.failed(_TASK, log.topic_partition, error)
             if left:
-                self._retry(lambda: self._unlink(log, [segment for segment, _ in left]))
+                self._retry(lambda: self._unlink(log, [segment for segment, _ in left], restarts))
 
         def failed(error: Exception) -> None:
             if not self._is_disk_failure(log.log_dir, error):
                 self._housekeeping.failed(_TASK, log.topic_partition, error)
-                self._retry(lambda: self._unlink(log, []))  # Only the snapshots remain.
+                self._retry(lambda: self._unlink(log, [], restarts))  # Only the snapshots remain.
 
         self._jobs.submit(lane_of(log.log_dir), unlink).then(done, failed)
 

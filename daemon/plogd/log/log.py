@@ -16,13 +16,14 @@ append that raises an exception does not leave bytes in the file or change any s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plog.records.produced_batch import check_produced_batch
 from plogd.log import retention
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
+from plogd.log.clean_stop import is_unchanged, sync_completely, sync_missing_indexes
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
 from plogd.log.disk.slow_disk_writes import SlowDiskWrites
@@ -35,7 +36,7 @@ from plogd.log.replicated_batches import check_replicated_batches
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_roll import check_fits, make_successor
 from plogd.log.segment.segments import Segments
-from plogd.ports import Files
+from plogd.ports import Files, Later
 from plogd.topic_config import TopicConfig
 
 
@@ -70,6 +71,12 @@ class Log:
         self.on_durable: Callable[[], None] = lambda: None
         """Called when the durable end advances, and after each job that writes to a slow disk."""
         self.offline = self.closed = False
+        self.is_truncating = False
+        """Whether records are being removed from the end, so that nothing may be written."""
+        self.truncations = 0
+        """Number of truncations that have begun; each makes facts about segments out of date."""
+        self.restarts = 0
+        """Number of times all records were removed, so that base offsets were used again."""
         self.refuses_writes = False
         """Set while the disk is too full for a record of this broker's leader epoch (rule R6)."""
         self._segments = Segments(state.segments)
@@ -120,7 +127,9 @@ class Log:
     @property
     def is_written_directly(self) -> bool:
         """Whether appends run on the reactor's thread, because the disk is fast."""
-        return self._lane is None and not (self._writes.is_slow or self.closed or self.offline)
+        if self.closed or self.offline or self.is_truncating:
+            return False
+        return self._lane is None and not self._writes.is_slow
 
     @property
     def segments(self) -> Segments:
@@ -143,7 +152,7 @@ class Log:
         rejected, raises the `KafkaError` for the client and appends nothing. On a slow disk, the
         write can still fail after this method has returned: see `AppendInfo.writing`.
         """
-        if self.offline or self.closed:
+        if self.offline or self.closed or self.is_truncating:
             raise self.not_open()
         # Rule R6: otherwise, two records could have the same offset and epoch.
         assert leader_epoch >= self.leader_epochs.latest_epoch, "a deposed leader must not append"
@@ -215,7 +224,7 @@ class Log:
         Appends nothing if a check fails (CorruptMessage, UnsupportedForMessageFormat). Batches that
         precede a failed write remain. On a slow disk, `AppendInfo.writing` is the last write.
         """
-        if self.offline or self.closed:
+        if self.offline or self.closed or self.is_truncating:
             raise self.not_open()
         end_offset = self.log_end_offset if self._lane is None else self._lane.end_offset
         batches = check_replicated_batches(data, next_offset=end_offset, leader_epoch=leader_epoch)
@@ -292,8 +301,10 @@ class Log:
             self._segments.active.close()
 
     def not_open(self) -> KafkaStorageError:
-        """Return the error for an operation on an offline or closed log."""
-        why = f"{self.log_dir} is offline" if self.offline else "the log is closed"
+        """Return the error for an operation on an offline, closed or truncating log."""
+        why = "the log is being truncated"
+        if self.offline or self.closed:
+            why = f"{self.log_dir} is offline" if self.offline else "the log is closed"
         return KafkaStorageError(f"{self.topic_partition}: {why}")
 
     # -- becoming durable ---------------------------------------------------------------------
@@ -332,7 +343,7 @@ class Log:
 
     def begin_sync(self) -> SyncTicket | None:
         """Return the files to sync and the end that becomes durable; None if closed or offline."""
-        if self.closed or self.offline:
+        if self.closed or self.offline or self.is_truncating:
             return None
         # Indexes are not synced: recovery rebuilds the indexes of segments that are not sealed.
         # The files are retained, because retention may close a segment before its sync is complete.
@@ -447,6 +458,87 @@ class Log:
         lane = self._lane
         return self._segments.active.size_bytes if lane is None else lane.written_bytes
 
+    # -- truncation ---------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> Later[None]:
+        """Remove the batches that end at or above `offset`, durably; see truncation.py.
+
+        The log then ends at `offset`, or at the base offset of a batch that contains it. If the log
+        begins above `offset`, all records are removed. Fails with KafkaStorageError.
+        """
+        return self._hooks.truncate(self, offset, False)
+
+    def truncate_fully(self, start: int) -> Later[None]:
+        """Remove all records, durably, and begin the log at offset `start`.
+
+        Fails with KafkaStorageError.
+        """
+        return self._hooks.truncate(self, start, True)
+
+    async def stop_writes(self) -> None:
+        """Reject writes from now on, and wait for the writes and the sync in progress."""
+        if self.closed or self.offline:
+            raise self.not_open()
+        self.is_truncating = True
+        self.truncations += 1
+        while self._lane is not None:
+            await self._lane.ended()
+        await self._rounds.round_ended()
+
+    def resume_writes(self) -> None:
+        """Accept writes again."""
+        self.is_truncating = False
+        # The requests made in the meantime were dropped, and others may be waiting for the end.
+        if self.durable_end_offset < self.log_end_offset:
+            self.request_sync()
+
+    def lower_ends(self, offset: int, recovery_point: int) -> None:
+        """Exclude the records from `offset` on from the checkpoints."""
+        self.high_watermark = min(self.high_watermark, offset)
+        self.durable_end_offset = min(self.durable_end_offset, offset)
+        self.recovery_point = min(self.recovery_point, recovery_point)
+
+    def cut(self, end_offset: int, position: int, last: LogSegment) -> Sequence[LogSegment]:
+        """End the log at `end_offset`, which is `position` in segment `last`, for all readers.
+
+        Returns the segments that are no longer part of the log, oldest first.
+        """
+        removed = self._segments.remove_after(last)
+        last.records.end_at(position)
+        kept = [segment for segment in self._unsealed if segment not in removed]
+        self._unsealed = kept if last in kept else [*kept, last]
+        self._end_at(end_offset)
+        self.lower_ends(end_offset, last.base_offset)
+        return removed
+
+    @property
+    def unsealed(self) -> Sequence[LogSegment]:
+        """The segments that recovery would have to read, oldest first."""
+        return self._unsealed
+
+    def empty_at(self, start: int) -> None:
+        """Let the log start and end at `start`; `restart_with` replaces the segments."""
+        self.log_start_offset = start
+        self._end_at(start)
+        self.leader_epochs.truncate_from_end(0)
+
+    def restart_with(self, segment: LogSegment) -> None:
+        """Replace all segments with an empty one, which is on disk."""
+        self._segments.replace_all(segment)
+        self._unsealed = [segment]
+        self.recovery_point = self.high_watermark = segment.base_offset
+
+    def _end_at(self, end_offset: int) -> None:
+        self.log_end_offset = self._requested_end_offset = end_offset
+        self._dirty, self._directory_dirty = [], False
+        self.leader_epochs.truncate_from_end(end_offset)
+
+    def ends_durably(self) -> None:
+        """Record that the truncated log is on disk."""
+        self.durable_end_offset = self.log_end_offset
+        self._reader.note_end(self.log_end_offset, self._active_size())
+        self.on_durable()
+
     # -- retention ----------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
@@ -502,28 +594,16 @@ class Log:
         Runs as a job, while no append runs. Raises OSError.
         """
         assert self._lane is None, "a job is still writing"
-        active = self._segments.active
+        if self.is_truncating:
+            raise OSError(f"{self.topic_partition} is only partly truncated")
         # Syncing idle logs again would delay the shutdown of a broker with many partitions.
         if not self._is_all_on_disk():
-            # The next startup would rebuild a time index that lacks its last entry.
-            active.on_become_inactive()
-            for segment in self._unsealed:
-                segment.trim()
-                for file in segment.sync_files():
-                    file.sync()
-            # After the records, because a snapshot proves that all records below it are durable.
-            self.producer_state.prepare_snapshot(self.log_end_offset)()
-            self.leader_epochs.flush()
-            self._files.sync_dir(self.directory)
+            sync_completely(self, self._files)
             self.durable_end_offset = self.recovery_point = self.log_end_offset
-        elif active.indexes.make_missing_files() and active.size_bytes:
-            # Without records, the next startup does not need the new files, so they are not synced.
-            self._files.sync_dir(self.directory)
+        else:
+            sync_missing_indexes(self, self._files)
         self.close()
 
     def _is_all_on_disk(self) -> bool:
         """Return whether the log has not changed since it was created or cleanly loaded."""
-        end, snapshot_path = self.log_end_offset, self.producer_state.snapshot_path
-        if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
-            return False
-        return not end or self._files.exists(snapshot_path(end))
+        return not self._directory_dirty and is_unchanged(self, self._files)

@@ -21,7 +21,7 @@ from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
 from plogd.log import file_names
-from plogd.log.creation import NewLog, create_logs
+from plogd.log.creation import NewLog, create_logs, lack_of_descriptors
 from plogd.log.deletion import Deletions
 from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
@@ -41,6 +41,7 @@ from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
 from plogd.log.segment.preallocation import Preallocation
 from plogd.log.segment.sealing import Sealing
 from plogd.log.segment.uncached_lookup import UncachedLookup
+from plogd.log.truncation import Truncations
 from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
 
@@ -126,9 +127,17 @@ class LogManager:
             max_bytes=self._config.plog_log_preallocate_bytes,
             on_bug=self._on_bug,
         )
+        self._truncations = Truncations(
+            self._ports,
+            sealing=self._sealing,
+            write_checkpoint=lambda path, name: self._checkpoints.write(
+                self._dirs[path], name, always=True
+            ),
+        )
         return LogHooks(
             seal=self._sealing.seal,
             retire=self._retire,
+            truncate=self._truncations.truncate,
             preallocate=self._preallocation.extend,
             operation_failed=self._operation_failed,
             report=self._report,
@@ -137,7 +146,10 @@ class LogManager:
 
     def _retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
         """Delete the files of segments removed from `log`, after their pending seals."""
-        self._sealing.after_seals(log, segments, lambda: self._deletions.retire(log, segments))
+        restarts = log.restarts
+        self._sealing.after_seals(
+            log, segments, lambda: self._deletions.retire(log, segments, restarts)
+        )
 
     # -- directories --------------------------------------------------------------------------
 
@@ -274,13 +286,8 @@ class LogManager:
 
     def _check_descriptors(self, count: int) -> None:
         """Raise PolicyViolation if the broker has too few file descriptors for `count` new logs."""
-        descriptors = self._files.descriptors
-        if len(self.logs) + count > descriptors.max_logs:
-            error = (
-                f"cannot create {count} logs: the broker already has {len(self.logs)} logs, and"
-                f" can have at most {descriptors.max_logs} with {descriptors.limit} descriptors;"
-                " delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
-            )
+        error = lack_of_descriptors(self._files.descriptors, existing=len(self.logs), count=count)
+        if error:
             if self.refusals.may_report("descriptors"):
                 self._report("{error}", error=error, level="error")
             raise PolicyViolation(error)
@@ -317,6 +324,7 @@ class LogManager:
         async for key in Slices(self._queue).over(of_topic):
             log = self.logs.pop(key)
             log.close()  # Before the rename: a closed log does not start jobs in its directory.
+            self._truncations.forget(log)
             by_dir[log.log_dir].append(log)
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
         await gather(deletions)
@@ -446,6 +454,7 @@ class LogManager:
             await rounds.idle()
         for log_dir in self._dirs.online:
             # Wait for all seals: if one fails, the directory must not be marked as clean.
+            await self._truncations.idle(log_dir.path)
             await self._jobs.submit(log_dir.lane, _nothing)
             while self._sealing.is_running(log_dir.path):
                 await self._jobs.submit(log_dir.lane, _nothing)

@@ -14,7 +14,7 @@ from plog.types import TopicPartition, Uuid
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
-from plogd.ports import Report
+from plogd.ports import Later, Report
 from plogd.topic_config import TopicConfig
 
 L = TypeVar("L")
@@ -50,6 +50,8 @@ class LogHooks(Generic[L]):
     """Make a rolled segment durable in a job, then call `Log.sealed`."""
     retire: Callable[[L, Sequence[LogSegment]], None]
     """Delete segments that were removed from the log, after ``file.delete.delay.ms``."""
+    truncate: Callable[[L, int, bool], Later[None]]
+    """Remove the records from an offset on, or all records, as truncation.py describes."""
     preallocate: Callable[[L, LogSegment], None]
     """Allocate disk space ahead of the appends to the active segment; never raises."""
     operation_failed: Callable[[str, OSError], None]

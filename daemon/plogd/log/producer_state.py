@@ -16,6 +16,7 @@ Source: Kafka 3.9 ProducerStateManager, ProducerAppendInfo, ProducerStateEntry; 
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
@@ -202,6 +203,26 @@ class ProducerStateManager:
         self.producers: dict[int, ProducerState] = {}
         self._refused: dict[int, _Refused] = {}
         """The rejected first batches of producers that have no state, by producer id."""
+
+    def take_loaded(self, loaded: ProducerStateManager, end_offset: int) -> None:
+        """Replace the state of producers with records at or above `end_offset`, which are removed.
+
+        `loaded` contains the state below `end_offset` that could be read from the disk.
+        """
+        for producer_id, state in list(self.producers.items()):
+            # A removed marker leaves no trace, so the state of transactional producers is replaced.
+            is_kept = state.coordinator_epoch < 0 and state.current_txn_first_offset is None
+            # The disk may no longer have the state of a producer whose segments were deleted.
+            if is_kept and state.batches and state.batches[-1].last_offset < end_offset:
+                continue
+            if producer_id in loaded.producers:
+                self.producers[producer_id] = loaded.producers[producer_id].copy(self._generation)
+            else:
+                del self.producers[producer_id]
+
+    def successor(self) -> ProducerStateManager:
+        """Return a manager for the same directory, without producers."""
+        return ProducerStateManager(self._files, self.directory, expiration_ms=self.expiration_ms)
 
     # -- before and after an append -----------------------------------------------------------
 
@@ -416,6 +437,19 @@ class ProducerStateManager:
             if name is not None and name.suffix == SNAPSHOT_SUFFIX and not name.state
         )
 
+    def load_newest(self, end_offset: int) -> int | None:
+        """Load the newest snapshot at or below `end_offset`; return its offset, None without one.
+
+        Raises OSError.
+        """
+        for offset in reversed(self.snapshot_offsets()):
+            if offset <= end_offset:
+                with contextlib.suppress(CorruptSnapshot):
+                    for entry in decode_snapshot(self._files.read_file(self.snapshot_path(offset))):
+                        self.producers[entry.producer_id] = ProducerState.from_snapshot(entry)
+                    return offset
+        return None
+
     def load(self, log_start_offset: int, log_end_offset: int) -> int | None:
         """Load the newest usable snapshot; return the offset from which to replay batches.
 
@@ -444,6 +478,12 @@ class ProducerStateManager:
         latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []
         for offset in offsets:
             if offset not in segment_base_offsets and offset not in latest:
+                self.delete_snapshot(offset)
+
+    def delete_snapshots_above(self, end_offset: int) -> None:
+        """Delete all snapshots above `end_offset`, newest first. Raises OSError."""
+        for offset in reversed(self.snapshot_offsets()):
+            if offset > end_offset:
                 self.delete_snapshot(offset)
 
     def delete_snapshots_before(self, offset: int) -> None:

@@ -30,6 +30,7 @@ class RetainedLog(Protocol):
     high_watermark: int
     offline: bool
     closed: bool
+    is_truncating: bool
 
     @property
     def config(self) -> TopicConfig:
@@ -66,7 +67,8 @@ def apply_retention(log: RetainedLog, now_ms: int, report: Report) -> int:
     """
     policy = RetentionPolicy.of(log.config)
     _roll_if_expired(log, policy, now_ms, report)
-    if log.closed or log.offline:  # A failed roll may have taken the directory offline.
+    # A failed roll may have taken the directory offline.
+    if log.closed or log.offline or log.is_truncating:
         return 0
     return _delete_segments(log, policy, now_ms, report)
 
@@ -77,7 +79,7 @@ def delete_records_before(log: RetainedLog, offset: int, report: Report) -> None
     Raises KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high
     watermark.
     """
-    if log.offline or log.closed:
+    if log.offline or log.closed or log.is_truncating:
         raise log.not_open()
     if not 0 <= offset <= log.high_watermark:
         raise OffsetOutOfRange(
@@ -101,7 +103,7 @@ def _roll_if_expired(
     # Retention keeps segments that have records above the high watermark, so a roll would not
     # free any space now.
     in_doubt = log.high_watermark < log.log_end_offset or log.is_being_written
-    if log.closed or log.offline or in_doubt or not active.size_bytes:
+    if log.closed or log.offline or log.is_truncating or in_doubt or not active.size_bytes:
         return
     if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
         try:

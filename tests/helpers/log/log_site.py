@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plog.records.batch import iter_batches
+from plog.records.batch import iter_batches, parse_header, set_base_offset_and_epoch
 from plog.records.reader import read_records
 from plog.types import TopicPartition
 from plogd.config import BrokerConfig
@@ -190,6 +190,20 @@ class LogSite:
         )
         self._advance(log)
         return info
+
+    def follow(self, log: Log, *batches: memoryview) -> AppendInfo | None:
+        """Append batches as a follower, at the next offsets of the leader in this epoch."""
+        offset, data = log.log_end_offset, bytearray()
+        for batch in batches:
+            set_base_offset_and_epoch(batch, 0, offset, self.epoch)
+            offset = parse_header(batch).next_offset
+            data += batch
+        try:
+            return log.append_as_follower(
+                memoryview(data), leader_epoch=self.epoch, now_ms=self.ports.clock.now_ms()
+            )
+        finally:
+            self._advance(log)
 
     def fill(self, log: Log, batches: int, value_bytes: int = 100, **how: Any) -> None:
         """Append batches of one record; values are `value_bytes` long and start with a number."""

@@ -1,8 +1,9 @@
-"""Logs against a model, over any history of appends, rolls, deletions, full disks and crashes."""
+"""Logs against a model, over any history of operations on them, full disks and crashes."""
 
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hypothesis import example, given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from plog.errors import KafkaStorageError
 from plogd.log.log import Log
+from tests.helpers.log.log_data import client_batch
 from tests.helpers.log.log_site import CONFIG, LogSite, batch_offsets, values
 from tests.helpers.sim.sim_files import Operation
 
@@ -78,6 +80,71 @@ class History:
         model.epochs.append(self.site.epoch)
         model.producers.append((producer_id, how["base_sequence"]) if how else None)
 
+    def follow(self, number: int) -> None:
+        """Append one to three batches as a follower."""
+        log, model = self._log(number)
+        batches, added = [], []
+        sequences = model.sequences()
+        for producer_id in range(1 + number % 3):
+            self.count += 1
+            value = str(self.count).encode().ljust(20 * (number // 6), b".")
+            how, producer = {}, None
+            if producer_id:
+                # As if the leader had forgotten the producer: any sequence number may follow.
+                sequence = sequences.get(producer_id, -1) + 1 + number % 2
+                producer = (producer_id, sequence)
+                how = dict(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            batches.append(client_batch(value=value, **how))
+            added.append((value, producer))
+        try:
+            self.site.follow(log, *batches)
+            assert log.log_end_offset == len(model.values) + len(batches)
+        except KafkaStorageError:
+            assert self.is_full
+        for value, producer in added[: log.log_end_offset - len(model.values)]:
+            model.values.append(value)
+            model.epochs.append(self.site.epoch)
+            model.producers.append(producer)
+
+    def truncate(self, number: int) -> None:
+        """Remove some of the last records."""
+        if not self.is_full:
+            log, model, offset = self._place_to_cut(number)
+            self.site.settle(log.truncate_to(offset))
+            self._note_cut(log, model, offset, is_fully=False)
+
+    def truncate_and_crash(self, number: int) -> None:
+        """Lose power while the last records are removed."""
+        if not self.is_full:
+            log, model, offset = self._place_to_cut(number)
+            log.truncate_to(offset)
+            for _ in range(number % 8):
+                self.turn(0)
+                self.job(number)
+            self.crash(number, {model.topic_id: offset})
+
+    def truncate_fully(self, number: int) -> None:
+        """Remove all records, so that the log begins again."""
+        if not self.is_full:
+            log, model, offset = self._place_to_cut(number)
+            self.site.settle(log.truncate_fully(offset))
+            self._note_cut(log, model, offset, is_fully=True)
+            model.log_start_offset = offset
+            assert log.log_start_offset == log.log_end_offset == offset
+
+    def _place_to_cut(self, number: int) -> tuple[Log, Model, int]:
+        log, model = self._log(number)
+        return log, model, max(log.log_start_offset, log.log_end_offset - number // 4)
+
+    def _note_cut(self, log: Log, model: Model, offset: int, *, is_fully: bool) -> None:
+        assert log.log_end_offset == log.durable_end_offset == offset
+        model.cut(offset)
+        if is_fully:
+            model.producers[:] = [None] * offset
+        assert self._sequences(log).items() <= model.sequences().items()
+        if model.kept_state:
+            assert self._sequences(log) == model.sequences()
+
     def turn(self, number: int) -> None:
         self.site.ports.timers.run_due()
 
@@ -131,14 +198,17 @@ class History:
     def kill(self, number: int) -> None:
         self._next(self.site.kill())
 
-    def crash(self, number: int) -> None:
-        self._next(self.site.crash(number))
+    def crash(self, number: int, cuts: Mapping[bytes, int] | None = None) -> None:
+        """Lose power; `cuts` are the offsets of unfinished truncations, by topic id."""
+        self._next(self.site.crash(number), cuts or {})
 
     # -- invariants ---------------------------------------------------------------------------
 
-    def _next(self, site: LogSite) -> None:
+    def _next(self, site: LogSite, cuts: Mapping[bytes, int] | None = None) -> None:
         for name, model in self.models.items():
-            model.durable_end_offset = self.site.log(name).durable_end_offset
+            durable_end_offset = self.site.log(name).durable_end_offset
+            cut = (cuts or {}).get(model.topic_id, durable_end_offset)
+            model.durable_end_offset = min(durable_end_offset, cut)
         self.site, self.is_full = site, False
         for name, model in self.models.items():
             self._check_loaded(site.log(name), model)
@@ -150,16 +220,19 @@ class History:
         assert log.log_start_offset <= model.log_start_offset
         model.cut(log.log_end_offset)
         model.log_start_offset = log.log_start_offset
-        state = {
-            producer.producer_id: producer.last_sequence
-            for producer in log.producer_state.producers.values()
-        }
+        state = self._sequences(log)
         if model.kept_state:
             assert state == model.sequences()
         # A producer may be unknown if its snapshot had no space, but its state is never wrong.
         else:
             assert state.items() <= model.sequences().items()
         self.check(log, model)
+
+    def _sequences(self, log: Log) -> dict[int, int]:
+        return {
+            producer.producer_id: producer.last_sequence
+            for producer in log.producer_state.producers.values()
+        }
 
     def check_all(self) -> None:
         self.site.settle()
@@ -189,6 +262,8 @@ STEPS = (
     *["job"] * 5,
     *["turn"] * 3,
     *["retain", "write", "wait", "recreate", "fill_disk", "restart", "kill", "crash", "crash"],
+    *["follow"] * 3,
+    *["truncate", "truncate_and_crash", "truncate_fully"],
 )
 
 

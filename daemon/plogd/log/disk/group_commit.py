@@ -30,6 +30,7 @@ from plogd.log.disk.sync_costs import SyncCosts
 from plogd.log.io_errors import storage_error
 from plogd.notify_all import notify_all
 from plogd.ports import File, Later, Ports, failed, gather, ready, spawn
+from plogd.waiters import Waiters
 
 _PARALLEL_LANES = 8
 """Number of jobs that share the files in a large round if ``syncfs`` is not used."""
@@ -123,6 +124,7 @@ class SyncRounds:
         )
         self._waiting_for_room: deque[Later[None]] = deque()
         self._waiting_for_idle: list[Later[None]] = []
+        self._waiting_for_round: Waiters[None] = Waiters()
         self.rounds = 0
         self.synced_logs = 0
         self.file_system_rounds = 0
@@ -163,6 +165,10 @@ class SyncRounds:
         later: Later[None] = Later()
         self._waiting_for_idle.append(later)
         return later
+
+    def round_ended(self) -> Later[None]:
+        """Wait until the round in progress has ended."""
+        return self._waiting_for_round.wait() if self._in_flight else ready(None)
 
     @property
     def _is_idle(self) -> bool:
@@ -278,6 +284,7 @@ class SyncRounds:
             *(partial(ticket.log.complete_sync, ticket) for ticket in durable),
             *(ticket.release for ticket in tickets),
             *(partial(self._on_failure, one.log_dirs, one.error) for one in failures),
+            partial(self._waiting_for_round.succeed, None),
             self._continue,
         ]
         notify_all(calls)

@@ -63,8 +63,11 @@ class OffsetCheckpoints:
         # Concurrently, so that a hung disk does not delay the checkpoints on other disks.
         await gather([spawn(self.write(log_dir, name)) for log_dir in log_dirs])
 
-    async def write(self, log_dir: LogDir, name: str) -> bool:
+    async def write(self, log_dir: LogDir, name: str, *, always: bool = False) -> bool:
         """Write one checkpoint if it has changed; return whether the file is up to date.
+
+        With `always`, the checkpoint is written even if it seems unchanged, because an earlier
+        write with other offsets may still be waiting.
 
         On a full disk, or after a bug, the old file remains. Any other OSError takes the directory
         offline.
@@ -74,7 +77,7 @@ class OffsetCheckpoints:
         try:
             offsets = self._offsets(log_dir, name)
             # Otherwise, an idle broker would sync each file every few seconds.
-            if log_dir.has_written(name, offsets):
+            if not always and log_dir.has_written(name, offsets):
                 return True
             await self._jobs.submit(log_dir.lane, lambda: log_dir.write_offsets(name, offsets))
         except OSError as error:

@@ -38,8 +38,9 @@ from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_roll import make_successor, must_roll
 from plogd.log.segment.segments import Segments
 from plogd.notify_all import notify_all
-from plogd.ports import Files
+from plogd.ports import Files, Later
 from plogd.topic_config import TopicConfig
+from plogd.waiters import Waiters
 
 _GROUP_BYTES = 1 << 20
 """A job of this size does not accept any more batches, so that its first append completes soon."""
@@ -146,6 +147,7 @@ class SlowDiskWrites:
         self._group: Sequence[Prepared] = ()
         self._done_bytes = 0
         """Number of bytes in written or failed batches that still count as unsynced bytes."""
+        self._waiting_for_end: Waiters[None] = Waiters()
         self.is_busy = False
         """Whether a job is in progress or pending."""
         self.written_bytes = log.segments.active.size_bytes
@@ -222,6 +224,10 @@ class SlowDiskWrites:
             if prepared.last_offset == last_offset:
                 return prepared.writing
         return None
+
+    def ended(self) -> Later[None]:
+        """Wait until every prepared batch is written or has failed."""
+        return self._waiting_for_end.wait()
 
     def roll(self) -> None:
         """Start a new segment although no batch requires it. No job may be in progress."""
@@ -363,6 +369,7 @@ class SlowDiskWrites:
             self._submit()
         else:
             self._log.writes_ended()
+            self._waiting_for_end.succeed(None)
         done_bytes, self._done_bytes = self._done_bytes, 0
         # The bytes are released last: appends that wait for room may then run, even in this log.
         notify_all([self._log.on_durable, lambda: self._rounds.hold(-done_bytes)])

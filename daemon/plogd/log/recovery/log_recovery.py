@@ -304,6 +304,7 @@ def _recover(
             segment,
             keep_below_offset=min([request.durable_end_offset, *following]),
             following_base_offset=min(following, default=None),
+            may_have_gaps=request.may_have_gaps,
             on_batch=lambda _, header: _note_epoch(epochs, header),
             work=request.work,
         )
@@ -368,6 +369,7 @@ def _repair_indexes(
                 segment,
                 keep_below_offset=following[0] if following else request.durable_end_offset,
                 following_base_offset=following[0] if following else None,
+                may_have_gaps=request.may_have_gaps,
                 on_batch=_nothing,
                 work=request.work,
             )

@@ -62,12 +62,14 @@ def recover_segment(
     *,
     keep_below_offset: int,
     following_base_offset: int | None = None,
+    may_have_gaps: bool = False,
     on_batch: Callable[[int, BatchHeader], None],
     work: LoadWork | None = None,
 ) -> RecoveredSegment:
     """Check a segment, truncate it at the end of its valid batches, and rebuild its indexes.
 
-    `following_base_offset` is the base offset of the next segment, if any. `on_batch` is called
+    `following_base_offset` is the base offset of the next segment, if any; `may_have_gaps` is set
+    if compaction may have removed records. `on_batch` is called
     with the position and header of each valid batch, in order. Reads the whole segment, and counts
     the bytes in `work`. If the work is stopped, the next startup recovers the segment again. Raises
     OSError or LoadingStopped.
@@ -79,6 +81,7 @@ def recover_segment(
         segment.base_offset,
         keep_below_offset=keep_below_offset,
         following_base_offset=following_base_offset,
+        may_have_gaps=may_have_gaps,
     )
     segment.reset_indexes()  # Old entries may lead to bytes that are truncated later.
     for found in scan.steps():
@@ -169,6 +172,7 @@ class SegmentScan:
         *,
         keep_below_offset: int,
         following_base_offset: int | None,
+        may_have_gaps: bool = False,
     ) -> None:
         self.position = 0
         self.next_offset = base_offset
@@ -180,6 +184,7 @@ class SegmentScan:
         self._base_offset = base_offset
         self._keep_below_offset = keep_below_offset
         self._following_base_offset = following_base_offset
+        self._may_have_gaps = may_have_gaps
         self._chunk = memoryview(b"")
         self._chunk_position = 0
 
@@ -227,6 +232,9 @@ class SegmentScan:
         end_offset = self._following_base_offset if following is None else following.base_offset
         keep_below_offset = self._keep_below_offset
         leaps = following is None and expected_offset < keep_below_offset < header.next_offset
+        # The high watermark of a follower may be in a gap that compaction left at its leader.
+        if self._may_have_gaps and header.base_offset >= keep_below_offset:
+            leaps = False
         self.reason = f"the batch at byte {position} cannot have offset {header.base_offset}"
         return leaps or (end_offset is not None and header.next_offset > end_offset)
 

@@ -158,15 +158,20 @@ class FileRecords:
             self.file.truncate(self.size_bytes)
             self._torn = False
 
+    def end_at(self, size_bytes: int) -> None:
+        """End the records for readers, before `truncate` or `repair` removes the other bytes."""
+        if size_bytes < self.size_bytes:
+            self.size_bytes = size_bytes
+            self.corrupt_ranges = [one for one in self.corrupt_ranges if one.position < size_bytes]
+            self._torn = True  # If the truncation fails, the next append repeats it.
+
     def truncate(self, size_bytes: int) -> int:
         """Truncate to `size_bytes`, a batch boundary; return the number of bytes removed."""
         assert 0 <= size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
         cut = self.size_bytes - size_bytes
         if cut:
             # Before the truncation, because readers read up to `size_bytes`.
-            self.size_bytes = size_bytes
-            self.corrupt_ranges = [one for one in self.corrupt_ranges if one.position < size_bytes]
-            self._torn = True  # If the truncation fails, the next append repeats it.
+            self.end_at(size_bytes)
             self.repair()
         return cut
 

@@ -28,7 +28,7 @@ from plogd.log.recovery.segment_recovery import RecoveredSegment, SegmentScan
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_indexes import SegmentIndexes
 from plogd.log.segment.time_index import TimestampOffset
-from plogd.ports import Later, Ports, spawn
+from plogd.ports import Later, Ports, ready, spawn
 from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
@@ -58,6 +58,8 @@ class IndexRebuilds:
         waiters = self._waiters.get(segment)
         if waiters is not None:
             return waiters.wait()
+        if log.is_truncating:  # The lookup fails; a later one starts the check.
+            return ready(None)
         waiters = self._waiters[segment] = Waiters()
         done = waiters.wait()
 
@@ -80,33 +82,39 @@ class IndexRebuilds:
                 self.check(log, segment)
 
     async def _check(self, log: Log, segment: LogSegment) -> None:
+        truncations = log.truncations
         rebuild = _Rebuild(
             segment,
             end_offset=log.segments.end_offset_of(segment, log.log_end_offset),
             is_active=segment is log.segments.active,
         )
         try:
-            is_complete = await self._run(log, segment, rebuild)
+            is_complete = await self._run(log, segment, rebuild, truncations)
         except Exception:
             rebuild.close()
             raise
         rebuild.close()
-        if is_complete and not (log.closed or log.offline):
+        if is_complete and not _is_stale(log, truncations):
             self._take(log, segment, rebuild)
 
-    async def _run(self, log: Log, segment: LogSegment, rebuild: _Rebuild) -> bool:
+    async def _run(
+        self, log: Log, segment: LogSegment, rebuild: _Rebuild, truncations: int
+    ) -> bool:
         """Run the jobs of a check; return False if it was abandoned."""
         is_done = False
         while not is_done:
             # The directory of a closed log may belong to another topic with the same name.
-            if log.closed or log.offline:
+            if _is_stale(log, truncations):
                 return False
             is_done = await self._jobs.submit(lane_of(log.log_dir), rebuild.run_step)
-        if log.closed or log.offline or not _is_in(log, segment):
+        if _is_stale(log, truncations) or not _is_in(log, segment):
             return False
         # The active segment keeps its indexes, because appends continue to add entries.
         if not rebuild.is_active:
-            await self._jobs.submit(lane_of(log.log_dir), rebuild.put_in_place)
+            await self._jobs.submit(
+                lane_of(log.log_dir),
+                lambda: None if _is_stale(log, truncations) else rebuild.put_in_place(),
+            )
         return True
 
     def _take(self, log: Log, segment: LogSegment, rebuild: _Rebuild) -> None:
@@ -131,6 +139,11 @@ class IndexRebuilds:
                 topic_partition=log.topic_partition,
                 level="warn",
             )
+
+
+def _is_stale(log: Log, truncations: int) -> bool:
+    """Return whether a check that began after so many truncations must be abandoned."""
+    return log.closed or log.offline or log.truncations != truncations
 
 
 class _Rebuild:

@@ -427,9 +427,17 @@ class LogSegment:
     def truncate_to(self, offset: int) -> int:
         """Remove the batches that end at or after `offset`; return the number of bytes removed."""
         place = self.find_offset(offset)
+        return self.truncate_at(self.size_bytes if place is None else place.position, offset)
+
+    def truncate_at(self, position: int, offset: int) -> int:
+        """Remove the batches from `position` on, which end at or after `offset`.
+
+        Returns the number of bytes removed from the size. Raises OSError.
+        """
         # Before the records, because an index entry must never lead past the end of the file.
         self.indexes.truncate_to(offset)
-        cut_bytes = 0 if place is None else self.records.truncate(place.position)
+        cut_bytes = self.records.truncate(position)
+        self.records.repair()
         self._forget()
         self.indexes.maximum = self._read_maximum()
         return cut_bytes
@@ -450,9 +458,10 @@ class LogSegment:
         """Return the last time index entry, or the largest timestamp in the batches after it."""
         maximum = self.indexes.last_time_entry
         position = self.indexes.look_up(maximum.offset, nowait=False).position
-        for _, header in self.records.batches_from(position):
-            if header.max_timestamp > maximum.timestamp:
-                maximum = TimestampOffset(header.max_timestamp, header.last_offset)
+        with contextlib.suppress(CorruptMessage):  # A later read reports the damage.
+            for _, header in self.records.batches_from(position):
+                if header.max_timestamp > maximum.timestamp:
+                    maximum = TimestampOffset(header.max_timestamp, header.last_offset)
         return maximum
 
     @property

@@ -33,6 +33,7 @@ from plogd.log.log import Log
 from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import File, Jobs, Timers
+from plogd.waiters import Waiters
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class _Seal(NamedTuple):
     """A segment to seal, and the job that writes the producer snapshot at its end."""
 
     segment: LogSegment
+    end_offset: int
     write_snapshot: Callable[[], None]
     followers: list[Callable[[], None]]
     """Functions to call once the snapshot is on disk or the seal has been abandoned."""
@@ -72,12 +74,15 @@ class Sealing:
         """Seals that are not done, oldest first. Only each log's first seal is in progress."""
         self._running: set[Log] = set()
         """Logs with a seal job in progress, as opposed to a scheduled retry."""
+        self._paused: dict[Log, Waiters[None]] = {}
+        """Logs whose seals do not begin, each with the waiters for the seal in progress."""
 
     def seal(self, log: Log, segment: LogSegment, end_offset: int) -> None:
         """Make `segment`, which ends at `end_offset`, durable, then call `log.sealed`."""
         waiting = self._waiting.setdefault(log, deque())
         # Prepared now, because later appends change the producer state.
-        waiting.append(_Seal(segment, log.producer_state.prepare_snapshot(end_offset), []))
+        write_snapshot = log.producer_state.prepare_snapshot(end_offset)
+        waiting.append(_Seal(segment, end_offset, write_snapshot, []))
         if len(waiting) == 1:
             self._begin(log)
 
@@ -94,12 +99,48 @@ class Sealing:
         else:
             function()
 
+    async def pause(self, log: Log) -> None:
+        """Begin no seals of `log` until `resume`; wait for the seal in progress."""
+        ended = self._paused.setdefault(log, Waiters())
+        if log in self._running:
+            await ended.wait()
+
+    def forget(self, log: Log, end_offset: int) -> None:
+        """Drop the seals of a paused log whose snapshots are above `end_offset`, its new end.
+
+        These snapshots contain producers of removed records.
+        """
+        waiting = self._waiting.pop(log, ())
+        kept = [seal for seal in waiting if seal.end_offset <= end_offset]
+        if kept:
+            self._waiting[log] = deque(kept)
+        for seal in waiting:
+            if seal not in kept:
+                _release(seal)
+
+    def snapshots(self, log: Log, end_offset: int) -> list[Callable[[], None]]:
+        """Return the jobs that write the missing snapshots at or below `end_offset`."""
+        return [
+            seal.write_snapshot
+            for seal in self._waiting.get(log, ())
+            if seal.end_offset <= end_offset
+        ]
+
+    def resume(self, log: Log) -> None:
+        """Begin the seals of `log` again."""
+        self._paused.pop(log, None)
+        if self._waiting.get(log):
+            self._begin(log)
+
     def is_running(self, log_dir: str) -> bool:
         """Return whether a job is sealing a segment in this log directory."""
         return any(log.log_dir == log_dir for log in self._running)
 
     def _begin(self, log: Log) -> None:
-        """Begin the oldest seal of `log`, unless the log is closed or offline."""
+        """Begin the oldest seal of `log`, unless the log is paused, closed or offline."""
+        # A retry may be due although the seal was dropped, or was begun by `resume`.
+        if log in self._paused or log in self._running or log not in self._waiting:
+            return
         # The directory of a closed log may belong to a new topic with the same name.
         if log.closed or log.offline:
             self._abandon(log)
@@ -195,14 +236,21 @@ class Sealing:
         def done(value: T) -> None:
             self._running.discard(log)
             on_done(value)
+            self._notify_paused(log)
 
         def failed(error: Exception) -> None:
             self._running.discard(log)
             on_failed(error)
+            self._notify_paused(log)
 
         running = self._jobs.submit(lane_of(log.log_dir), job)
         self._running.add(log)
         running.then(done, failed)
+
+    def _notify_paused(self, log: Log) -> None:
+        waiters = self._paused.get(log)
+        if waiters is not None:
+            waiters.succeed(None)
 
     def _note_producers(self, log: Log, seal: _Seal) -> None:
         def failed(error: Exception) -> None:

@@ -55,6 +55,21 @@ class Segments:
         del self._base_offsets[:count]
         return removed
 
+    def remove_after(self, last: LogSegment) -> Sequence[LogSegment]:
+        """Remove and return the segments after `last`, which becomes the active one."""
+        count = self._segments.index(last) + 1
+        removed = self._segments[count:]
+        del self._segments[count:]
+        del self._base_offsets[count:]
+        self.active = self._segments[-1]
+        return removed
+
+    def replace_all(self, segment: LogSegment) -> None:
+        """Replace all segments with `segment`."""
+        self._segments[:] = [segment]
+        self._base_offsets[:] = [segment.base_offset]
+        self.active = segment
+
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
         """Return the segments that may contain `offset` or later offsets."""
         # For an offset below the first base offset, bisect returns 0; all segments then follow it.

@@ -1,0 +1,66 @@
+"""Make a log durable at a clean stop, so that the next startup can skip its recovery.
+
+`Log.close_durably` calls these functions in a job, while nothing is appended. Source: Kafka 3.9
+LogManager.shutdown, UnifiedLog.close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.producer_state import ProducerStateManager
+from plogd.log.segment.log_segment import LogSegment
+from plogd.log.segment.segments import Segments
+from plogd.ports import Files
+
+
+class StoppingLog(Protocol):
+    """The parts of a `Log` that a clean stop uses."""
+
+    directory: str
+    leader_epochs: LeaderEpochs
+    producer_state: ProducerStateManager
+    log_end_offset: int
+    recovery_point: int
+
+    @property
+    def segments(self) -> Segments:
+        """All segments; the last one receives appends."""
+        ...
+
+    @property
+    def unsealed(self) -> Sequence[LogSegment]:
+        """The segments that recovery would have to read, oldest first."""
+        ...
+
+
+def is_unchanged(log: StoppingLog, files: Files) -> bool:
+    """Return whether the records, epochs and producers are as on disk, with a snapshot."""
+    end = log.log_end_offset
+    if log.recovery_point < end or log.leader_epochs.is_dirty:
+        return False
+    return not end or files.exists(log.producer_state.snapshot_path(end))
+
+
+def sync_completely(log: StoppingLog, files: Files) -> None:
+    """Write and sync everything that the next startup reads. Raises OSError."""
+    # The next startup would rebuild a time index that lacks its last entry.
+    log.segments.active.on_become_inactive()
+    for segment in log.unsealed:
+        segment.trim()
+        for file in segment.sync_files():
+            file.sync()
+    # After the records, because a snapshot proves that all records below it are durable.
+    log.producer_state.prepare_snapshot(log.log_end_offset)()
+    log.leader_epochs.flush()
+    files.sync_dir(log.directory)
+
+
+def sync_missing_indexes(log: StoppingLog, files: Files) -> None:
+    """Create the index files of the active segment if they are missing. Raises OSError."""
+    active = log.segments.active
+    # Without records, the next startup does not need the new files, so they are not synced.
+    if active.indexes.make_missing_files() and active.size_bytes:
+        files.sync_dir(log.directory)
