@@ -1,18 +1,18 @@
 """Make a log durable at a clean stop, so that the next startup can skip its recovery.
 
-`Log.close_durably` calls these functions in a job, while nothing is appended. Source: Kafka 3.9
-LogManager.shutdown, UnifiedLog.close.
+`Log.close_durably` calls `sync_for_clean_stop` in a job, while nothing is appended.
+
+Source: Kafka 3.9 LogManager.shutdown, UnifiedLog.close.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.producer_state import ProducerStateManager
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segments import Segments
+from plogd.log.unsynced import Unsynced
 from plogd.ports import Files
 
 
@@ -23,6 +23,7 @@ class StoppingLog(Protocol):
     leader_epochs: LeaderEpochs
     producer_state: ProducerStateManager
     log_end_offset: int
+    durable_end_offset: int
     recovery_point: int
 
     @property
@@ -31,24 +32,34 @@ class StoppingLog(Protocol):
         ...
 
     @property
-    def unsealed(self) -> Sequence[LogSegment]:
-        """The segments that recovery would have to read, oldest first."""
+    def unsynced(self) -> Unsynced:
+        """The parts that are not durable yet."""
         ...
 
 
-def is_unchanged(log: StoppingLog, files: Files) -> bool:
-    """Return whether the records, epochs and producers are as on disk, with a snapshot."""
+def sync_for_clean_stop(log: StoppingLog, files: Files) -> None:
+    """Make the log durable, including what recovery would have to compute. Raises OSError."""
+    # Syncing idle logs again would delay the shutdown of a broker with many partitions.
+    if _is_on_disk(log, files):
+        _sync_missing_indexes(log, files)
+    else:
+        _sync_completely(log, files)
+        log.durable_end_offset = log.recovery_point = log.log_end_offset
+
+
+def _is_on_disk(log: StoppingLog, files: Files) -> bool:
+    """Return whether the log has not changed since it was created or cleanly loaded."""
     end = log.log_end_offset
-    if log.recovery_point < end or log.leader_epochs.is_dirty:
+    if log.unsynced.has_new_files or log.recovery_point < end or log.leader_epochs.is_dirty:
         return False
     return not end or files.exists(log.producer_state.snapshot_path(end))
 
 
-def sync_completely(log: StoppingLog, files: Files) -> None:
-    """Write and sync everything that the next startup reads. Raises OSError."""
+def _sync_completely(log: StoppingLog, files: Files) -> None:
+    """Write and sync everything that the next startup reads."""
     # The next startup would rebuild a time index that lacks its last entry.
     log.segments.active.on_become_inactive()
-    for segment in log.unsealed:
+    for segment in log.unsynced.unsealed:
         segment.trim()
         for file in segment.sync_files():
             file.sync()
@@ -58,8 +69,8 @@ def sync_completely(log: StoppingLog, files: Files) -> None:
     files.sync_dir(log.directory)
 
 
-def sync_missing_indexes(log: StoppingLog, files: Files) -> None:
-    """Create the index files of the active segment if they are missing. Raises OSError."""
+def _sync_missing_indexes(log: StoppingLog, files: Files) -> None:
+    """Create the index files of the active segment if they are missing."""
     active = log.segments.active
     # Without records, the next startup does not need the new files, so they are not synced.
     if active.indexes.make_missing_files() and active.size_bytes:

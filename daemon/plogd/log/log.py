@@ -16,14 +16,14 @@ append that raises an exception does not leave bytes in the file or change any s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plog.records.produced_batch import check_produced_batch
 from plogd.log import retention
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
-from plogd.log.clean_stop import is_unchanged, sync_completely, sync_missing_indexes
+from plogd.log.clean_stop import sync_for_clean_stop
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
 from plogd.log.disk.slow_disk_writes import SlowDiskWrites
@@ -36,6 +36,7 @@ from plogd.log.replicated_batches import check_replicated_batches
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_roll import check_fits, make_successor
 from plogd.log.segment.segments import Segments
+from plogd.log.unsynced import Unsynced
 from plogd.ports import Files, Later
 from plogd.topic_config import TopicConfig
 
@@ -59,7 +60,7 @@ class Log:
         self.log_dir = state.log_dir
         self._flush_before_visible = flush_before_visible
         """Whether only durable records are acknowledged and readable."""
-        self._use(state.config)
+        self.config = state.config
         self.leader_epochs = state.leader_epochs
         self.producer_state = state.producer_state
         self.log_start_offset = state.log_start_offset
@@ -86,16 +87,7 @@ class Log:
         self._lane: SlowDiskWrites | None = None  # Appends not yet written to a slow disk.
         self._hooks = hooks
         self.on_bug = hooks.on_bug
-        self._unsealed = [self._segments.active]
-        """Segments that are not sealed yet, oldest first; the active segment is last."""
-        self._dirty: list[LogSegment] = []
-        """Segments with bytes that no sync round has included yet, oldest first."""
-        self._directory_dirty = False
-        """Whether a roll has created files that no sync round has included yet."""
-        self._requested_end_offset = state.log_end_offset
-        """The offset below which a sync of all records has been requested."""
-        self._unflushed_since_ms: float | None = None
-        """The monotonic time at which `flush_if_overdue` first found the unflushed appends."""
+        self._unsynced = Unsynced(self._segments.active, state.log_end_offset)
         self._reader = LogReader(self._segments, state.log_end_offset)
 
     # -- reading state ------------------------------------------------------------------------
@@ -107,9 +99,6 @@ class Log:
 
     @config.setter
     def config(self, config: TopicConfig) -> None:
-        self._use(config)
-
-    def _use(self, config: TopicConfig) -> None:
         self._config = config
         self.rules = BatchRules.of(config)
         self._acks_durable_only = config.flush_messages == 1 or self._flush_before_visible
@@ -125,16 +114,24 @@ class Log:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
+    def is_writable(self) -> bool:
+        """Whether the log is open and online, and is not being truncated."""
+        return not (self.closed or self.offline or self.is_truncating)
+
+    @property
     def is_written_directly(self) -> bool:
         """Whether appends run on the reactor's thread, because the disk is fast."""
-        if self.closed or self.offline or self.is_truncating:
-            return False
-        return self._lane is None and not self._writes.is_slow
+        return self.is_writable and self._lane is None and not self._writes.is_slow
 
     @property
     def segments(self) -> Segments:
         """The segments in offset order."""
         return self._segments
+
+    @property
+    def unsynced(self) -> Unsynced:
+        """The parts that are not durable yet."""
+        return self._unsynced
 
     # -- append -------------------------------------------------------------------------------
 
@@ -264,8 +261,7 @@ class Log:
         """
         segment = self._segments.active
         end_offset = first_offset + header.last_offset_delta + 1
-        if not self._dirty or self._dirty[-1] is not segment:
-            self._dirty.append(segment)
+        self._unsynced.written_to(segment)
         wants_sync = sync_bytes > 0 and self._is_sync_due(end_offset)
         if wants_sync:
             self._rounds.request(self, sync_bytes)
@@ -280,7 +276,7 @@ class Log:
         # epoch without records may remain, but is harmless.
         self.log_end_offset = end_offset
         if wants_sync:
-            self._requested_end_offset, self._unflushed_since_ms = end_offset, None
+            self._unsynced.requested(end_offset)
         if segment.size_bytes >= segment.preallocate_at:
             self._hooks.preallocate(self, segment)
 
@@ -312,18 +308,12 @@ class Log:
     @property
     def has_unflushed(self) -> bool:
         """Whether the log has appended records for which no sync has been requested."""
-        return self._requested_end_offset < self.log_end_offset
+        return self._unsynced.requested_end_offset < self.log_end_offset
 
     def flush_if_overdue(self, now_ms: float) -> None:
-        """Request a sync if the oldest unflushed append has waited for ``flush.ms``.
-
-        The wait is measured from the first call to this method after the append.
-        """
-        if not self.has_unflushed or self.closed or self.offline:
-            self._unflushed_since_ms = None
-        elif self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now_ms
-        elif now_ms - self._unflushed_since_ms >= self.config.flush_ms:
+        """Request a sync if the oldest unflushed append has waited for ``flush.ms``."""
+        is_overdue = self._unsynced.is_overdue(self.log_end_offset, now_ms, self.config.flush_ms)
+        if is_overdue and self.is_writable:
             self.request_sync()
 
     def request_sync_if_due(self, nbytes: int) -> None:
@@ -333,27 +323,23 @@ class Log:
 
     def _is_sync_due(self, end_offset: int) -> bool:
         """Return whether the records below `end_offset` must be synced now."""
-        unrequested = end_offset - self._requested_end_offset
+        unrequested = end_offset - self._unsynced.requested_end_offset
         return unrequested >= self._config.flush_messages or self._flush_before_visible
 
     def request_sync(self, nbytes: int = 0) -> None:
         """Include the whole log in the next sync round."""
         self._rounds.request(self, nbytes)
-        self._requested_end_offset, self._unflushed_since_ms = self.log_end_offset, None
+        self._unsynced.requested(self.log_end_offset)
 
     def begin_sync(self) -> SyncTicket | None:
         """Return the files to sync and the end that becomes durable; None if closed or offline."""
-        if self.closed or self.offline or self.is_truncating:
+        if not self.is_writable:
             return None
-        # Indexes are not synced: recovery rebuilds the indexes of segments that are not sealed.
-        # The files are retained, because retention may close a segment before its sync is complete.
-        files = [segment.records_file.retain() for segment in self._dirty]
-        directory = self.directory if self._directory_dirty else None
-        self._dirty, self._directory_dirty = [], False
-        self._reader.note_end(self.log_end_offset, self._active_size())
-        return SyncTicket(
-            log=self, end_offset=self.log_end_offset, files=files, directory=directory
-        )
+        directory = self.directory if self._unsynced.has_new_files else None
+        files = self._unsynced.take_files()
+        end_offset = self.log_end_offset
+        self._reader.note_end(end_offset, self._active_size())
+        return SyncTicket(log=self, end_offset=end_offset, files=files, directory=directory)
 
     def complete_sync(self, ticket: SyncTicket) -> None:
         """Advance the durable end to the ticket's end, and notify `on_durable`."""
@@ -384,8 +370,7 @@ class Log:
         old = self._segments.active
         # A replicated batch may follow a gap.
         self.log_end_offset = max(self.log_end_offset, new.base_offset)
-        self._directory_dirty = True
-        self._unsealed.append(new)
+        self._unsynced.rolled(new)
         self._segments.add(new)
         try:
             self._hooks.report(
@@ -400,16 +385,10 @@ class Log:
 
     def sealed(self, segment: LogSegment) -> None:
         """Record that `segment` and its indexes are durable, so that recovery skips them."""
-        if segment in self._unsealed:  # Otherwise, retention has deleted it during the seal.
-            self._unsealed.remove(segment)
-            self._dirty = [dirty for dirty in self._dirty if dirty is not segment]
+        if self._unsynced.sealed(segment):
             segment.on_sealed()
         # After a clean stop, the recovery point is above the base offset of the active segment.
-        self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
-
-    def is_unsealed(self, segment: LogSegment) -> bool:
-        """Return whether recovery would have to read `segment`."""
-        return segment in self._unsealed
+        self.recovery_point = max(self.recovery_point, self._unsynced.first_unsealed_offset)
 
     def go_offline(self) -> None:
         """Reject appends and syncs from now on, because the log directory has failed."""
@@ -492,47 +471,6 @@ class Log:
         if self.durable_end_offset < self.log_end_offset:
             self.request_sync()
 
-    def lower_ends(self, offset: int, recovery_point: int) -> None:
-        """Exclude the records from `offset` on from the checkpoints."""
-        self.high_watermark = min(self.high_watermark, offset)
-        self.durable_end_offset = min(self.durable_end_offset, offset)
-        self.recovery_point = min(self.recovery_point, recovery_point)
-
-    def cut(self, end_offset: int, position: int, last: LogSegment) -> Sequence[LogSegment]:
-        """End the log at `end_offset`, which is `position` in segment `last`, for all readers.
-
-        Returns the segments that are no longer part of the log, oldest first.
-        """
-        removed = self._segments.remove_after(last)
-        last.records.end_at(position)
-        kept = [segment for segment in self._unsealed if segment not in removed]
-        self._unsealed = kept if last in kept else [*kept, last]
-        self._end_at(end_offset)
-        self.lower_ends(end_offset, last.base_offset)
-        return removed
-
-    @property
-    def unsealed(self) -> Sequence[LogSegment]:
-        """The segments that recovery would have to read, oldest first."""
-        return self._unsealed
-
-    def empty_at(self, start: int) -> None:
-        """Let the log start and end at `start`; `restart_with` replaces the segments."""
-        self.log_start_offset = start
-        self._end_at(start)
-        self.leader_epochs.truncate_from_end(0)
-
-    def restart_with(self, segment: LogSegment) -> None:
-        """Replace all segments with an empty one, which is on disk."""
-        self._segments.replace_all(segment)
-        self._unsealed = [segment]
-        self.recovery_point = self.high_watermark = segment.base_offset
-
-    def _end_at(self, end_offset: int) -> None:
-        self.log_end_offset = self._requested_end_offset = end_offset
-        self._dirty, self._directory_dirty = [], False
-        self.leader_epochs.truncate_from_end(end_offset)
-
     def ends_durably(self) -> None:
         """Record that the truncated log is on disk."""
         self.durable_end_offset = self.log_end_offset
@@ -572,9 +510,8 @@ class Log:
     def drop_first_segments(self, count: int) -> None:
         """Remove the `count` oldest segments and delete their files later."""
         removed = self._segments.remove_first(count)
-        self._unsealed = [segment for segment in self._unsealed if segment not in removed]
-        self._dirty = [segment for segment in self._dirty if segment not in removed]
-        self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
+        self._unsynced.drop(removed)
+        self.recovery_point = max(self.recovery_point, self._unsynced.first_unsealed_offset)
         self._hooks.retire(self, removed)
 
     # -- closing ------------------------------------------------------------------------------
@@ -596,14 +533,5 @@ class Log:
         assert self._lane is None, "a job is still writing"
         if self.is_truncating:
             raise OSError(f"{self.topic_partition} is only partly truncated")
-        # Syncing idle logs again would delay the shutdown of a broker with many partitions.
-        if not self._is_all_on_disk():
-            sync_completely(self, self._files)
-            self.durable_end_offset = self.recovery_point = self.log_end_offset
-        else:
-            sync_missing_indexes(self, self._files)
+        sync_for_clean_stop(self, self._files)
         self.close()
-
-    def _is_all_on_disk(self) -> bool:
-        """Return whether the log has not changed since it was created or cleanly loaded."""
-        return not self._directory_dirty and is_unchanged(self, self._files)

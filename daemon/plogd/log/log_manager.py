@@ -16,7 +16,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Sequence
 
-from plog.errors import KafkaStorageError, PlogError, PolicyViolation
+from plog.errors import KafkaStorageError, PolicyViolation
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
@@ -41,6 +41,7 @@ from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
 from plogd.log.segment.preallocation import Preallocation
 from plogd.log.segment.sealing import Sealing
 from plogd.log.segment.uncached_lookup import UncachedLookup
+from plogd.log.shutdown import Shutdown
 from plogd.log.truncation import Truncations
 from plogd.ports import Later, Ports, gather, ready, spawn
 from plogd.topic_config import TopicConfig
@@ -66,8 +67,6 @@ class LogManager:
         self._report = ports.report
         self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
-        self.closed_logs = 0
-        """Number of logs closed so far during shutdown."""
         self.refusals = WriteRefusals(ports.clock, ports.report)
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
@@ -94,6 +93,14 @@ class LogManager:
         self._index_rebuilds = IndexRebuilds(ports, housekeeping=self.housekeeping)
         self._hooks = self._make_hooks()
         self._loading = self._make_loading()
+        self._shutdown = Shutdown(
+            self._dirs,
+            ports,
+            loading=self._loading,
+            sealing=self._sealing,
+            truncations=self._truncations,
+            checkpoints=self._checkpoints,
+        )
 
     def _make_loading(self) -> LogLoader:
         return LogLoader(
@@ -335,7 +342,7 @@ class LogManager:
         """Read the data for an uncached lookup, which is then retried. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
-        return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
+        return self._jobs.submit(self._dirs[log.log_dir].read_lane, cold.warm)
 
     def check_suspects(self, log: Log) -> None:
         """Rebuild any indexes of `log` in which a job's lookup has found a wrong entry."""
@@ -437,67 +444,11 @@ class LogManager:
 
     # -- shutdown -----------------------------------------------------------------------------
 
+    @property
+    def closed_logs(self) -> int:
+        """Number of logs closed so far during shutdown."""
+        return self._shutdown.closed_logs
+
     def shutdown(self) -> Later[None]:
         """Sync and close all logs, and write the clean shutdown files."""
-        return spawn(self._shutdown())
-
-    async def _shutdown(self) -> None:
-        if not self._is_loaded:
-            # Jobs must not use a directory after its lock has been released.
-            await self._loading.end_jobs()
-        for rounds in self._dirs.sync_rounds:
-            await rounds.idle()  # A pending write to a slow disk requests a sync when it is done.
-        for log in self.logs.values():
-            if log.has_unflushed and not log.offline:
-                log.request_sync()
-        for rounds in self._dirs.sync_rounds:
-            await rounds.idle()
-        for log_dir in self._dirs.online:
-            # Wait for all seals: if one fails, the directory must not be marked as clean.
-            await self._truncations.idle(log_dir.path)
-            await self._jobs.submit(log_dir.lane, _nothing)
-            while self._sealing.is_running(log_dir.path):
-                await self._jobs.submit(log_dir.lane, _nothing)
-            if not log_dir.offline:
-                if self._is_loaded or not self.load_progress.is_stopped:
-                    await self._close_logs(log_dir)
-                else:  # Nothing was appended, and the next startup recovers all logs.
-                    text = "stopped before the logs in {log_dir} were loaded"
-                    self._report(text, log_dir=log_dir.path)
-                await self._jobs.submit(_read_lane(log_dir.path), _nothing)  # Wait for cold reads.
-        for log_dir in self._dirs:
-            log_dir.release()
-
-    async def _close_logs(self, log_dir: LogDir) -> None:
-        """Close all logs in a directory, and mark it as clean if all of them could be closed."""
-        # On num.recovery.threads.per.data.dir lanes, as in Kafka.
-        closings = [
-            self._jobs.submit(self._loading.lane(log_dir), log.close_durably).map(self._closed)
-            for log in self._logs_in(log_dir.path)
-        ]
-        try:
-            await gather(closings)
-            if self._is_loaded:
-                await self._checkpoints.write_final(log_dir)
-                return
-            reason = "not all logs were loaded"
-        except (OSError, PlogError) as error:
-            reason = str(error)
-        except Exception as error:  # A bug keeps only this directory from being marked as clean.
-            reason = repr(error)
-        # If no log was loaded, the broker refused to start and has reported the reason.
-        if self.logs or self._loading.has_begun:
-            text = "cannot mark {log_dir} as cleanly shut down: {reason}"
-            self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
-
-    def _closed(self, _: None) -> None:
-        self.closed_logs += 1
-
-
-def _read_lane(log_dir: str) -> str:
-    # A separate lane, because a read must not wait for seals and deletions.
-    return f"read:{log_dir}"
-
-
-def _nothing() -> None:
-    """Do nothing; the job completes after all earlier jobs of its lane."""
+        return spawn(self._shutdown.run(self.logs.values(), is_loaded=self._is_loaded))

@@ -28,9 +28,11 @@ class RetainedLog(Protocol):
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    offline: bool
-    closed: bool
-    is_truncating: bool
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether the log is open and online, and is not being truncated."""
+        ...
 
     @property
     def config(self) -> TopicConfig:
@@ -68,7 +70,7 @@ def apply_retention(log: RetainedLog, now_ms: int, report: Report) -> int:
     policy = RetentionPolicy.of(log.config)
     _roll_if_expired(log, policy, now_ms, report)
     # A failed roll may have taken the directory offline.
-    if log.closed or log.offline or log.is_truncating:
+    if not log.is_writable:
         return 0
     return _delete_segments(log, policy, now_ms, report)
 
@@ -79,7 +81,7 @@ def delete_records_before(log: RetainedLog, offset: int, report: Report) -> None
     Raises KafkaStorageError, or OffsetOutOfRange if `offset` is negative or above the high
     watermark.
     """
-    if log.offline or log.closed or log.is_truncating:
+    if not log.is_writable:
         raise log.not_open()
     if not 0 <= offset <= log.high_watermark:
         raise OffsetOutOfRange(
@@ -103,7 +105,7 @@ def _roll_if_expired(
     # Retention keeps segments that have records above the high watermark, so a roll would not
     # free any space now.
     in_doubt = log.high_watermark < log.log_end_offset or log.is_being_written
-    if log.closed or log.offline or log.is_truncating or in_doubt or not active.size_bytes:
+    if not log.is_writable or in_doubt or not active.size_bytes:
         return
     if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
         try:

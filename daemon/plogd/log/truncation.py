@@ -9,7 +9,7 @@ included in the checkpoints. `Truncations` therefore proceeds in this order:
    snapshots above the new end are deleted. Otherwise, the next startup would report the removed
    records as lost, and continue after them.
 3. In memory, the log ends after its last remaining batch, so that no reader gets a removed record.
-4. In a job, whole segments are durably renamed to ``.deleted``, one after the other, newest first;
+4. In a job, whole segments are durably renamed to ``.deleted``, one at a time, newest first;
    then, the last segment is truncated, and everything that recovery will read is synced. The log
    accepts new records only afterward, so that a removed record never reappears next to a new one.
 5. The state of the producers of removed records is loaded again, from the newest snapshot.
@@ -141,10 +141,10 @@ class Truncations:
             return await self._restart(log, cut.end_offset)
         await self._lower_checkpoints(log, cut.end_offset, last.base_offset)
         removed = self._removed.setdefault(log, [])
-        removed[:0] = log.cut(cut.end_offset, cut.position, last)
+        removed[:0] = _cut_after(log, last, cut)
         write_epochs = log.leader_epochs.prepare_flush()
         # Their records may be only in the page cache, and recovery relies on the end of the log.
-        unsealed = [segment for segment in log.unsealed if segment is not last]
+        unsealed = [segment for segment in log.unsynced.unsealed if segment is not last]
         write_snapshots = self._sealing.snapshots(log, cut.end_offset)
 
         def remove() -> ProducerStateManager:
@@ -198,7 +198,8 @@ class Truncations:
         self._restarts[log] = start
         removed = self._removed.setdefault(log, [])
         removed += [segment for segment in log.segments if segment not in removed]
-        log.empty_at(start)
+        log.log_start_offset = log.log_end_offset = start
+        log.leader_epochs.truncate_from_end(0)
         write_epochs = log.leader_epochs.prepare_flush()
 
         def restart() -> LogSegment:
@@ -215,7 +216,9 @@ class Truncations:
 
         segment = await self._jobs.submit(lane_of(log.log_dir), restart)
         log.producer_state = log.producer_state.successor()
-        log.restart_with(segment)
+        log.segments.replace_all(segment)
+        log.unsynced.truncated(removed, segment, start)
+        log.recovery_point = log.high_watermark = start
         del self._restarts[log]
         self._end(log, -1)
         self._report(
@@ -240,7 +243,7 @@ class Truncations:
         self, log: Log, offset: int, recovery_point: int, *more: str
     ) -> None:
         """Make sure that no checkpoint includes records from `offset` on; also write `more`."""
-        log.lower_ends(offset, recovery_point)
+        _lower_ends(log, offset, recovery_point)
         names = (file_names.RECOVERY_POINT_CHECKPOINT, file_names.HIGH_WATERMARK_CHECKPOINT)
         for name in (*names, *more):
             is_written = await self._write_checkpoint(log.log_dir, name)
@@ -270,6 +273,24 @@ class Truncations:
         del self._removed[log]
         self._sealing.forget(log, end_offset)
         log.ends_durably()
+
+
+def _cut_after(log: Log, last: LogSegment, cut: _Cut) -> Sequence[LogSegment]:
+    """End the log at `cut` in segment `last`, for all readers; return the removed segments."""
+    removed = log.segments.remove_after(last)
+    last.records.end_at(cut.position)
+    log.unsynced.truncated(removed, last, cut.end_offset)
+    log.log_end_offset = cut.end_offset
+    log.leader_epochs.truncate_from_end(cut.end_offset)
+    _lower_ends(log, cut.end_offset, last.base_offset)
+    return removed
+
+
+def _lower_ends(log: Log, offset: int, recovery_point: int) -> None:
+    """Exclude the records from `offset` on from the checkpoints."""
+    log.high_watermark = min(log.high_watermark, offset)
+    log.durable_end_offset = min(log.durable_end_offset, offset)
+    log.recovery_point = min(log.recovery_point, recovery_point)
 
 
 def _find_cut(last: LogSegment, offset: int) -> _Cut:

@@ -33,11 +33,15 @@ class LogDirUnusable(PlogError):
 
 
 class LogDir:
-    """A log directory. `path` is spelled as in ``log.dirs``; the directory's jobs run on `lane`."""
+    """A log directory. `path` is spelled as in ``log.dirs``; the directory's jobs run on `lane`.
+
+    Reads run on `read_lane`, because they must not wait for seals and deletions.
+    """
 
     def __init__(self, path: str, files: Files, report: Report) -> None:
         self.path = path
         self.lane = f"dir:{path}"
+        self.read_lane = f"read:{path}"
         self.offline = False
         self.was_clean = False
         """Whether the last broker that used the directory stopped cleanly."""

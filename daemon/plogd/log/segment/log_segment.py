@@ -17,7 +17,6 @@ including its indexes.
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Sequence
 
 from plog.errors import CorruptMessage
@@ -28,8 +27,9 @@ from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.segment.offset_index import OffsetIndex
 from plogd.log.segment.recent_batches import RecentBatches
+from plogd.log.segment.segment_age import SegmentAge
 from plogd.log.segment.segment_indexes import SegmentIndexes
-from plogd.log.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from plogd.log.segment.time_index import TimeIndex, TimestampOffset
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Buffer, File, Files
 from plogd.topic_config import TopicConfig
@@ -50,10 +50,9 @@ class LogSegment:
     """A segment and its files. Calls that truncate, rename or close it must not overlap."""
 
     __slots__ = (
-        "_created_ms",
+        "_age",
         "_directory",
         "_files",
-        "_first_timestamp",
         "_is_closed",
         "_recent",
         "_state",
@@ -84,9 +83,7 @@ class LogSegment:
         """The batches."""
         self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
         self._recent = RecentBatches()
-        # None means not computed yet.
-        self._created_ms: int | None = None
-        self._first_timestamp: int | None = None
+        self._age = SegmentAge(f"{directory}/{base_offset}")
 
     @classmethod
     def create(
@@ -133,7 +130,7 @@ class LogSegment:
         copy._files, copy._directory, copy._state = self._files, self._directory, self._state
         copy.records = FileRecords(self._files.open_read(self._path(LOG_SUFFIX)))
         copy._recent = RecentBatches()
-        copy._created_ms = copy._first_timestamp = None
+        copy._age = self._age
         copy.indexes = self.indexes.copy_for_reading(self._state)
         try:
             copy.indexes.open()
@@ -209,39 +206,9 @@ class LogSegment:
             return False
         if size_bytes > config.segment_bytes - nbytes:
             return True
-        waited_ms = self._waited_ms(timestamp_ms, now_ms)
-        # For almost every append, the first condition avoids the hash in `_roll_after_ms`.
-        if (
-            waited_ms > config.segment_ms - config.segment_jitter_ms
-            and waited_ms > self._roll_after_ms(config)
-        ):
+        if self._age.requires_roll(config, self.records, timestamp_ms, now_ms):
             return True
         return self.indexes.is_full
-
-    def _roll_after_ms(self, config: TopicConfig) -> int:
-        """Return ``segment.ms`` minus a part of ``segment.jitter.ms``, to spread out the rolls.
-
-        The part is pseudo-random, but constant for each segment.
-        """
-        if not config.segment_jitter_ms:
-            return config.segment_ms
-        # A hash, because a random number would have to be stored for each segment.
-        share = zlib.crc32(f"{self._directory}/{self.base_offset}".encode())
-        return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
-
-    def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
-        """Return the segment's age by record timestamps, or by the clock if no record has one."""
-        if self._first_timestamp is None:
-            try:
-                header = self.records.header_at(0)
-            except CorruptMessage:  # Damage in the first batch must not prevent appends.
-                header = None
-            self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
-        if self._first_timestamp >= 0:
-            return timestamp_ms - self._first_timestamp
-        if self._created_ms is None:
-            self._created_ms = now_ms
-        return now_ms - self._created_ms
 
     def append(
         self, batch: Buffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
@@ -260,7 +227,7 @@ class LogSegment:
             self.undo_append(position, error)
             raise
         if not position:
-            self._first_timestamp = max_timestamp
+            self._age.begin(max_timestamp)
         self._recent.add(position, last_offset)
         return position
 
@@ -284,7 +251,7 @@ class LogSegment:
             self.undo_append(start, error)
             raise
         if not start:
-            self._first_timestamp = batches[0][1].max_timestamp
+            self._age.begin(batches[0][1].max_timestamp)
         for position, header in batches:
             if header.base_offset != self._recent.end_offset:
                 self._recent.clear()
@@ -482,7 +449,7 @@ class LogSegment:
         """Discard cached facts about batches that may have been truncated."""
         self._recent.clear()
         if not self.size_bytes:
-            self._first_timestamp = self._created_ms = None
+            self._age.reset()
 
     # -- seal, rename, delete -----------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class Sealing:
             self._abandon(log)
             return
         seal = self._waiting[log][0]
-        if log.is_unsealed(seal.segment):
+        if seal.segment in log.unsynced.unsealed:
             self._submit(log, seal)
         else:  # Retention has deleted the segment, but the snapshot must include its producers.
             self._note_producers(log, seal)
@@ -217,7 +217,7 @@ class Sealing:
             log.leader_epochs.is_dirty = True  # The epochs may not have been written.
             if not isinstance(error, OSError) or log.closed:
                 self._retry(log, error)
-            elif log.is_unsealed(segment):
+            elif segment in log.unsynced.unsealed:
                 # Even if the disk was only full, because the kernel may drop pages when a sync
                 # fails.
                 self._disk_failed(log, error)

@@ -1,0 +1,72 @@
+"""The age of the active segment, which decides when ``segment.ms`` requires a roll.
+
+The age is the difference between the timestamps of the next and the first batch, so that a segment
+spans at most ``segment.ms`` of record time. If the first batch has no timestamp, the clock decides.
+
+Source: Kafka 3.9 LogSegment.shouldRoll, LogSegment.timeWaitedForRoll.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from plog.errors import CorruptMessage
+from plogd.log.segment.file_records import FileRecords
+from plogd.log.segment.time_index import NO_TIMESTAMP
+from plogd.topic_config import TopicConfig
+
+
+class SegmentAge:
+    """The age of one segment; `seed` distinguishes it from the segments of other logs."""
+
+    __slots__ = ("_created_ms", "_first_timestamp", "_seed")
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed
+        # None means not computed yet.
+        self._created_ms: int | None = None
+        self._first_timestamp: int | None = None
+
+    def begin(self, first_timestamp: int) -> None:
+        """Record the timestamp of the segment's first batch; -1 if it has none."""
+        self._first_timestamp = first_timestamp
+
+    def reset(self) -> None:
+        """Forget the first batch, because it may have been removed."""
+        self._first_timestamp = self._created_ms = None
+
+    def requires_roll(
+        self, config: TopicConfig, records: FileRecords, timestamp_ms: int, now_ms: int
+    ) -> bool:
+        """Return whether a batch with this timestamp needs a new segment; `records` exist."""
+        waited_ms = self._waited_ms(records, timestamp_ms, now_ms)
+        # For almost every append, the first condition avoids the hash in `_roll_after_ms`.
+        return (
+            waited_ms > config.segment_ms - config.segment_jitter_ms
+            and waited_ms > self._roll_after_ms(config)
+        )
+
+    def _roll_after_ms(self, config: TopicConfig) -> int:
+        """Return ``segment.ms`` minus a part of ``segment.jitter.ms``, to spread out the rolls.
+
+        The part is pseudo-random, but constant for each segment.
+        """
+        if not config.segment_jitter_ms:
+            return config.segment_ms
+        # A hash, because a random number would have to be stored for each segment.
+        share = zlib.crc32(self._seed.encode())
+        return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
+
+    def _waited_ms(self, records: FileRecords, timestamp_ms: int, now_ms: int) -> int:
+        """Return the segment's age by record timestamps, or by the clock if no record has one."""
+        if self._first_timestamp is None:
+            try:
+                header = records.header_at(0)
+            except CorruptMessage:  # Damage in the first batch must not prevent appends.
+                header = None
+            self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
+        if self._first_timestamp >= 0:
+            return timestamp_ms - self._first_timestamp
+        if self._created_ms is None:
+            self._created_ms = now_ms
+        return now_ms - self._created_ms
