@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pytest
 
 from plog.spark.jobs.warehouse.table_layout import is_data
+
+# Without pyarrow, pytest must still be able to collect this module for its doctests.
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
 
 HOUR = "t/date=2026-01-01/hour=12"
 
