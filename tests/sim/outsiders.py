@@ -13,7 +13,8 @@ from tests.sim.group_history import Membership
 from tests.sim.network import ConnectionLost
 
 _NO_MEMBER = Membership("", None)
-_ATTEMPTS = 20
+# On a slow simulated disk, loading the offsets of 200 members took 20 s.
+_ATTEMPTS = 40
 
 
 class Outsider(GroupClient):
