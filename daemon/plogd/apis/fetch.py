@@ -2,6 +2,7 @@
 
 Serves versions 4-18.
 
+   4 aborted transactions (KIP-98)
    7 fetch sessions (KIP-227)     9 current leader epoch (KIP-320)      10 zstd (KIP-110)
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)
 
@@ -21,6 +22,7 @@ from typing import TypeAlias
 from plog.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnsupportedCompressionType
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -45,13 +47,12 @@ from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, settle, spawn
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchContext, FetchItem
-from plogd.replica.partition import PartitionRead
+from plogd.replica.partition import READ_COMMITTED, PartitionRead
 
 _FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
 _FIRST_VERSION_WITH_LEADER = 12  # KIP-595.
 _FIRST_ZSTD_VERSION = 10  # KIP-110.
 _LAST_VERSION_WITHOUT_STORAGE_ERROR = 5  # KIP-112.
-_READ_COMMITTED = 1  # Kafka's IsolationLevel (KIP-98).
 
 # Shared by all responses: these objects never change, and nearly every partition needs them.
 _NO_DIVERGENCE = EpochEndOffset()
@@ -111,6 +112,7 @@ def _read(
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         share=context.large_fetch,
+        read_committed=request.isolation_level == READ_COMMITTED,
     )
     return broker.replica_manager.fetch_records(fetch.items, params)
 
@@ -137,7 +139,7 @@ class _Answer:
         self._context = context
         self._fetch = fetch
         self._version = context.version
-        self._read_committed = request.isolation_level == _READ_COMMITTED
+        self._read_committed = request.isolation_level == READ_COMMITTED
 
     def __call__(self, reads: Sequence[PartitionRead]) -> Response:
         try:
@@ -174,7 +176,6 @@ class _Answer:
     ) -> list[Part]:
         """Return the encoded response that `_add` would build for a single successful read."""
         region, version, topic = read.region, self._version, item.topic or ""
-        high_watermark = read.high_watermark
         start = encode_single_response(
             version,
             throttle_ms,
@@ -182,8 +183,7 @@ class _Answer:
             topic,
             item.topic_id,
             item.request.partition,
-            # As in `_partition_data`, the last stable offset is the high watermark.
-            (high_watermark, high_watermark, read.log_start_offset),
+            (read.high_watermark, read.last_stable_offset, read.log_start_offset),
             self._read_committed,
             0 if region is None else region.nbytes,
         )
@@ -283,14 +283,13 @@ class _Answer:
         return PartitionData(
             partition_index=item.request.partition,
             high_watermark=read.high_watermark,
-            # Both offsets are equal as long as transactions are not supported.
-            last_stable_offset=read.high_watermark,
+            last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
             diverging_epoch=diverging,
             current_leader=_NO_LEADER,
             snapshot_id=_NO_SNAPSHOT,
             # As in Kafka, null for read_uncommitted.
-            aborted_transactions=[] if self._read_committed else None,
+            aborted_transactions=_aborted(read) if self._read_committed else None,
             records=b"" if read.region is None else read.region,
         )
 
@@ -324,11 +323,21 @@ class _Answer:
 
 
 def _is_single(answered: Sequence[int], reads: Sequence[PartitionRead]) -> bool:
-    """Return whether the response contains one partition, which was read without an error."""
+    """Return whether the response contains one partition, which was read without an error.
+
+    `_Answer._single` does not encode aborted transactions.
+    """
     if len(answered) != 1:
         return False
     read = reads[answered[0]]
-    return read.error is None and read.diverging_epoch is None
+    return read.error is None and read.diverging_epoch is None and not read.aborted
+
+
+def _aborted(read: PartitionRead) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in read.aborted
+    ]
 
 
 def _close_all(reads: Sequence[PartitionRead]) -> None:

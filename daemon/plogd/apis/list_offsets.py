@@ -5,7 +5,8 @@ Serves versions 1-11.
   1 one offset        4 leader epoch           5 OFFSET_NOT_AVAILABLE (KIP-207)      6 flexible
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
-"Latest" is the high watermark, because consumers cannot read beyond it. replica/offset_lookup.py
+"Latest" is the high watermark or, for read_committed, the last stable offset: consumers cannot read
+beyond it. replica/offset_lookup.py
 implements the special timestamps. The response waits for lookups that read from disk. As in Kafka,
 a partition that is listed more than once gets INVALID_REQUEST; it appears in the response once.
 """
@@ -35,6 +36,7 @@ from plogd.broker import Broker
 from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, spawn
 from plogd.replica.offset_lookup import FoundOffset, look_up_offset
+from plogd.replica.partition import READ_COMMITTED
 
 # From -1: latest, earliest, max timestamp, earliest local, latest tiered, pending upload.
 _FIRST_VERSION_BY_SPECIAL_TIMESTAMP = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
@@ -56,6 +58,7 @@ async def _look_up(
     request: ListOffsetsRequest, context: RequestContext, broker: Broker
 ) -> ListOffsetsResponse:
     slices = Slices(broker.fair_queue)
+    read_committed = request.isolation_level == READ_COMMITTED
     asked = await by_topic(
         request.topics,
         lambda topic: topic.name,
@@ -69,7 +72,7 @@ async def _look_up(
         if len(partition) > 1:
             repeated = InvalidRequest("the request lists this partition more than once")
             return ready(_error(partition[0], repeated, context))
-        response = _answer(topic, partition[0], context, broker)
+        response = _answer(topic, partition[0], read_committed, context, broker)
         return response if isinstance(response, Later) else ready(response)
 
     answers = await ask_in_slices(
@@ -95,7 +98,11 @@ async def _look_up(
 
 
 def _answer(
-    topic: str, asked: ListOffsetsPartition, context: RequestContext, broker: Broker
+    topic: str,
+    asked: ListOffsetsPartition,
+    read_committed: bool,
+    context: RequestContext,
+    broker: Broker,
 ) -> MaybeLater[ListOffsetsPartitionResponse]:
     """Return the response for one partition, even if the lookup fails with a KafkaError."""
     try:
@@ -104,6 +111,7 @@ def _answer(
             broker.replica_manager.partition(topic, asked.partition_index),
             asked.timestamp,
             leader_epoch=asked.current_leader_epoch,
+            read_committed=read_committed,
             queue=broker.time_lookups,
         )
     except KafkaError as error:

@@ -40,19 +40,19 @@ class StoppingLog(Protocol):
 def sync_for_clean_stop(log: StoppingLog, files: Files) -> None:
     """Make the log durable, including what recovery would have to compute. Raises OSError."""
     # Syncing idle logs again would delay the shutdown of a broker with many partitions.
-    if _is_on_disk(log, files):
+    if _is_on_disk(log):
         _sync_missing_indexes(log, files)
     else:
         _sync_completely(log, files)
         log.durable_end_offset = log.recovery_point = log.log_end_offset
 
 
-def _is_on_disk(log: StoppingLog, files: Files) -> bool:
+def _is_on_disk(log: StoppingLog) -> bool:
     """Return whether the log has not changed since it was created or cleanly loaded."""
     end = log.log_end_offset
     if log.unsynced.has_new_files or log.recovery_point < end or log.leader_epochs.is_dirty:
         return False
-    return not end or files.exists(log.producer_state.snapshot_path(end))
+    return not end or log.producer_state.snapshots.exists(end)
 
 
 def _sync_completely(log: StoppingLog, files: Files) -> None:

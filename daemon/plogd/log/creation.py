@@ -28,6 +28,7 @@ from plogd.log.deletion import remove_tree
 from plogd.log.disk.checkpoint_files import write_first_topic_id
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log_state import LogState
+from plogd.log.producer_snapshot import ProducerSnapshots
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files, size_of
@@ -123,7 +124,7 @@ def _create_log(
         segments=[segment],
         leader_epochs=LeaderEpochs(files, directory),
         producer_state=ProducerStateManager(
-            files, directory, expiration_ms=producer_id_expiration_ms
+            ProducerSnapshots(files, directory), expiration_ms=producer_id_expiration_ms
         ),
         log_start_offset=0,
         log_end_offset=0,

@@ -163,7 +163,7 @@ class Deletions:
             if not (left or log.closed or log.offline or log.restarts != restarts):
                 # Up to the first segment's base offset, not up to the log start offset: only the
                 # snapshot at the base offset contains the producers of records between the two.
-                log.producer_state.delete_snapshots_before(log.segments.first.base_offset)
+                log.producer_state.snapshots.delete_before(log.segments.first.base_offset)
             return left
 
         def done(left: list[tuple[LogSegment, Exception]]) -> None:

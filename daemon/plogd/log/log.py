@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
+from plog.errors import KafkaError, KafkaStorageError
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plog.records.produced_batch import check_produced_batch
 from plogd.log import retention
@@ -30,7 +30,7 @@ from plogd.log.disk.slow_disk_writes import SlowDiskWrites
 from plogd.log.follower_append import append_replicated_batches
 from plogd.log.io_errors import describe
 from plogd.log.log_reader import LogReader
-from plogd.log.log_results import NO_DATA, AppendInfo, FetchData
+from plogd.log.log_results import AppendInfo, FetchData
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.replicated_batches import check_replicated_batches
 from plogd.log.segment.log_segment import LogSegment
@@ -102,6 +102,13 @@ class Log:
         self._config = config
         self.rules = BatchRules.of(config)
         self._acks_durable_only = config.flush_messages == 1 or self._flush_before_visible
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The end of the records that read_committed consumers can read."""
+        stable = self.producer_state.transactions.stable_offset(self.high_watermark)
+        # DeleteRecords may have removed the beginning of an open transaction.
+        return max(stable, self.log_start_offset)
 
     @property
     def acknowledged_end_offset(self) -> int:
@@ -267,11 +274,11 @@ class Log:
             self._rounds.request(self, sync_bytes)
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, first_offset)
-        if header.producer_id >= 0:
-            if header.is_control:
-                self.producer_state.note_markers(header, view)
-            else:
-                self.producer_state.update(header, first_offset=first_offset)
+        if header.is_control:
+            add_aborted = self._segments.add_aborted
+            self.producer_state.complete_transaction(header, view, first_offset, add_aborted)
+        elif header.producer_id >= 0:
+            self.producer_state.update(header, first_offset=first_offset)
         # Set last: if a step above raises, the batch is not part of the log. A sync request or an
         # epoch without records may remain, but is harmless.
         self.log_end_offset = end_offset
@@ -338,7 +345,7 @@ class Log:
         directory = self.directory if self._unsynced.has_new_files else None
         files = self._unsynced.take_files()
         end_offset = self.log_end_offset
-        self._reader.note_end(end_offset, self._active_size())
+        self._reader.note_end(end_offset, self.active_size)
         return SyncTicket(log=self, end_offset=end_offset, files=files, directory=directory)
 
     def complete_sync(self, ticket: SyncTicket) -> None:
@@ -403,37 +410,33 @@ class Log:
         *,
         end_offset: int,
         at_least_one: bool = True,
+        read_committed: bool = False,
         nowait: bool = False,
     ) -> FetchData:
         """Return batches, starting with the one that contains `offset`, as a slice of one segment.
 
-        The batches end below `end_offset`: the high watermark, or the log end offset for followers.
-        With `at_least_one`, the first batch is whole even if it exceeds `max_bytes`. Costs one
+        The batches end below `end_offset`: the high watermark, the last stable offset, or the log
+        end offset for followers. With `at_least_one`, the first batch is whole even if it exceeds
+        `max_bytes`. With `read_committed`, the result includes aborted transactions. Costs one
         index lookup. Raises OffsetOutOfRange, KafkaStorageError; with `nowait`, also
         UncachedLookup.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(
-                f"{self.topic_partition}: offset {offset} is outside "
-                f"[{self.log_start_offset}, {self.log_end_offset}]"
-            )
-        end_offset = min(end_offset, self.log_end_offset)
-        if offset >= end_offset or (max_bytes <= 0 and not at_least_one):
-            return NO_DATA
         try:
             return self._reader.read(
+                self,
                 offset,
                 max_bytes,
                 end_offset=end_offset,
-                log_end=(self.log_end_offset, self._active_size()),
                 at_least_one=at_least_one,
+                read_committed=read_committed,
                 nowait=nowait,
             )
         except OSError as error:
             raise self.disk_failed("read", error) from error
 
-    def _active_size(self) -> int:
-        """Return the number of bytes in the active segment that belong to the log."""
+    @property
+    def active_size(self) -> int:
+        """The number of bytes in the active segment that belong to the log."""
         lane = self._lane
         return self._segments.active.size_bytes if lane is None else lane.written_bytes
 
@@ -474,7 +477,7 @@ class Log:
     def ends_durably(self) -> None:
         """Record that the truncated log is on disk."""
         self.durable_end_offset = self.log_end_offset
-        self._reader.note_end(self.log_end_offset, self._active_size())
+        self._reader.note_end(self.log_end_offset, self.active_size)
         self.on_durable()
 
     # -- retention ----------------------------------------------------------------------------

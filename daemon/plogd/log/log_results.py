@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from plog.errors import KafkaError
 from plogd.log.segment.file_records import FileRegion
+from plogd.log.segment.transaction_index import AbortedTransaction
 
 
 class Writing:
@@ -45,6 +47,8 @@ class FetchData(NamedTuple):
     """The bytes that a read returns: whole batches, but `max_bytes` may truncate the last one."""
 
     region: FileRegion | None
+    aborted: Sequence[AbortedTransaction] = ()
+    """The aborted transactions with records in the region, and possibly a few after it."""
 
     @property
     def nbytes(self) -> int:
@@ -55,8 +59,10 @@ class FetchData(NamedTuple):
 NO_DATA = FetchData(region=None)
 
 
-def as_fetch_data(region: FileRegion) -> FetchData:
+def as_fetch_data(region: FileRegion | None) -> FetchData:
     """Return `region` as FetchData; close an empty region and return `NO_DATA`."""
+    if region is None:
+        return NO_DATA
     if region.nbytes:
         return FetchData(region=region)
     region.close()  # An empty region is never sent, so nothing else would close it.

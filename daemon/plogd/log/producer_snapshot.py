@@ -1,4 +1,4 @@
-"""The ``.snapshot`` file: the state of a partition's producers up to an offset.
+"""The ``.snapshot`` files: the state of a partition's producers up to an offset.
 
 The file's name contains this offset, which is exclusive. Version 1, big-endian:
 
@@ -16,11 +16,14 @@ Source: Kafka 3.9 ProducerSnapshot.json, ProducerStateManager.readSnapshot and w
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from plog.errors import PlogError
 from plog.records.crc32c import crc32c
+from plogd.log.disk.checkpoint_files import write_atomic
+from plogd.log.file_names import SNAPSHOT_SUFFIX, parse_segment_file_name, segment_path
+from plogd.ports import Files
 
 _VERSION = 1
 _HEADER = struct.Struct(">hIi")
@@ -71,3 +74,64 @@ def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
             f"a producer snapshot of {len(data)} bytes does not contain {count} entries"
         )
     return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]
+
+
+class ProducerSnapshots:
+    """The snapshots in the directory of one log. All methods access files. Raise OSError."""
+
+    __slots__ = ("_directory", "_files")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+
+    def path(self, end_offset: int) -> str:
+        """Return the path of the snapshot of the producer state up to `end_offset`."""
+        return segment_path(self._directory, end_offset, SNAPSHOT_SUFFIX)
+
+    def offsets(self) -> list[int]:
+        """Return the end offsets of all snapshots on disk, in ascending order."""
+        names = map(parse_segment_file_name, self._files.listdir(self._directory))
+        return sorted(
+            name.base_offset
+            for name in names
+            if name is not None and name.suffix == SNAPSHOT_SUFFIX and not name.state
+        )
+
+    def exists(self, end_offset: int) -> bool:
+        """Return whether there is a snapshot up to `end_offset`."""
+        return self._files.exists(self.path(end_offset))
+
+    def read(self, end_offset: int) -> list[SnapshotEntry]:
+        """Return the entries of a snapshot. Raises CorruptSnapshot."""
+        return decode_snapshot(self._files.read_file(self.path(end_offset)))
+
+    def write(self, end_offset: int, entries: Iterable[SnapshotEntry]) -> None:
+        """Durably write a snapshot."""
+        write_atomic(self._files, self.path(end_offset), encode_snapshot(entries))
+
+    def delete_stray(self, segment_base_offsets: Collection[int]) -> None:
+        """Delete snapshots that belong to no segment, except a snapshot above all base offsets."""
+        offsets = self.offsets()
+        # A clean stop writes a snapshot at the log end, where no segment begins.
+        latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []
+        for offset in offsets:
+            if offset not in segment_base_offsets and offset not in latest:
+                self.delete(offset)
+
+    def delete_above(self, end_offset: int) -> None:
+        """Delete all snapshots above `end_offset`, newest first."""
+        for offset in reversed(self.offsets()):
+            if offset > end_offset:
+                self.delete(offset)
+
+    def delete_before(self, offset: int) -> None:
+        """Delete all snapshots at or below `offset`, except the newest one."""
+        # Recovery needs that snapshot until there is one at `offset`.
+        for snapshot_offset in [one for one in self.offsets() if one <= offset][:-1]:
+            self.delete(snapshot_offset)
+
+    def delete(self, end_offset: int) -> None:
+        """Delete a snapshot if it exists."""
+        if self.exists(end_offset):
+            self._files.unlink(self.path(end_offset))

@@ -18,26 +18,17 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from plog.records.batch import BatchHeader
 from plog.records.control import read_markers
 from plogd.log.batch_validator import AppendOrigin
-from plogd.log.disk.checkpoint_files import write_atomic
-from plogd.log.file_names import (
-    SNAPSHOT_SUFFIX,
-    parse_segment_file_name,
-    segment_path,
-)
-from plogd.log.producer_snapshot import (
-    CorruptSnapshot,
-    SnapshotEntry,
-    decode_snapshot,
-    encode_snapshot,
-)
-from plogd.ports import Buffer, Files
+from plogd.log.producer_snapshot import CorruptSnapshot, ProducerSnapshots, SnapshotEntry
+from plogd.log.segment.transaction_index import AbortedTransaction
+from plogd.log.unstable_transactions import UnstableTransactions
+from plogd.ports import Buffer
 
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -184,18 +175,16 @@ class ProducerStateManager:
     """All producers of a partition, and their snapshots in its directory."""
 
     __slots__ = (
-        "_files",
         "_generation",
         "_refused",
-        "directory",
         "expiration_ms",
         "producers",
+        "snapshots",
+        "transactions",
     )
 
-    def __init__(self, files: Files, directory: str, *, expiration_ms: int) -> None:
-        self._files = files
-        self.directory = directory
-        """The directory that contains the snapshots; updated when it is renamed."""
+    def __init__(self, snapshots: ProducerSnapshots, *, expiration_ms: int) -> None:
+        self.snapshots = snapshots
         self.expiration_ms = expiration_ms
         self._generation = 0
         """Number of snapshots begun. They may still be using `ProducerState` objects of an older
@@ -203,6 +192,8 @@ class ProducerStateManager:
         self.producers: dict[int, ProducerState] = {}
         self._refused: dict[int, _Refused] = {}
         """The rejected first batches of producers that have no state, by producer id."""
+        self.transactions = UnstableTransactions()
+        """The open transactions of `producers`, and those whose end is not committed yet."""
 
     def take_loaded(self, loaded: ProducerStateManager, end_offset: int) -> None:
         """Replace the state of producers with records at or above `end_offset`, which are removed.
@@ -219,10 +210,18 @@ class ProducerStateManager:
                 self.producers[producer_id] = loaded.producers[producer_id].copy(self._generation)
             else:
                 del self.producers[producer_id]
+        self._collect_transactions()
+
+    def _collect_transactions(self) -> None:
+        self.transactions.replace(
+            state.current_txn_first_offset
+            for state in self.producers.values()
+            if state.current_txn_first_offset is not None
+        )
 
     def successor(self) -> ProducerStateManager:
         """Return a manager for the same directory, without producers."""
-        return ProducerStateManager(self._files, self.directory, expiration_ms=self.expiration_ms)
+        return ProducerStateManager(self.snapshots, expiration_ms=self.expiration_ms)
 
     # -- before and after an append -----------------------------------------------------------
 
@@ -329,25 +328,35 @@ class ProducerStateManager:
         state.last_timestamp = timestamp
         if header.is_transactional and state.current_txn_first_offset is None:
             state.current_txn_first_offset = first_offset
-
-    def note_markers(self, header: BatchHeader, batch: Buffer) -> None:
-        """Record the transaction markers in a control batch of this partition."""
-        for marker in read_markers(batch, header):
-            self.complete_transaction(
-                header,
-                coordinator_epoch=marker.coordinator_epoch,
-                timestamp=marker.timestamp,
-            )
+            self.transactions.begin(first_offset)
 
     def complete_transaction(
-        self, header: BatchHeader, *, coordinator_epoch: int, timestamp: int
+        self,
+        header: BatchHeader,
+        batch: Buffer,
+        offset: int,
+        add_aborted: Callable[[AbortedTransaction], object],
     ) -> None:
-        """Record a commit or abort marker of this producer."""
-        state = self._to_change(header.producer_id)
-        state.enter_epoch(header.producer_epoch)
-        state.coordinator_epoch = coordinator_epoch
-        state.last_timestamp = timestamp
-        state.current_txn_first_offset = None
+        """Record the commit or abort marker in a control batch at `offset`.
+
+        First passes the transaction to `add_aborted` if the marker aborts it; if that raises,
+        nothing has changed. Raises CorruptRecords.
+        """
+        for marker in read_markers(batch, header):
+            state = self.producers.get(header.producer_id)
+            first_offset = None if state is None else state.current_txn_first_offset
+            # Without records in this partition, a transaction needs no entry.
+            if first_offset is not None and not marker.is_commit:
+                stable_offset = self.transactions.stable_offset_after(first_offset, offset)
+                producer_id = header.producer_id
+                add_aborted(AbortedTransaction(producer_id, first_offset, offset, stable_offset))
+            state = self._to_change(header.producer_id)
+            state.enter_epoch(header.producer_epoch)
+            state.coordinator_epoch = marker.coordinator_epoch
+            state.last_timestamp = marker.timestamp
+            state.current_txn_first_offset = None
+            if first_offset is not None:
+                self.transactions.complete(first_offset, offset)
 
     def _to_change(self, producer_id: int) -> ProducerState:
         """Return a producer's state that may be changed; create or copy it if necessary."""
@@ -417,36 +426,18 @@ class ProducerStateManager:
         # a state from an older generation before the state is changed.
         self._generation += 1
         states = list(self.producers.values())
-        files, path = self._files, self.snapshot_path(end_offset)
-
-        def write() -> None:
-            write_atomic(files, path, encode_snapshot(state.to_snapshot() for state in states))
-
-        return write
-
-    def snapshot_path(self, end_offset: int) -> str:
-        """Return the path of the snapshot of the producer state up to `end_offset`."""
-        return segment_path(self.directory, end_offset, SNAPSHOT_SUFFIX)
-
-    def snapshot_offsets(self) -> list[int]:
-        """Return the end offsets of all snapshots on disk, in ascending order."""
-        names = map(parse_segment_file_name, self._files.listdir(self.directory))
-        return sorted(
-            name.base_offset
-            for name in names
-            if name is not None and name.suffix == SNAPSHOT_SUFFIX and not name.state
-        )
+        snapshots = self.snapshots
+        return lambda: snapshots.write(end_offset, (state.to_snapshot() for state in states))
 
     def load_newest(self, end_offset: int) -> int | None:
         """Load the newest snapshot at or below `end_offset`; return its offset, None without one.
 
         Raises OSError.
         """
-        for offset in reversed(self.snapshot_offsets()):
+        for offset in reversed(self.snapshots.offsets()):
             if offset <= end_offset:
                 with contextlib.suppress(CorruptSnapshot):
-                    for entry in decode_snapshot(self._files.read_file(self.snapshot_path(offset))):
-                        self.producers[entry.producer_id] = ProducerState.from_snapshot(entry)
+                    self._load(offset)
                     return offset
         return None
 
@@ -456,44 +447,20 @@ class ProducerStateManager:
         Deletes snapshots that are damaged or outside the log. Returns None if no snapshot is
         usable.
         """
-        self.producers.clear()
-        for offset in reversed(self.snapshot_offsets()):
+        self.producers = {}
+        for offset in reversed(self.snapshots.offsets()):
             if log_start_offset <= offset <= log_end_offset:
-                try:
-                    entries = decode_snapshot(self._files.read_file(self.snapshot_path(offset)))
-                except CorruptSnapshot:
-                    self.delete_snapshot(offset)
-                    continue
-                for entry in entries:
-                    self.producers[entry.producer_id] = ProducerState.from_snapshot(entry)
-                return offset
+                with contextlib.suppress(CorruptSnapshot):
+                    self._load(offset)
+                    return offset
             # A snapshot beyond the log end includes sequence numbers of records that were lost.
-            self.delete_snapshot(offset)
+            self.snapshots.delete(offset)
         return None
 
-    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete snapshots that belong to no segment, except a snapshot above all base offsets."""
-        offsets = self.snapshot_offsets()
-        # A clean stop writes a snapshot at the log end, where no segment begins.
-        latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []
-        for offset in offsets:
-            if offset not in segment_base_offsets and offset not in latest:
-                self.delete_snapshot(offset)
-
-    def delete_snapshots_above(self, end_offset: int) -> None:
-        """Delete all snapshots above `end_offset`, newest first. Raises OSError."""
-        for offset in reversed(self.snapshot_offsets()):
-            if offset > end_offset:
-                self.delete_snapshot(offset)
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Delete all snapshots at or below `offset`, except the newest one."""
-        # Recovery needs that snapshot until there is one at `offset`.
-        for snapshot_offset in [one for one in self.snapshot_offsets() if one <= offset][:-1]:
-            self.delete_snapshot(snapshot_offset)
-
-    def delete_snapshot(self, end_offset: int) -> None:
-        """Delete a snapshot if it exists."""
-        path = self.snapshot_path(end_offset)
-        if self._files.exists(path):
-            self._files.unlink(path)
+    def _load(self, offset: int) -> None:
+        """Replace the state with a snapshot. Raises OSError or CorruptSnapshot."""
+        entries = self.snapshots.read(offset)
+        self.producers = {
+            entry.producer_id: ProducerState.from_snapshot(entry) for entry in entries
+        }
+        self._collect_transactions()

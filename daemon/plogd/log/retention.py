@@ -40,6 +40,11 @@ class RetainedLog(Protocol):
         ...
 
     @property
+    def last_stable_offset(self) -> int:
+        """The end of the records whose transactions have ended."""
+        ...
+
+    @property
     def segments(self) -> Segments:
         """All segments; the active one receives appends."""
         ...
@@ -102,9 +107,9 @@ def _roll_if_expired(
     log: RetainedLog, policy: RetentionPolicy, now_ms: int, report: Report
 ) -> None:
     active = log.segments.active
-    # Retention keeps segments that have records above the high watermark, so a roll would not
+    # Retention keeps segments that have records above the last stable offset, so a roll would not
     # free any space now.
-    in_doubt = log.high_watermark < log.log_end_offset or log.is_being_written
+    in_doubt = log.last_stable_offset < log.log_end_offset or log.is_being_written
     if not log.is_writable or in_doubt or not active.size_bytes:
         return
     if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
@@ -124,7 +129,7 @@ def _delete_segments(log: RetainedLog, policy: RetentionPolicy, now_ms: int, rep
         log.segments.infos(log.log_end_offset),
         policy,
         now_ms=now_ms,
-        high_watermark=log.high_watermark,
+        end_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
     )
     if deletable:

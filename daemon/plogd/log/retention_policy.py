@@ -53,10 +53,12 @@ def deletable_segments(
     policy: RetentionPolicy,
     *,
     now_ms: int,
-    high_watermark: int,
+    end_offset: int,
     log_start_offset: int,
 ) -> list[SegmentInfo]:
     """Return the longest prefix of `segments` that retention may delete, oldest first.
+
+    Records from `end_offset` on, the last stable offset, are kept.
 
     >>> four = [
     ...     SegmentInfo(base_offset=i, end_offset=i + 1, size_bytes=100, max_timestamp_ms=i)
@@ -64,7 +66,7 @@ def deletable_segments(
     ... ]
     >>> keep_200 = RetentionPolicy(retention_ms=-1, retention_bytes=200)
     >>> deletable = deletable_segments(
-    ...     four, keep_200, now_ms=9, high_watermark=4, log_start_offset=0
+    ...     four, keep_200, now_ms=9, end_offset=4, log_start_offset=0
     ... )
     >>> [segment.base_offset for segment in deletable]
     [0, 1]
@@ -72,7 +74,7 @@ def deletable_segments(
     excess_bytes = sum(segment.size_bytes for segment in segments) - policy.retention_bytes
     deletable: list[SegmentInfo] = []
     for segment in segments[:-1]:  # The last segment is active.
-        if segment.end_offset > high_watermark:
+        if segment.end_offset > end_offset:
             break  # Retention must not delete uncommitted records.
         # The largest timestamp decides, because a segment can only be deleted as a whole.
         expired = 0 <= policy.retention_ms < now_ms - segment.max_timestamp_ms
@@ -83,5 +85,5 @@ def deletable_segments(
             break  # Deleting a later segment would leave a gap in the log.
         deletable.append(segment)
         excess_bytes -= segment.size_bytes
-    assert all(segment.end_offset <= high_watermark for segment in deletable)
+    assert all(segment.end_offset <= end_offset for segment in deletable)
     return deletable

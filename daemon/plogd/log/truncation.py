@@ -151,7 +151,7 @@ class Truncations:
             self._remove_segments(log, removed, cut.end_offset)
             # Only after that, because the log must not have a gap after a power loss.
             last.truncate_at(cut.position, cut.end_offset)
-            last.indexes.flush()
+            last.flush_indexes()
             for segment in (*unsealed, last):
                 for file in segment.sync_files():
                     file.sync()
@@ -258,7 +258,7 @@ class Truncations:
         """Rename segments, newest first, and unlink them. Runs as a job."""
         # A snapshot proves to recovery that all segments below it were durable, so one above the
         # new end would turn a half-finished truncation into damage.
-        log.producer_state.delete_snapshots_above(end_offset)
+        log.producer_state.snapshots.delete_above(end_offset)
         self._files.sync_dir(log.directory)
         for segment in reversed(removed):
             segment.rename(file_names.DELETED_SUFFIX)
@@ -322,7 +322,10 @@ def _last_batch_below(last: LogSegment, offset: int, start: int) -> _Cut:
 def _bind_replay(
     segment: LogSegment, state: ProducerStateManager
 ) -> Callable[[int, BatchHeader], None]:
-    return lambda position, header: replay_producers(segment, position, header, state)
+    def replay(position: int, header: BatchHeader) -> None:
+        replay_producers(segment, position, header, state)
+
+    return replay
 
 
 def _check_open(log: Log) -> None:

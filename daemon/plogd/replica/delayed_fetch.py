@@ -45,6 +45,7 @@ class FetchParams(NamedTuple):
     min_bytes: int
     max_bytes: int
     share: WorkShare | None = None
+    read_committed: bool = False
 
 
 class FetchReads(Protocol):
@@ -54,7 +55,7 @@ class FetchReads(Protocol):
         """Return the partition, or None if this broker does not host it."""
         ...
 
-    def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
+    def read_one(self, item: FetchItem, params: FetchParams) -> MaybeLater[PartitionRead]:
         """Read one partition as if it were the first partition of its fetch.
 
         Returns a `Later` if the read needs a job.
@@ -131,7 +132,10 @@ class DelayedFetch:
             return False
         partition = self._reads.partition_of(item)
         if partition is not None:
-            at_end = partition.high_watermark == item.request.fetch_offset
+            end_offset = partition.end_offset_for_consumers(
+                read_committed=self._params.read_committed
+            )
+            at_end = end_offset == item.request.fetch_offset
             if at_end and partition.problem() is None:
                 return False
             # With min_bytes=1, any new data suffices, so it need not be counted.
@@ -145,7 +149,7 @@ class DelayedFetch:
         pending = self._pending_checks
         if pending and key in pending:
             return False  # The pending check reads again when its job is done.
-        read = self._reads.read_one(item)
+        read = self._reads.read_one(item, self._params)
         if isinstance(read, Later):
             if pending is None:
                 pending = self._pending_checks = {}

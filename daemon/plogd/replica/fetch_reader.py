@@ -154,14 +154,19 @@ class FetchReader:
         """Return the partition, or None if this broker does not host it."""
         return self._partitions.get((item.topic or "", item.request.partition))
 
-    def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
+    def read_one(self, item: FetchItem, params: FetchParams) -> MaybeLater[PartitionRead]:
         """Read one partition as if it were the first partition of its fetch."""
         max_bytes = item.request.partition_max_bytes
         cold: Cold = []
-        read = self._read_one(item, max_bytes, True, cold)
+        read = self._read_one(item, max_bytes, True, params.read_committed, cold)
         if not cold:
             return read
-        params = FetchParams(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes)
+        params = FetchParams(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=max_bytes,
+            read_committed=params.read_committed,
+        )
         return spawn(self._warmed([item], params, [read], cold)).map(lambda reads: reads[0])
 
     def read_all(
@@ -262,7 +267,9 @@ class FetchReader:
             for start in range(0, len(items), SLICE):
                 await self._queue.turn()
                 some = items[start : start + SLICE]
-                left, at_least_one = self._read_some(some, reads, left, at_least_one, cold)
+                left, at_least_one = self._read_some(
+                    some, reads, left, at_least_one, params.read_committed, cold
+                )
         except BaseException:
             _close_all(reads)
             _cancel_all(cold or ())
@@ -279,9 +286,9 @@ class FetchReader:
         If `cold` is a list, a lookup that would wait for the disk adds its job to this list.
         """
         if len(items) == 1:  # The usual fetch of a consumer, whose limits need not be counted.
-            return [self._read_one(items[0], params.max_bytes, True, cold)]
+            return [self._read_one(items[0], params.max_bytes, True, params.read_committed, cold)]
         reads: list[PartitionRead] = []
-        self._read_some(items, reads, params.max_bytes, True, cold)
+        self._read_some(items, reads, params.max_bytes, True, params.read_committed, cold)
         return reads
 
     def _read_some(
@@ -290,11 +297,12 @@ class FetchReader:
         reads: list[PartitionRead],
         left: int,
         at_least_one: bool,
+        read_committed: bool,
         cold: Cold | None,
     ) -> tuple[int, bool]:
         """Append the reads of `items` to `reads`; return the new `left` and `at_least_one`."""
         for item in items:
-            read = self._read_one(item, left, at_least_one, cold)
+            read = self._read_one(item, left, at_least_one, read_committed, cold)
             reads.append(read)
             # Assume that the read will return as many bytes as it may, so that jobs do not read
             # more data than the response can contain.
@@ -307,7 +315,12 @@ class FetchReader:
         return left, at_least_one
 
     def _read_one(
-        self, item: FetchItem, max_bytes: int, at_least_one: bool, cold: Cold | None
+        self,
+        item: FetchItem,
+        max_bytes: int,
+        at_least_one: bool,
+        read_committed: bool,
+        cold: Cold | None,
     ) -> PartitionRead:
         request = item.request
         partition = self._partitions.get((item.topic or "", request.partition))
@@ -326,6 +339,7 @@ class FetchReader:
                 leader_epoch=request.current_leader_epoch,
                 last_fetched_epoch=request.last_fetched_epoch,
                 at_least_one=at_least_one,
+                read_committed=read_committed,
                 nowait=cold is not None,
             )
         except UncachedLookup as found:

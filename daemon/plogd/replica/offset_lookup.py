@@ -1,8 +1,8 @@
 """Look up offsets by timestamp, or by special timestamps like LATEST, for ListOffsets.
 
 Special timestamps are negative. A lookup by time may read uncached data from the disk, so it runs
-in jobs (time_lookup_queue.py). Lookups find only records below the high watermark, which consumers
-can read.
+in jobs (time_lookup_queue.py). Lookups find only records that consumers can read: below the high
+watermark or, for read_committed, below the last stable offset.
 
 Source: Kafka 4.3 ListOffsetsRequest, UnifiedLog.fetchOffsetByTimestamp; KIP-734, KIP-405, KIP-1005,
 KIP-1023. plog does not support tiered storage; its special timestamps behave as in Kafka without
@@ -38,14 +38,20 @@ NOT_FOUND: Final = FoundOffset()
 
 
 def look_up_offset(
-    partition: Partition, timestamp: int, *, leader_epoch: int, queue: TimeLookupQueue
+    partition: Partition,
+    timestamp: int,
+    *,
+    leader_epoch: int,
+    read_committed: bool = False,
+    queue: TimeLookupQueue,
 ) -> MaybeLater[FoundOffset]:
     """Return the offset for a timestamp, special or not. Raises the KafkaError for the client."""
     partition.check_leader(leader_epoch)
     log = partition.log
     if timestamp == LATEST:
         partition.check_offset_is_known()
-        return FoundOffset(-1, partition.high_watermark, partition.leader_epoch)
+        end_offset = partition.end_offset_for_consumers(read_committed=read_committed)
+        return FoundOffset(-1, end_offset, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         if start == log.log_end_offset:  # The next record will have this epoch.
@@ -57,11 +63,11 @@ def look_up_offset(
     largest = max(segment.max_timestamp for segment in log.segments)
     if largest < max(timestamp, 0):  # No record matches, so no job is needed.
         return NOT_FOUND
-    return spawn(_look_up_by_time(partition, timestamp, queue))
+    return spawn(_look_up_by_time(partition, timestamp, read_committed, queue))
 
 
 async def _look_up_by_time(
-    partition: Partition, timestamp: int, queue: TimeLookupQueue
+    partition: Partition, timestamp: int, read_committed: bool, queue: TimeLookupQueue
 ) -> FoundOffset:
     log = partition.log
     if timestamp == MAX_TIMESTAMP:
@@ -72,7 +78,7 @@ async def _look_up_by_time(
     partition.check_leader()
     if found is None:
         return NOT_FOUND
-    if found.offset >= partition.high_watermark:
+    if found.offset >= partition.end_offset_for_consumers(read_committed=read_committed):
         # KIP-207: the record may be committed already, although this leader does not know it yet.
         partition.check_offset_is_known()
         return NOT_FOUND

@@ -12,7 +12,7 @@ the offset that the log can acknowledge.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from plog.errors import (
@@ -35,11 +35,14 @@ from plogd.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from plogd.log.segment.file_records import FileRegion
+from plogd.log.segment.transaction_index import AbortedTransaction
 from plogd.metadata.cache import PartitionState
 from plogd.topic_config import TopicConfig
 
 ACKS_ALL = -1
 NO_EPOCH = -1
+READ_COMMITTED = 1
+"""The isolation level of requests in which a client does not want undecided records (KIP-98)."""
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1  # Big-endian; it holds all attributes in use.
 
 
@@ -48,8 +51,11 @@ class PartitionRead(NamedTuple):
 
     error: KafkaError | None
     high_watermark: int = -1
+    last_stable_offset: int = -1
     log_start_offset: int = -1
     region: FileRegion | None = None
+    aborted: Sequence[AbortedTransaction] = ()
+    """The aborted transactions in the region; only for a read_committed read."""
     diverging_epoch: tuple[int, int] | None = None
     """The epoch, and its end offset, after which the reader's log differs from this log."""
 
@@ -148,10 +154,9 @@ class Partition:
         """The first offset that consumers cannot read yet."""
         return self.log.high_watermark
 
-    @property
-    def last_stable_offset(self) -> int:
-        """The high watermark, because this broker does not support transactions yet."""
-        return self.log.high_watermark
+    def end_offset_for_consumers(self, *, read_committed: bool) -> int:
+        """Return the first offset that a consumer with this isolation level cannot read yet."""
+        return self.log.last_stable_offset if read_committed else self.log.high_watermark
 
     def problem(self) -> KafkaError | None:
         """Return the error that prevents any use of this partition on this broker, or None."""
@@ -264,9 +269,12 @@ class Partition:
         leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
         at_least_one: bool,
+        read_committed: bool = False,
         nowait: bool = False,
     ) -> PartitionRead:
-        """Read committed records from `offset` on, up to `max_bytes`.
+        """Read records below the high watermark from `offset` on, up to `max_bytes`.
+
+        With `read_committed`, only records below the last stable offset.
 
         Returns errors instead of raising them, because a fetch reads several partitions. With
         `nowait`, raises UncachedLookup if the data is not in the page cache.
@@ -284,6 +292,8 @@ class Partition:
             except KafkaError as error:
                 return PartitionRead(error)
         high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
+        stable_offset = log.last_stable_offset
+        end_offset = stable_offset if read_committed else high_watermark
         if last_fetched_epoch != NO_EPOCH:
             try:
                 # Checked before the read, even at the high watermark: the offset may belong to
@@ -293,21 +303,28 @@ class Partition:
                 return PartitionRead(error)
             if diverging is not None:
                 return PartitionRead(
-                    None, high_watermark, log_start_offset, diverging_epoch=diverging
+                    None,
+                    high_watermark,
+                    stable_offset,
+                    log_start_offset,
+                    diverging_epoch=diverging,
                 )
-        if offset == high_watermark:  # The usual case: a consumer has read everything.
-            return PartitionRead(None, high_watermark, log_start_offset)
+        if offset == end_offset:  # The usual case: a consumer has read everything.
+            return PartitionRead(None, high_watermark, stable_offset, log_start_offset)
         try:
             data = log.read(
                 offset,
                 max_bytes,
-                end_offset=high_watermark,
+                end_offset=end_offset,
                 at_least_one=at_least_one,
+                read_committed=read_committed,
                 nowait=nowait,
             )
         except KafkaError as error:
             return PartitionRead(error)
-        return PartitionRead(None, high_watermark, log_start_offset, data.region)
+        return PartitionRead(
+            None, high_watermark, stable_offset, log_start_offset, data.region, data.aborted
+        )
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown."""

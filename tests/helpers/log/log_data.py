@@ -56,15 +56,17 @@ def marker_batch(
     value: bytes = encode_end_txn_value(4),
     epoch: int = 0,
     compression: Compression = Compression.NONE,
+    producer_id: int = 7,
+    producer_epoch: int = 1,
 ) -> bytes:
-    """Return the batch of producer 7 with a transaction marker, as a leader writes it."""
+    """Return a batch with a transaction marker of a producer, as a leader writes it."""
     record = Record(timestamp=T0, key=encode_control_key(control_type), value=value)
     return build_batch(
         [record],
         base_offset=offset,
         compression=compression,
-        producer_id=7,
-        producer_epoch=1,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
         is_transactional=True,
         is_control=True,
         partition_leader_epoch=epoch,

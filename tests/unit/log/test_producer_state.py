@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from plog.records.batch import BatchHeader, parse_header
+from plog.records.control import ControlType
 from plogd.log.batch_validator import AppendOrigin
+from plogd.log.producer_snapshot import ProducerSnapshots
 from plogd.log.producer_state import BatchMetadata, ProducerState, ProducerStateManager
-from tests.helpers.log.log_data import T0, client_batch
+from plogd.log.segment.transaction_index import AbortedTransaction
+from tests.helpers.log.log_data import T0, client_batch, marker_batch
 from tests.helpers.sim.sim_files import SimFiles
 
 PID = 4711
@@ -24,7 +27,7 @@ CLIENT = AppendOrigin.CLIENT
 def _manager(files: SimFiles | None = None) -> ProducerStateManager:
     files = files or SimFiles()
     files.mkdir("/log")
-    return ProducerStateManager(files, "/log", expiration_ms=DAY_MS)
+    return ProducerStateManager(ProducerSnapshots(files, "/log"), expiration_ms=DAY_MS)
 
 
 def _header(
@@ -51,6 +54,17 @@ def _header(
 def _append(manager: ProducerStateManager, header: BatchHeader, offset: int) -> None:
     assert manager.check(header, CLIENT) is None
     manager.update(header, first_offset=offset)
+
+
+def _end(
+    manager: ProducerStateManager, offset: int, *, commit: bool = True, **how: Any
+) -> list[AbortedTransaction]:
+    """Record a marker of producer PID at `offset`; return the transaction that it aborts."""
+    aborted: list[AbortedTransaction] = []
+    control_type = ControlType.COMMIT if commit else ControlType.ABORT
+    batch = marker_batch(offset, control_type, **({"producer_id": PID, "producer_epoch": 0} | how))
+    manager.complete_transaction(parse_header(batch), batch, offset, aborted.append)
+    return aborted
 
 
 def test_batches_in_order_are_accepted() -> None:
@@ -185,7 +199,7 @@ def test_marker_completes_a_transaction_and_may_raise_the_epoch() -> None:
     manager = _manager()
     _append(manager, _header(0, transactional=True), 100)
     _append(manager, _header(0, pid=2, transactional=True), 101)
-    manager.complete_transaction(_header(-1, epoch=1), coordinator_epoch=9, timestamp=T0 + 1)
+    assert _end(manager, 102, producer_epoch=1) == []
     assert manager.producers[PID].current_txn_first_offset is None
     assert manager.producers[2].current_txn_first_offset == 101
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -195,8 +209,41 @@ def test_marker_completes_a_transaction_and_may_raise_the_epoch() -> None:
 
 def test_marker_of_an_unknown_producer_is_recorded() -> None:
     manager = _manager()
-    manager.complete_transaction(_header(-1, epoch=1), coordinator_epoch=9, timestamp=T0)
-    assert manager.producers[PID].coordinator_epoch == 9
+    assert _end(manager, 100, commit=False) == []
+    assert manager.producers[PID].coordinator_epoch == 4
+
+
+def test_aborted_transaction_has_the_stable_offset_after_its_end() -> None:
+    manager = _manager()
+    _append(manager, _header(0, transactional=True), 100)
+    _append(manager, _header(0, pid=2, transactional=True), 101)
+    assert _end(manager, 102, commit=False) == [AbortedTransaction(PID, 100, 102, 101)]
+    assert _end(manager, 103, commit=False, producer_id=2) == [AbortedTransaction(2, 101, 103, 104)]
+
+
+def test_marker_that_cannot_be_indexed_changes_nothing() -> None:
+    def refuse(aborted: AbortedTransaction) -> None:
+        raise OSError("full")
+
+    manager = _manager()
+    _append(manager, _header(0, transactional=True), 100)
+    batch = marker_batch(101, ControlType.ABORT, producer_id=PID)
+    with pytest.raises(OSError, match="full"):
+        manager.complete_transaction(parse_header(batch), batch, 101, refuse)
+    assert manager.producers[PID].current_txn_first_offset == 100
+    assert manager.transactions.stable_offset(102) == 100
+
+
+def test_open_transactions_survive_a_snapshot() -> None:
+    files = SimFiles()
+    manager = _manager(files)
+    for pid, offset in ((1, 10), (2, 11), (3, 12)):
+        _append(manager, _header(0, pid=pid, transactional=True), offset)
+    _end(manager, 13, producer_id=1)
+    manager.write_snapshot(14)
+    loaded = _manager(files)
+    loaded.load(0, 14)
+    assert loaded.transactions.stable_offset(14) == 11
 
 
 # -- expiry -----------------------------------------------------------------------------------
@@ -246,7 +293,7 @@ def test_state_survives_a_snapshot_with_its_newest_batch() -> None:
     _append(manager, _header(0, 3), 100)
     _append(manager, _header(3, 2), 103)
     _append(manager, _header(0, pid=8, epoch=2, transactional=True), 105)
-    manager.complete_transaction(_header(-1, pid=9), coordinator_epoch=4, timestamp=T0 + 7)
+    _end(manager, 106, producer_id=9)
     manager.write_snapshot(106)
     assert files.listdir("/log") == ["00000000000000000106.snapshot"]
     loaded = _manager(files)
@@ -332,15 +379,15 @@ def test_newest_snapshot_within_the_log_is_loaded_and_those_outside_deleted() ->
     _, manager = _with_snapshots(10, 20, 30, 40)
     assert manager.load(10, 35) == 30
     assert set(manager.producers) == {10, 20, 30}
-    assert manager.snapshot_offsets() == [10, 20, 30]
+    assert manager.snapshots.offsets() == [10, 20, 30]
 
 
 def test_damaged_snapshot_is_deleted_and_the_one_before_it_loaded() -> None:
     files, manager = _with_snapshots(10, 20, 30)
-    files.overwrite(manager.snapshot_path(30), b"garbage")
-    files.overwrite(manager.snapshot_path(20), b"")
+    files.overwrite(manager.snapshots.path(30), b"garbage")
+    files.overwrite(manager.snapshots.path(20), b"")
     assert manager.load(0, 99) == 10
-    assert manager.snapshot_offsets() == [10]
+    assert manager.snapshots.offsets() == [10]
 
 
 def test_without_a_snapshot_replay_begins_at_the_logs_start() -> None:
@@ -348,7 +395,7 @@ def test_without_a_snapshot_replay_begins_at_the_logs_start() -> None:
     manager.producers.clear()
     assert manager.load(50, 99) is None
     assert manager.producers == {}
-    assert manager.snapshot_offsets() == []
+    assert manager.snapshots.offsets() == []
 
 
 def test_loaded_producers_are_inactive_since_their_segment_was_written() -> None:
@@ -361,31 +408,31 @@ def test_loaded_producers_are_inactive_since_their_segment_was_written() -> None
 
 def test_snapshots_without_a_segment_are_deleted_except_one_after_all() -> None:
     _, manager = _with_snapshots(5, 10, 15, 20, 25, 30)
-    manager.remove_stray_snapshots([0, 10, 20])
-    assert manager.snapshot_offsets() == [10, 20, 30]
-    manager.remove_stray_snapshots([0, 20, 40])
-    assert manager.snapshot_offsets() == [20]
+    manager.snapshots.delete_stray([0, 10, 20])
+    assert manager.snapshots.offsets() == [10, 20, 30]
+    manager.snapshots.delete_stray([0, 20, 40])
+    assert manager.snapshots.offsets() == [20]
 
 
 def test_snapshots_are_deleted_along_with_their_segments() -> None:
     _, manager = _with_snapshots(10, 20, 30)
-    manager.delete_snapshots_before(20)
-    assert manager.snapshot_offsets() == [20, 30]
-    manager.delete_snapshot(20)
-    assert manager.snapshot_offsets() == [30]
+    manager.snapshots.delete_before(20)
+    assert manager.snapshots.offsets() == [20, 30]
+    manager.snapshots.delete(20)
+    assert manager.snapshots.offsets() == [30]
 
 
 def test_newest_snapshot_is_kept_when_there_is_none_at_the_first_segment() -> None:
     _, manager = _with_snapshots(10, 20, 40)
-    manager.delete_snapshots_before(30)
-    assert manager.snapshot_offsets() == [20, 40]
+    manager.snapshots.delete_before(30)
+    assert manager.snapshots.offsets() == [20, 40]
 
 
 def test_other_files_are_not_snapshots() -> None:
     files = SimFiles(["/log"])
     for name in ("00000000000000000010.log", "x.snapshot", "00000000000000000010.snapshot.tmp"):
         files.open_append(f"/log/{name}").close()
-    assert _manager(files).snapshot_offsets() == []
+    assert _manager(files).snapshots.offsets() == []
 
 
 # -- all together -----------------------------------------------------------------------------

@@ -28,14 +28,14 @@ def _deletable(
     segments: list[SegmentInfo],
     policy: RetentionPolicy,
     *,
-    high_watermark: int = 10**9,
+    end_offset: int = 10**9,
     log_start_offset: int = 0,
 ) -> list[int]:
     found = deletable_segments(
         segments,
         policy,
         now_ms=NOW,
-        high_watermark=high_watermark,
+        end_offset=end_offset,
         log_start_offset=log_start_offset,
     )
     return [segment.base_offset for segment in found]
@@ -86,12 +86,12 @@ def test_segments_below_the_log_start_are_deleted() -> None:
     assert _deletable(segments, FOREVER, log_start_offset=20) == [0, 10]
 
 
-def test_segments_at_or_above_the_high_watermark_are_kept() -> None:
+def test_segments_at_or_above_the_stable_end_are_kept() -> None:
     """KAFKA-5634."""
     segments = _segments(0, 0, 0, 0)
-    assert _deletable(segments, _keep_ms(1), high_watermark=9) == []
-    assert _deletable(segments, _keep_ms(1), high_watermark=10) == [0]
-    assert _deletable(segments, _keep_bytes(0), high_watermark=29) == [0, 10]
+    assert _deletable(segments, _keep_ms(1), end_offset=9) == []
+    assert _deletable(segments, _keep_ms(1), end_offset=10) == [0]
+    assert _deletable(segments, _keep_bytes(0), end_offset=29) == [0, 10]
 
 
 SEGMENT_LISTS = st.lists(
@@ -113,14 +113,14 @@ SEGMENT_LISTS = st.lists(
     segments=SEGMENT_LISTS,
     retention_ms=st.integers(-1, 300),
     retention_bytes=st.integers(-1, 300),
-    high_watermark=st.integers(0, 90),
+    end_offset=st.integers(0, 90),
     log_start_offset=st.integers(0, 90),
 )
 def test_retention_deletes_the_longest_allowed_prefix(
     segments: list[SegmentInfo],
     retention_ms: int,
     retention_bytes: int,
-    high_watermark: int,
+    end_offset: int,
     log_start_offset: int,
 ) -> None:
     def may_go(count: int) -> bool:
@@ -129,7 +129,7 @@ def test_retention_deletes_the_longest_allowed_prefix(
         size_bytes = sum(one.size_bytes for one in left)
         return (
             len(left) > 1
-            and segment.end_offset <= high_watermark
+            and segment.end_offset <= end_offset
             and (
                 (retention_ms >= 0 and NOW - segment.max_timestamp_ms > retention_ms)
                 or (retention_bytes >= 0 and size_bytes - segment.size_bytes >= retention_bytes)
@@ -143,7 +143,7 @@ def test_retention_deletes_the_longest_allowed_prefix(
     found = _deletable(
         segments,
         RetentionPolicy(retention_ms=retention_ms, retention_bytes=retention_bytes),
-        high_watermark=high_watermark,
+        end_offset=end_offset,
         log_start_offset=log_start_offset,
     )
     assert found == [segment.base_offset for segment in segments[:count]]

@@ -29,7 +29,7 @@ def _ends(log: Log) -> tuple[int, int, int]:
 
 
 def _snapshots(log: Log) -> list[int]:
-    return log.producer_state.snapshot_offsets()
+    return log.producer_state.snapshots.offsets()
 
 
 def _old(offset: int) -> bytes:

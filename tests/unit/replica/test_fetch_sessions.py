@@ -92,7 +92,7 @@ def read(
     high_watermark: int = 0, *, data: bool = False, error: KafkaError | None = None, start: int = 0
 ) -> PartitionRead:
     region = Region() if data else None
-    return PartitionRead(error, high_watermark, start, region)  # type: ignore[arg-type]
+    return PartitionRead(error, high_watermark, -1, start, region)  # type: ignore[arg-type]
 
 
 def partitions_of(context: FetchContext) -> list[int]:

@@ -139,9 +139,7 @@ class SlowDiskWrites:
         """The end offset of the prepared batches."""
         # Contains only producers with prepared batches; the log has the state of all other
         # producers.
-        self._producers = ProducerStateManager(
-            files, log.directory, expiration_ms=log.producer_state.expiration_ms
-        )
+        self._producers = log.producer_state.successor()
         """The state of producers after the prepared batches."""
         self._waiting: deque[Prepared] = deque()
         self._group: Sequence[Prepared] = ()

@@ -22,8 +22,9 @@ nothing below `LoadRequest.durable_end_offset` is truncated; no log ends below t
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from plog.records.batch import BatchHeader
 from plogd.log import file_names
@@ -36,6 +37,10 @@ from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.producer_recovery import load_producers
 from plogd.log.recovery.segment_recovery import recover_segment, replay_readable
 from plogd.log.recovery.stray_segments import mark_stray
+from plogd.log.recovery.transaction_recovery import (
+    TransactionRecovery,
+    open_transaction_indexes,
+)
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.sanity_check import sanity_check
@@ -58,22 +63,24 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         segments = _drop_below_start(segments, request, dropped, {})
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
-    ends = _repair_indexes(segments, sealed, request, findings, report)
+    ends = _repair_indexes(files, segments, sealed, request, findings, report)
     # Even after a clean stop, a file may have been truncated while no broker was running.
     is_clean = request.clean and _is_whole(segments[-1], request)
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
+    transactions = TransactionRecovery(files, request, [*dropped, *segments])
     # Index rebuilds may have scanned bytes that were not included in the estimate.
     request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     if suspects:
-        segments += _recover(files, suspects, request, epochs, findings, ends)
+        segments += _recover(files, suspects, request, epochs, transactions, findings, ends)
     segments = _complete(files, request, segments, findings, ends, dropped)
     log_end_offset = _next_offset(segments[-1])
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     # Before load_producers, whose replay only adds epochs above the newest entry.
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
+    open_transaction_indexes(files, request, segments, report)
     producer_state = load_producers(files, request, dropped, segments, log_end_offset, epochs)
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None  # The limit is for recovered batches; later epochs will be higher.
@@ -279,6 +286,7 @@ def _recover(
     suspects: Sequence[LogSegment],
     request: LoadRequest,
     epochs: LeaderEpochs,
+    transactions: TransactionRecovery,
     findings: DamageReport,
     ends: dict[int, int],
 ) -> list[LogSegment]:
@@ -305,9 +313,10 @@ def _recover(
             keep_below_offset=min([request.durable_end_offset, *following]),
             following_base_offset=min(following, default=None),
             may_have_gaps=request.may_have_gaps,
-            on_batch=lambda _, header: _note_epoch(epochs, header),
+            on_batch=_bind_note(segment, epochs, transactions),
             work=request.work,
         )
+        transactions.replace_index(segment)
         kept.append(segment)
         next_offset = ends[segment.base_offset] = recovered.next_offset
         findings.of_segment(segment, recovered)
@@ -342,6 +351,7 @@ def _sync(files: Files, request: LoadRequest, segments: Sequence[LogSegment]) ->
 
 
 def _repair_indexes(
+    files: Files,
     segments: Sequence[LogSegment],
     count: int,
     request: LoadRequest,
@@ -365,12 +375,16 @@ def _repair_indexes(
             )
             # A sealed segment is durable up to its end, the last one only to durable_end_offset.
             following = [one.base_offset for one in segments[number + 1 : number + 2]]
+            # The transaction index may be missing, too, and must be replaced first: the next
+            # startup would not notice that it is missing once the other indexes exist.
+            transactions = TransactionRecovery(files, request, segments[:number])
             recovered = recover_segment(
                 segment,
                 keep_below_offset=following[0] if following else request.durable_end_offset,
                 following_base_offset=following[0] if following else None,
                 may_have_gaps=request.may_have_gaps,
-                on_batch=_nothing,
+                on_batch=_bind_note(segment, None, transactions),
+                on_scanned=partial(transactions.replace_index, segment),
                 work=request.work,
             )
             ends[segment.base_offset] = recovered.next_offset
@@ -380,8 +394,15 @@ def _repair_indexes(
     return ends
 
 
-def _nothing(position: int, header: BatchHeader) -> None:
-    """Do nothing with a batch, because only the indexes are rebuilt."""
+def _bind_note(
+    segment: LogSegment, epochs: LeaderEpochs | None, transactions: TransactionRecovery
+) -> Callable[[int, BatchHeader], None]:
+    def note(position: int, header: BatchHeader) -> None:
+        if epochs is not None:
+            _note_epoch(epochs, header)
+        transactions.note(segment, position, header)
+
+    return note
 
 
 def _next_offset(segment: LogSegment) -> int:

@@ -15,6 +15,7 @@ from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.producer_snapshot import ProducerSnapshots
 from plogd.log.producer_state import BatchMetadata, ProducerStateManager
 from plogd.log.recovery.load_progress import LoadWork
 from plogd.log.recovery.load_request import LoadRequest
@@ -32,11 +33,10 @@ def load_producers(
     epochs: LeaderEpochs,
 ) -> ProducerStateManager:
     """Load the newest usable snapshot, replay all batches after it, and delete dropped segments."""
-    state = ProducerStateManager(
-        files, request.directory, expiration_ms=request.producer_id_expiration_ms
-    )
+    snapshots = ProducerSnapshots(files, request.directory)
+    state = ProducerStateManager(snapshots, expiration_ms=request.producer_id_expiration_ms)
     loaded = [*dropped, *segments]
-    state.remove_stray_snapshots([segment.base_offset for segment in loaded])
+    snapshots.delete_stray([segment.base_offset for segment in loaded])
     offset = state.load(loaded[0].base_offset, log_end_offset)
     if offset is None:
         offset = loaded[0].base_offset

@@ -38,6 +38,7 @@ from plogd.log.recovery.load_progress import LoadWork
 from plogd.log.segment.file_records import CorruptRange, FileRecords
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
 from plogd.log.segment.log_segment import LogSegment
+from plogd.log.segment.transaction_index import AbortedTransaction
 
 _CHUNK_BYTES = 1 << 20
 _SEARCH_BYTES = 64 * 1024
@@ -64,15 +65,16 @@ def recover_segment(
     following_base_offset: int | None = None,
     may_have_gaps: bool = False,
     on_batch: Callable[[int, BatchHeader], None],
+    on_scanned: Callable[[], None] = lambda: None,
     work: LoadWork | None = None,
 ) -> RecoveredSegment:
     """Check a segment, truncate it at the end of its valid batches, and rebuild its indexes.
 
     `following_base_offset` is the base offset of the next segment, if any; `may_have_gaps` is set
-    if compaction may have removed records. `on_batch` is called
-    with the position and header of each valid batch, in order. Reads the whole segment, and counts
-    the bytes in `work`. If the work is stopped, the next startup recovers the segment again. Raises
-    OSError or LoadingStopped.
+    if compaction may have removed records. `on_batch` is called with the position and header of
+    each valid batch, in order; `on_scanned` is called before the indexes are complete. Reads the
+    whole segment, and counts the bytes in `work`. If the work is stopped, the next startup recovers
+    the segment again. Raises OSError or LoadingStopped.
     """
     work = work or LoadWork()
     scanned_bytes, size_bytes = work.scanned_bytes, segment.size_bytes
@@ -88,7 +90,7 @@ def recover_segment(
         work.scanned_to(scanned_bytes + scan.position)
         if found is not None:
             position, header = found
-            segment.index_batch(position, header, always=scan.is_after_damage)
+            segment.indexes.add_found(position, header, always=scan.is_after_damage)
             on_batch(position, header)
     work.scanned_to(scanned_bytes + size_bytes)
     corrupt = scan.corrupt_ranges
@@ -96,6 +98,7 @@ def recover_segment(
     segment.records.corrupt_ranges = corrupt
     # A process that was killed leaves the space that it has reserved.
     segment.trim()
+    on_scanned()
     try:
         if segment.size_bytes:  # Without records, the segment needs no index files yet.
             segment.on_become_inactive()
@@ -147,15 +150,24 @@ def replay_batch(
 
 
 def replay_producers(
-    segment: LogSegment, position: int, header: BatchHeader, producer_state: ProducerStateManager
+    segment: LogSegment,
+    position: int,
+    header: BatchHeader,
+    producer_state: ProducerStateManager,
+    add_aborted: Callable[[AbortedTransaction], object] = lambda aborted: None,
 ) -> None:
-    """Update producer state with a batch found in the log."""
+    """Update producer state with a batch found in the log.
+
+    Calls `add_aborted` with the transaction that the batch aborts.
+    """
     if not header.has_producer_id:
         return
+    offset = header.base_offset
     if not header.is_control:
-        producer_state.update(header, first_offset=header.base_offset)
+        producer_state.update(header, first_offset=offset)
         return
-    producer_state.note_markers(header, segment.records.read(position, header.size_bytes))
+    batch = segment.records.read(position, header.size_bytes)
+    producer_state.complete_transaction(header, batch, offset, add_aborted)
 
 
 class SegmentScan:

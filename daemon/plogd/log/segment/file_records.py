@@ -74,6 +74,11 @@ class FileRegion:
         self.nbytes = nbytes
         self._open = True
 
+    @property
+    def end_position(self) -> int:
+        """The position in the file after the region."""
+        return self.position + self.nbytes
+
     def read(self) -> bytes:
         """Read the whole region. Raises RegionTruncated if the file has become shorter."""
         data = self.file.pread(self.nbytes, self.position)

@@ -21,7 +21,13 @@ from collections.abc import Sequence
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
-from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, is_metadata_dir, segment_path
+from plogd.log.file_names import (
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TXN_INDEX_SUFFIX,
+    is_metadata_dir,
+    segment_path,
+)
 from plogd.log.io_errors import HalfWritten
 from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
@@ -30,6 +36,7 @@ from plogd.log.segment.recent_batches import RecentBatches
 from plogd.log.segment.segment_age import SegmentAge
 from plogd.log.segment.segment_indexes import SegmentIndexes
 from plogd.log.segment.time_index import TimeIndex, TimestampOffset
+from plogd.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Buffer, File, Files
 from plogd.topic_config import TopicConfig
@@ -62,6 +69,7 @@ class LogSegment:
         "is_checked",
         "preallocate_at",
         "records",
+        "transaction_index",
     )
 
     def __init__(
@@ -82,6 +90,8 @@ class LogSegment:
         self.records = FileRecords(files.open_on_demand(self._path(LOG_SUFFIX)))
         """The batches."""
         self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
+        self.transaction_index: TransactionIndex | None = None
+        """The ``.txnindex`` file, which exists only if there are aborted transactions."""
         self._recent = RecentBatches()
         self._age = SegmentAge(f"{directory}/{base_offset}")
 
@@ -132,6 +142,7 @@ class LogSegment:
         copy._recent = RecentBatches()
         copy._age = self._age
         copy.indexes = self.indexes.copy_for_reading(self._state)
+        copy.transaction_index = None
         try:
             copy.indexes.open()
         except OSError:
@@ -268,21 +279,17 @@ class LogSegment:
         except Exception as problem:
             raise HalfWritten(f"{error}; cannot remove part of a batch: {problem!r}") from error
 
-    def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
-        """Add the file's next batch to the emptied indexes, as an append would.
+    def open_transaction_index(self) -> None:
+        """Open the ``.txnindex`` file, or create it. Raises OSError or CorruptIndex."""
+        path = self._path(TXN_INDEX_SUFFIX)
+        self.transaction_index = TransactionIndex(self._files, path, self.base_offset)
 
-        Set `always` to add an entry even within ``index.interval.bytes``: after damage, a lookup
-        cannot scan the bytes before the batch.
-        """
-        self.indexes.add(
-            position,
-            header.last_offset,
-            header.max_timestamp,
-            header.last_offset,
-            always=always,
-            # On a full disk, the entry is left out: a log must load, and indexes are only hints.
-            if_room=True,
-        )
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add an aborted transaction, whose marker was appended last. Raises OSError."""
+        if self.transaction_index is None:
+            self.open_transaction_index()
+        assert self.transaction_index is not None
+        self.transaction_index.append(aborted)
 
     # -- read ---------------------------------------------------------------------------------
 
@@ -403,6 +410,8 @@ class LogSegment:
         """
         # Before the records, because an index entry must never lead past the end of the file.
         self.indexes.truncate_to(offset)
+        if self.transaction_index is not None:
+            self.transaction_index.truncate_to(offset)
         cut_bytes = self.records.truncate(position)
         self.records.repair()
         self._forget()
@@ -439,7 +448,7 @@ class LogSegment:
         )
 
     def reset_indexes(self) -> None:
-        """Empty both indexes, before `index_batch` fills them again."""
+        """Empty both indexes, before `SegmentIndexes.add_found` fills them again."""
         self.indexes.reset()
         self._forget()
         self.records.corrupt_ranges = []
@@ -456,6 +465,13 @@ class LogSegment:
     def on_become_inactive(self) -> None:
         """Add the last time index entry, from which retention determines the segment's age."""
         self.indexes.add_last_entry()
+        self.flush_indexes()
+
+    def flush_indexes(self) -> None:
+        """Write the index entries that are only in memory. Raises OSError."""
+        self.indexes.flush()
+        if self.transaction_index is not None:
+            self.transaction_index.flush()
 
     def on_sealed(self) -> None:
         """Release the resources for appends: the descriptor and the positions of recent batches."""
@@ -464,7 +480,9 @@ class LogSegment:
 
     def sync_files(self) -> list[File]:
         """Return the files that a seal must sync: the records, then the open indexes."""
-        return [self.records.file, *self.indexes.open_files]
+        index = self.transaction_index
+        transactions = [] if index is None else [index.file]
+        return [self.records.file, *self.indexes.open_files, *transactions]
 
     def trim(self) -> None:
         """Release the space that is reserved for appends, while nothing is appended."""
@@ -506,9 +524,13 @@ class LogSegment:
             self._is_closed = True
             self.records.close()
             self.release_indexes()
+            if self.transaction_index is not None:
+                self.transaction_index.close()
 
     def _note_paths(self) -> None:
         self.records.file.path = self._path(LOG_SUFFIX)
+        if self.transaction_index is not None:
+            self.transaction_index.file.path = self._path(TXN_INDEX_SUFFIX)
         self.indexes.move_to(self._directory, self._state)
 
     def _path(self, suffix: str) -> str:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex, IndexFile
 
+_POSITION_FIELD = 1
+
 
 class OffsetPosition(NamedTuple):
     """The last offset of a batch, and the byte position of the batch."""
@@ -61,6 +63,14 @@ class OffsetIndex(IndexFile[OffsetPosition]):
             return self.last_entry
         slot = self._floor_slot(self.OFFSET_FIELD, offset - self.base_offset, nowait=nowait)
         return self.entry(slot, nowait=nowait) if slot >= 0 else self.empty_entry
+
+    def first_from(self, position: int, *, nowait: bool) -> OffsetPosition | None:
+        """Return the first entry at or after byte `position`, or None.
+
+        Raises CorruptIndex; with `nowait`, also UncachedLookup.
+        """
+        slot = self._floor_slot(_POSITION_FIELD, position - 1, nowait=nowait) + 1
+        return self.entry(slot, nowait=nowait) if slot < self.count else None
 
     def entry(self, slot: int, *, nowait: bool = False) -> OffsetPosition:
         """Return the entry with number `slot`, counted from 0.

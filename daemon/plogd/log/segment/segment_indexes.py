@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 
+from plog.records.batch import BatchHeader
 from plogd.log.file_names import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from plogd.log.io_errors import is_out_of_files, is_refusal
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
@@ -132,6 +133,15 @@ class SegmentIndexes:
                 self._may_open = True
                 raise uncached_file(self._files, self._paths[0])
         return self.by_offset.lookup(offset, nowait=nowait)
+
+    def first_entry_from(self, position: int, *, nowait: bool) -> OffsetPosition | None:
+        """Return the first entry of the ``.index`` at or after byte `position`, or None.
+
+        Raises CorruptIndex; with `nowait`, also UncachedLookup.
+        """
+        self.look_up(self.base_offset, nowait=nowait)  # Opens the file, unless it has no entry.
+        index = self._offset_index
+        return None if index is None else index.first_from(position, nowait=nowait)
 
     @property
     def by_time(self) -> TimeIndex:
@@ -323,6 +333,18 @@ class SegmentIndexes:
             # The batch is not part of the log if its entries cannot be added.
             self._maximum = old_maximum
             raise
+
+    def add_found(self, position: int, header: BatchHeader, *, always: bool) -> None:
+        """Update emptied indexes for the next batch in the file, as an append would.
+
+        Set `always` to add an entry even within ``index.interval.bytes``: after damage, a lookup
+        cannot scan the bytes before the batch.
+        """
+        last_offset = header.last_offset
+        # On a full disk, the entry is left out: a log must load, and indexes are only hints.
+        self.add(
+            position, last_offset, header.max_timestamp, last_offset, always=always, if_room=True
+        )
 
     def _add_entries(self, position: int, last_offset: int) -> None:
         try:

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from plogd.log.retention_policy import SegmentInfo
 from plogd.log.segment.log_segment import LogSegment
+from plogd.log.segment.transaction_index import AbortedTransaction
 
 
 class Segments:
     """A log's segments by base offset. Lookups take O(log n)."""
 
-    __slots__ = ("_base_offsets", "_segments", "active")
+    __slots__ = ("_base_offsets", "_segments", "_with_aborted", "active")
 
     def __init__(self, segments: Iterable[LogSegment]) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
@@ -28,6 +29,8 @@ class Segments:
         # An attribute instead of a property, because every append uses it.
         self.active = self._segments[-1]
         """The segment that receives appends."""
+        self._with_aborted: list[LogSegment] | None = None
+        """The segments with aborted transactions; None if the list is out of date."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -47,12 +50,18 @@ class Segments:
         self._base_offsets.append(segment.base_offset)
         self.active = segment
 
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        """Add a transaction to the index of the active segment. Raises OSError."""
+        self.active.add_aborted(aborted)
+        self._with_aborted = None
+
     def remove_first(self, count: int) -> Sequence[LogSegment]:
         """Remove and return the `count` oldest segments, never the active one."""
         assert count < len(self._segments)
         removed = self._segments[:count]
         del self._segments[:count]
         del self._base_offsets[:count]
+        self._with_aborted = None
         return removed
 
     def remove_after(self, last: LogSegment) -> Sequence[LogSegment]:
@@ -62,6 +71,7 @@ class Segments:
         del self._segments[count:]
         del self._base_offsets[count:]
         self.active = self._segments[-1]
+        self._with_aborted = None
         return removed
 
     def replace_all(self, segment: LogSegment) -> None:
@@ -69,12 +79,21 @@ class Segments:
         self._segments[:] = [segment]
         self._base_offsets[:] = [segment.base_offset]
         self.active = segment
+        self._with_aborted = None
 
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
         """Return the segments that may contain `offset` or later offsets."""
         # For an offset below the first base offset, bisect returns 0; all segments then follow it.
         start = max(0, bisect_right(self._base_offsets, offset) - 1)
         return iter(self._segments[start:])
+
+    def with_aborted(self) -> Sequence[LogSegment]:
+        """Return the segments that contain abort markers of transactions, oldest first."""
+        if self._with_aborted is None:
+            self._with_aborted = [
+                segment for segment in self._segments if segment.transaction_index is not None
+            ]
+        return self._with_aborted
 
     def end_offset_of(self, segment: LogSegment, log_end_offset: int) -> int:
         """Return the next segment's base offset, or the log end offset for the active segment."""

@@ -133,10 +133,10 @@ def test_snapshot_excludes_batches_written_after_it() -> None:
     for number in range(6):
         site.append(log, value=b"." * 300, producer_id=7, producer_epoch=0, base_sequence=number)
     site.settle()
-    offsets = log.producer_state.snapshot_offsets()
+    offsets = log.producer_state.snapshots.offsets()
     assert len(offsets) > 1
     for offset in offsets:
-        snapshot = site.files.read_file(log.producer_state.snapshot_path(offset))
+        snapshot = site.files.read_file(log.producer_state.snapshots.path(offset))
         [producer] = decode_snapshot(snapshot)
         assert producer.last_offset == offset - 1
 

@@ -14,6 +14,7 @@ from plog.records.codec import Record
 from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plogd.log import file_names
 from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.producer_snapshot import ProducerSnapshots
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.recovery.segment_recovery import (
     RecoveredSegment,
@@ -287,7 +288,7 @@ def test_replay_begins_at_the_batch_that_holds_the_offset() -> None:
 
 
 def _replay(files: SimFiles, segment: LogSegment) -> tuple[ProducerStateManager, LeaderEpochs]:
-    producers = ProducerStateManager(files, "/log", expiration_ms=1)
+    producers = ProducerStateManager(ProducerSnapshots(files, "/log"), expiration_ms=1)
     epochs = LeaderEpochs(files, "/log")
     replay_segment(
         segment, BASE, lambda at, header: replay_batch(segment, at, header, producers, epochs)

@@ -177,7 +177,7 @@ def test_seal_is_retried_after_a_bug(where: str, monkeypatch: pytest.MonkeyPatch
         elif where == "epochs":
             patch.setattr("plogd.log.leader_epochs.write_leader_epochs", die)
         else:
-            patch.setattr("plogd.log.producer_state.write_atomic", die)
+            patch.setattr("plogd.log.producer_snapshot.write_atomic", die)
         site.ports.jobs.run_one("dir:/a")
     site.settle()
     assert site.offline == []
