@@ -96,11 +96,6 @@ def configure_import(parser: argparse.ArgumentParser) -> None:
         help="skip topics with missing or incomplete partitions",
     )
     parser.add_argument(
-        "--accept-aborted",
-        action="store_true",
-        help="import partitions even if records from aborted transactions become visible",
-    )
-    parser.add_argument(
         "--dry-run",
         action="store_true",
         help="print what the import would do, without changing anything",
@@ -134,7 +129,6 @@ def run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
                 targets=targets,
                 config=config,
                 skip_incomplete=arguments.skip_incomplete,
-                accept_aborted=arguments.accept_aborted,
             )
             plan = read_and_plan(files, arguments.dirs, arguments.zookeeper, options)
             _check_targets(files, plan, dry_run=arguments.dry_run)

@@ -55,7 +55,6 @@ class PlanOptions:
     """New log.dirs; empty for --in-place."""
     config: BrokerConfig | None = None
     skip_incomplete: bool = False
-    accept_aborted: bool = False
 
     @property
     def in_place(self) -> bool:
@@ -195,7 +194,7 @@ def make_plan(
     )
     complete = _complete_topics(state, logs, plan, skip_incomplete=options.skip_incomplete)
     adopted = [facts for _, facts_by_number in complete for facts in facts_by_number.values()]
-    _check_transactions(adopted, transactions, plan, accept_aborted=options.accept_aborted)
+    _check_transactions(adopted, transactions, plan)
     _check_logs(adopted, plan)
     target_of = _place(adopted, sources, options.targets)
     for topic, facts_by_number in complete:
@@ -300,11 +299,7 @@ def _warn_of_replicas(topic: KafkaTopic, plan: Plan) -> None:
 
 
 def _check_transactions(
-    adopted: Sequence[LogFacts],
-    transactions: Mapping[str, str],
-    plan: Plan,
-    *,
-    accept_aborted: bool,
+    adopted: Sequence[LogFacts], transactions: Mapping[str, str], plan: Plan
 ) -> None:
     if transactions:
         shown = _some([f"{key} ({state})" for key, state in sorted(transactions.items())])
@@ -321,18 +316,6 @@ def _check_transactions(
             f"found open transactions in {shown}; start Kafka, abort them with "
             "kafka-transactions.sh abort, and stop it cleanly"
         )
-    aborted = [str(facts.topic_partition) for facts in adopted if facts.has_aborted]
-    if aborted:
-        problem = (
-            f"{_some(aborted)} contain records from aborted transactions, which plog would return"
-            " to read_committed consumers"
-        )
-        if accept_aborted:
-            plan.warnings.append(problem)
-        else:
-            plan.problems.append(
-                f"{problem}; wait until retention has removed them, or use --accept-aborted"
-            )
 
 
 def _check_logs(adopted: Sequence[LogFacts], plan: Plan) -> None:

@@ -55,8 +55,6 @@ class LogFacts:
     open_producers: list[int] = field(default_factory=list)
     """Ids of producers with an unfinished transaction."""
     max_producer_id: int = -1
-    has_aborted: bool = False
-    """Whether the log contains records of aborted transactions."""
     unfinished_swap: str = ""
     """A ``.swap`` file that an interrupted compaction of Kafka left."""
 
@@ -99,9 +97,6 @@ def inspect_log(
         # Files with a state, such as .deleted, are leftovers that Kafka would remove.
         elif not parsed.state:
             facts.sizes[name] = size_of(files, posixpath.join(directory, name))
-            if parsed.suffix == file_names.TXN_INDEX_SUFFIX and facts.sizes[name]:
-                # The transaction index contains only aborted transactions (KIP-98).
-                facts.has_aborted = True
     _inspect_epochs(files, facts)
     _inspect_batches(files, facts, clean=clean, everything=may_hold_old_formats)
     return facts

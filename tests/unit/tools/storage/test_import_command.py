@@ -74,7 +74,10 @@ def test_json_prints_summary(
 def test_problems_are_printed_and_nothing_is_written(
     kafka: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (kafka / "clicks-0/00000000000000000000.txnindex").write_bytes(b"x")
+    open_transaction = batch(
+        [b"a"], is_transactional=True, producer_id=4711, producer_epoch=0, base_sequence=0
+    )
+    (kafka / "clicks-0/00000000000000000000.log").write_bytes(open_transaction)
     (kafka / "clicks-0/00000000000000000000.log.swap").write_bytes(b"x")
     assert plog(kafka, "--log-dirs", tmp_path / "new", "--json") == 1
     out, err = capsys.readouterr()

@@ -213,14 +213,6 @@ def test_hanging_transaction_is_rejected() -> None:
     assert "open transactions in clicks-0 (producer 4711)" in _problem(plan)
 
 
-def test_aborted_records_are_rejected_unless_accepted() -> None:
-    logs = [_facts("clicks", has_aborted=True)]
-    assert "--accept-aborted" in _problem(_plan(logs=logs))
-    plan = _plan(logs=logs, accept_aborted=True)
-    assert plan.problems == []
-    assert "read_committed consumers" in plan.warnings[0]
-
-
 def test_interrupted_compaction_is_rejected() -> None:
     plan = _plan(logs=[_facts("clicks", unfinished_swap="x.log.swap")])
     assert "/kafka/clicks-0/x.log.swap" in _problem(plan)

@@ -107,14 +107,6 @@ def test_corrupt_snapshot_is_skipped(data: KafkaData) -> None:
     assert facts.max_producer_id == 4711
 
 
-def test_nonempty_transaction_index_means_aborted_records(data: KafkaData) -> None:
-    data.log("clicks", 0, batch([b"a"]))
-    data.write("clicks-0/00000000000000000000.txnindex", b"")
-    assert not _inspect(data).has_aborted
-    data.write("clicks-0/00000000000000000000.txnindex", b"34 bytes of an entry")
-    assert _inspect(data).has_aborted
-
-
 def test_swap_file_of_interrupted_compaction_is_found(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"]))
     data.write("clicks-0/00000000000000000000.log.swap", b"")
