@@ -295,20 +295,11 @@ class Partition:
         stable_offset = log.last_stable_offset
         end_offset = stable_offset if read_committed else high_watermark
         if last_fetched_epoch != NO_EPOCH:
-            try:
-                # Checked before the read, even at the high watermark: the offset may belong to
-                # another history.
-                diverging = self._diverging_epoch(offset, last_fetched_epoch)
-            except OffsetOutOfRange as error:
-                return PartitionRead(error)
-            if diverging is not None:
-                return PartitionRead(
-                    None,
-                    high_watermark,
-                    stable_offset,
-                    log_start_offset,
-                    diverging_epoch=diverging,
-                )
+            # Checked before the read, even at the high watermark: the offset may belong to another
+            # history.
+            diverged = self._read_divergence(offset, last_fetched_epoch)
+            if diverged is not None:
+                return diverged
         if offset == end_offset:  # The usual case: a consumer has read everything.
             return PartitionRead(None, high_watermark, stable_offset, log_start_offset)
         try:
@@ -337,6 +328,23 @@ class Partition:
         if latest < epoch < self.leader_epoch:
             return (epoch if latest == UNDEFINED_EPOCH else latest), self.epoch_start_offset
         return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
+
+    def _read_divergence(self, offset: int, last_fetched_epoch: int) -> PartitionRead | None:
+        """Return the answer to a reader whose log diverges from this log; None if it does not."""
+        log = self.log
+        try:
+            diverging = self._diverging_epoch(offset, last_fetched_epoch)
+        except OffsetOutOfRange as error:
+            return PartitionRead(error)
+        if diverging is None:
+            return None
+        return PartitionRead(
+            None,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            diverging_epoch=diverging,
+        )
 
     def _diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Return the epoch and offset at which a reader's log diverges from this log, or None.
