@@ -23,6 +23,7 @@ from plog.types import TopicPartition
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue
 from plogd.log import file_names
+from plogd.log.batch_validator import AppendOrigin
 from plogd.log.creation import NewLog
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
@@ -183,10 +184,14 @@ class LogSite:
     def append(self, log: Log, records: int = 1, **how: Any) -> AppendInfo:
         """Append a batch as a leader; each one is slightly newer than the previous one."""
         how.setdefault("timestamp", self.ports.clock.now_ms() + log.log_end_offset)
+        return self.append_batch(log, client_batch(records, **how))
+
+    def append_batch(
+        self, log: Log, batch: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        """Append a batch as a leader; a transaction coordinator appends markers."""
         info = log.append_as_leader(
-            client_batch(records, **how),
-            leader_epoch=self.epoch,
-            now_ms=self.ports.clock.now_ms(),
+            batch, leader_epoch=self.epoch, now_ms=self.ports.clock.now_ms(), origin=origin
         )
         self._advance(log)
         return info
