@@ -113,14 +113,16 @@ class TransactionIndex(IndexFile[AbortedTransaction]):
 
     def truncate_to_count(self, count: int) -> None:
         """Keep the first `count` entries."""
-        super().truncate_to_count(count)
-        whole, left = divmod(self.count, _BLOCK_ENTRIES)
-        blocks = self._blocks[:whole]
-        if left:
-            entries = list(self._entries(self.count - left, self.count, nowait=False))
-            first_offset = min(aborted.first_offset for aborted in entries)
-            blocks.append(_Block(first_offset, entries[-1].last_stable_offset))
-        self._blocks = blocks
+        try:
+            super().truncate_to_count(count)
+        finally:  # Even if the file could not be truncated, the count has changed.
+            whole, left = divmod(self.count, _BLOCK_ENTRIES)
+            blocks = self._blocks[:whole]
+            if left:
+                entries = list(self._entries(self.count - left, self.count, nowait=False))
+                first_offset = min(aborted.first_offset for aborted in entries)
+                blocks.append(_Block(first_offset, entries[-1].last_stable_offset))
+            self._blocks = blocks
 
     def collect(
         self, fetch_offset: int, end_offset: int, *, nowait: bool
@@ -148,6 +150,8 @@ class TransactionIndex(IndexFile[AbortedTransaction]):
 
     def _entries(self, start: int, end: int, nowait: bool) -> Iterator[AbortedTransaction]:
         end = min(end, self.count)
+        if start >= end:  # A truncation in another thread lowers the count before the blocks.
+            return
         data = self._read(start, end, nowait)
         if len(data) != (end - start) * self.LAYOUT.size:
             raise CorruptIndex(f"{self.file.path} is too short for {end} entries")
@@ -172,9 +176,10 @@ class TransactionIndex(IndexFile[AbortedTransaction]):
                 if not (
                     version == _VERSION
                     and aborted.producer_id >= 0
-                    and 0 <= aborted.first_offset <= aborted.last_offset
+                    and 0 <= aborted.first_offset < aborted.last_offset
                     and previous.last_offset < aborted.last_offset
-                    and previous.last_stable_offset <= aborted.last_stable_offset
+                    and max(previous.last_stable_offset, 0) <= aborted.last_stable_offset
+                    and aborted.last_stable_offset <= aborted.last_offset + 1
                 ):
                     raise CorruptIndex(f"{self.file.path}: invalid entry {slot}: {aborted}")
                 self._note(aborted, slot)
