@@ -60,6 +60,7 @@ def _sync_completely(log: StoppingLog, files: Files) -> None:
     # The next startup would rebuild a time index that lacks its last entry.
     log.segments.active.on_become_inactive()
     for segment in log.unsynced.unsealed:
+        segment.flush_transaction_index()
         segment.trim()
         for file in segment.sync_files():
             file.sync()

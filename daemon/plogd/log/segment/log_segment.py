@@ -470,6 +470,10 @@ class LogSegment:
     def flush_indexes(self) -> None:
         """Write the index entries that are only in memory. Raises OSError."""
         self.indexes.flush()
+        self.flush_transaction_index()
+
+    def flush_transaction_index(self) -> None:
+        """Write the aborted transactions that are only in memory. Raises OSError."""
         if self.transaction_index is not None:
             self.transaction_index.flush()
 

@@ -185,6 +185,13 @@ class Sealing:
                     if not is_refusal(error):
                         raise
                     return error
+                try:
+                    # On a slow disk, the roll may precede the entry of a marker before it.
+                    segment.flush_transaction_index()
+                except OSError as error:
+                    if not is_refusal(error):
+                        raise
+                    return error
                 segment.trim()
                 for file in (*held, *opened):
                     file.sync()
