@@ -26,6 +26,7 @@ from typing import Protocol
 
 from plog.errors import KafkaError, KafkaStorageError
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
+from plog.records.control import read_markers
 from plog.types import TopicPartition
 from plogd.log.batch_validator import AppendOrigin, ValidatedBatch
 from plogd.log.disk.group_commit import SyncRounds
@@ -37,6 +38,7 @@ from plogd.log.replicated_batches import segment_base_offset
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_roll import make_successor, must_roll
 from plogd.log.segment.segments import Segments
+from plogd.log.segment.transaction_index import AbortedTransaction
 from plogd.notify_all import notify_all
 from plogd.ports import Files, Later
 from plogd.topic_config import TopicConfig
@@ -187,7 +189,10 @@ class SlowDiskWrites:
             is_replicated=is_replicated,
             writing=Writing(),
         )
-        if batch.header.producer_id >= 0 and not batch.header.is_control:
+        if batch.header.is_control:
+            # Otherwise, batches of an epoch that the marker has fenced would be accepted.
+            self._producers.complete_transaction(batch.header, view, first_offset, _ignore)
+        elif batch.header.producer_id >= 0:
             self._producers.update(batch.header, first_offset=first_offset)
         self.end_offset = prepared.last_offset + 1
         self._waiting.append(prepared)
@@ -276,6 +281,9 @@ class SlowDiskWrites:
                         config,
                     )
                     outcome.rolled[number] = segment
+                # Only a job can still reject the marker if the file cannot be created.
+                if _has_abort(batch) and segment.transaction_index is None:
+                    segment.open_transaction_index()
                 if prepared.is_replicated:
                     segment.append_batches(batch.view, [(0, batch.header)])
                 else:
@@ -371,3 +379,15 @@ class SlowDiskWrites:
         done_bytes, self._done_bytes = self._done_bytes, 0
         # The bytes are released last: appends that wait for room may then run, even in this log.
         notify_all([self._log.on_durable, lambda: self._rounds.hold(-done_bytes)])
+
+
+def _has_abort(batch: ValidatedBatch) -> bool:
+    """Return whether a batch contains an abort marker."""
+    header = batch.header
+    return header.is_control and any(
+        not marker.is_commit for marker in read_markers(batch.view, header)
+    )
+
+
+def _ignore(aborted: AbortedTransaction) -> None:
+    """Add no entry to the transaction index; `Log.appended` adds it after the write."""
