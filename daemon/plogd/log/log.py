@@ -106,6 +106,8 @@ class Log:
     @property
     def last_stable_offset(self) -> int:
         """The end of the records that read_committed consumers can read."""
+        if self.is_truncating:  # A transaction is open again if its marker is being removed.
+            return self.log_start_offset
         stable = self.producer_state.transactions.stable_offset(self.high_watermark)
         # DeleteRecords may have removed the beginning of an open transaction.
         return max(stable, self.log_start_offset)

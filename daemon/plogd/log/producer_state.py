@@ -210,14 +210,19 @@ class ProducerStateManager:
                 self.producers[producer_id] = loaded.producers[producer_id].copy(self._generation)
             else:
                 del self.producers[producer_id]
-        self._collect_transactions()
+        for producer_id, state in loaded.producers.items():
+            # The producer may have expired after a marker that is now removed.
+            if state.current_txn_first_offset is not None and producer_id not in self.producers:
+                self.producers[producer_id] = state.copy(self._generation)
+        self._collect_transactions(end_offset)
 
-    def _collect_transactions(self) -> None:
-        self.transactions.replace(
+    def _collect_transactions(self, end_offset: int = 0) -> None:
+        ongoing = [
             state.current_txn_first_offset
             for state in self.producers.values()
             if state.current_txn_first_offset is not None
-        )
+        ]
+        self.transactions.replace(ongoing, end_offset)
 
     def successor(self) -> ProducerStateManager:
         """Return a manager for the same directory, without producers."""
@@ -235,10 +240,11 @@ class ProducerStateManager:
             return None
         state = self.producers.get(header.producer_id)
         if state is None:
-            self._check_first(header)
+            if origin is AppendOrigin.CLIENT:  # Coordinators do not use sequence numbers.
+                self._check_first(header)
             return None
         # Before the sequence check, which would reject a duplicate as out of order.
-        if origin is AppendOrigin.CLIENT:  # Coordinators do not use sequence numbers.
+        if origin is AppendOrigin.CLIENT:
             duplicate = state.find_duplicate(header)
             if duplicate is not None:
                 return duplicate
@@ -277,8 +283,8 @@ class ProducerStateManager:
 
     def note_refused(self, header: BatchHeader) -> None:
         """Record a batch rejected for lack of disk space, which its producer must send first."""
-        # For a known producer, the next sequence number is always checked.
-        if header.producer_id < 0 or header.producer_id in self.producers:
+        # For a known producer, the next sequence number is always checked. A marker has none.
+        if header.producer_id < 0 or header.is_control or header.producer_id in self.producers:
             return
         # Of the rejected batches in an epoch, only the first can begin the sequence.
         noted = self._refused.get(header.producer_id)

@@ -73,8 +73,12 @@ class UnstableTransactions:
             heappop(first_completed)
         return min(stable, first_completed[0]) if first_completed else stable
 
-    def replace(self, ongoing: Iterable[int]) -> None:
-        """Replace the state after a load or a truncation; `ongoing` are first offsets."""
+    def replace(self, ongoing: Iterable[int], end_offset: int = 0) -> None:
+        """Replace the state after a load or a truncation; `ongoing` are first offsets.
+
+        Keeps the completed transactions whose markers are below `end_offset`.
+        """
         self._ongoing = OrderedDict.fromkeys(sorted(ongoing))
-        self._completed.clear()
-        self._first_completed.clear()
+        while self._completed and next(reversed(self._completed.values())) >= end_offset:
+            self._completed.popitem()
+        self._first_completed = sorted(self._completed)  # A sorted list is a heap.

@@ -20,6 +20,13 @@ class Naive:
     def ongoing(self) -> list[int]:
         return [first for first, marker in self.markers.items() if marker is None]
 
+    def cut(self, end_offset: int) -> None:
+        self.markers = {
+            first: None if marker is None or marker >= end_offset else marker
+            for first, marker in self.markers.items()
+            if first < end_offset
+        }
+
     def stable_offset(self, high_watermark: int) -> int:
         undecided = [
             first
@@ -74,6 +81,13 @@ def test_stable_offset_after_a_marker_is_the_first_other_ongoing_transaction() -
     assert _both((3, None)).stable_offset_after(3, marker_offset=9) == 10
 
 
+def test_truncation_keeps_the_transactions_that_were_completed_below_it() -> None:
+    transactions = _both((1, 9), (2, 12), (5, 20))
+    transactions.replace([2, 5], end_offset=12)
+    assert transactions.stable_offset(7) == 1
+    assert transactions.stable_offset(10) == 2
+
+
 def test_replacement_forgets_all_earlier_transactions() -> None:
     transactions = _both((1, 9), (2, None))
     transactions.replace([8, 6])
@@ -111,9 +125,11 @@ def test_any_history_equals_the_naive_model(steps: list[tuple[str, int]]) -> Non
             high_watermark = min(high_watermark + number, end_offset)
             found = transactions.stable_offset(high_watermark)
             assert found == model.stable_offset(high_watermark)
-        elif name == "replace":  # As after a restart: the log ends at the high watermark.
-            transactions.replace(reversed(ongoing))
-            model.markers = dict.fromkeys(ongoing)
+        elif name == "replace":  # As after a truncation.
+            end_offset = max(end_offset - number, 0)
+            high_watermark = min(high_watermark, end_offset)
+            model.cut(end_offset)
+            transactions.replace(reversed(model.ongoing), end_offset)
     assert transactions.stable_offset(end_offset) == model.stable_offset(end_offset)
 
 
