@@ -174,10 +174,11 @@ class LogSite:
         return log
 
     def _lead(self, log: Log) -> None:
-        log.on_durable = lambda: self._advance(log)
-        self._advance(log)
+        log.on_durable = lambda: self.advance(log)
+        self.advance(log)
 
-    def _advance(self, log: Log) -> None:
+    def advance(self, log: Log) -> None:
+        """Raise the high watermark to the acknowledged end, if the site leads."""
         if self.leads:
             log.high_watermark = max(log.high_watermark, log.acknowledged_end_offset)
 
@@ -193,7 +194,7 @@ class LogSite:
         info = log.append_as_leader(
             batch, leader_epoch=self.epoch, now_ms=self.ports.clock.now_ms(), origin=origin
         )
-        self._advance(log)
+        self.advance(log)
         return info
 
     def follow(self, log: Log, *batches: memoryview) -> AppendInfo | None:
@@ -208,7 +209,7 @@ class LogSite:
                 memoryview(data), leader_epoch=self.epoch, now_ms=self.ports.clock.now_ms()
             )
         finally:
-            self._advance(log)
+            self.advance(log)
 
     def fill(self, log: Log, batches: int, value_bytes: int = 100, **how: Any) -> None:
         """Append batches of one record; values are `value_bytes` long and start with a number."""

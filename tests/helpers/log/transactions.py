@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from plog.client.consumer.aborted_transactions import AbortedTransactions
 from plog.errors import KafkaStorageError
-from plog.records.batch import iter_batches
+from plog.records.batch import iter_batches, set_base_offset_and_epoch
 from plog.records.control import ControlType
 from plog.records.reader import read_records
 from plog.wire.messages.fetch import AbortedTransaction as ListedTransaction
@@ -197,8 +197,13 @@ class TransactionLog:
 
     def _append(self, batch: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
         if self.follows:
-            info = self.site.follow(self.log, batch)
+            # Jobs may still be writing the batches before this one.
+            set_base_offset_and_epoch(batch, 0, self.model.end_offset, self.site.epoch)
+            info = self.log.append_as_follower(
+                batch, leader_epoch=self.site.epoch, now_ms=self.site.ports.clock.now_ms()
+            )
             assert info is not None
+            self.site.advance(self.log)
             return info
         return self.site.append_batch(self.log, batch, origin)
 
