@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from plog.client.consumer.aborted_transactions import AbortedTransactions
 from plog.errors import KafkaStorageError
@@ -18,6 +18,7 @@ from plogd.log.log_results import AppendInfo
 from plogd.log.segment.transaction_index import AbortedTransaction, encode_entries
 from tests.helpers.log.log_data import client_batch, marker_batch
 from tests.helpers.log.log_site import LogSite, base_offsets
+from tests.helpers.sim.sim_files import SimFiles
 
 PLAIN, DATA, COMMIT, ABORT = "plain", "data", "commit", "abort"
 NO_PRODUCER = -1
@@ -25,15 +26,20 @@ NO_PRODUCER = -1
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One batch of the model; a marker has one offset and no values."""
+    """One batch of the model; a marker has one record and no value."""
 
-    first_offset: int
-    last_offset: int
     kind: str
+    records: int
     producer_id: int = NO_PRODUCER
     producer_epoch: int = -1
     base_sequence: int = -1
     value: bytes | None = None
+    first_offset: int = 0
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the batch's last record."""
+        return self.first_offset + self.records - 1
 
 
 @dataclass(slots=True)
@@ -46,6 +52,10 @@ class TransactionModel:
     def end_offset(self) -> int:
         """The log end offset."""
         return self.entries[-1].last_offset + 1 if self.entries else 0
+
+    def add(self, entry: Entry) -> None:
+        """Add a batch at the end."""
+        self.entries.append(replace(entry, first_offset=self.end_offset))
 
     def cut(self, end_offset: int) -> None:
         """Remove the batches that end at or above `end_offset`."""
@@ -64,7 +74,7 @@ class TransactionModel:
                 if entry.producer_epoch != self.epoch_of(producer_id):
                     sequence = 0
                 elif entry.kind == DATA:
-                    sequence = entry.base_sequence + entry.last_offset - entry.first_offset + 1
+                    sequence = entry.base_sequence + entry.records
         return sequence
 
     def ongoing(self, end_offset: int | None = None) -> dict[int, int]:
@@ -150,30 +160,22 @@ class TransactionLog:
     def plain(self, records: int = 1) -> AppendInfo:
         """Append a batch that is in no transaction."""
         value = self._next_value()
-        info = self._append(client_batch(records, value=value))
-        self.model.entries.append(Entry(info.first_offset, info.last_offset, PLAIN, value=value))
-        return info
+        return self._append(client_batch(records, value=value), Entry(PLAIN, records, value=value))
 
-    def data(self, producer_id: int, records: int = 1, *, epoch: int | None = None) -> AppendInfo:
+    def data(self, producer_id: int, records: int = 1) -> AppendInfo:
         """Append a batch of a producer's open transaction, or begin one."""
         value = self._next_value()
-        epoch = self.model.epoch_of(producer_id) if epoch is None else epoch
+        epoch = self.model.epoch_of(producer_id)
         sequence = self.model.next_sequence(producer_id)
-        if epoch != self.model.epoch_of(producer_id):
-            sequence = 0
-        info = self._append(
-            client_batch(
-                records,
-                value=value,
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-                is_transactional=True,
-            )
+        batch = client_batch(
+            records,
+            value=value,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=True,
         )
-        first, last = info.first_offset, info.last_offset
-        self.model.entries.append(Entry(first, last, DATA, producer_id, epoch, sequence, value))
-        return info
+        return self._append(batch, Entry(DATA, records, producer_id, epoch, sequence, value))
 
     def commit(self, producer_id: int, *, bump: bool = False) -> AppendInfo:
         """Append a commit marker, in the producer's next epoch if `bump` is set."""
@@ -186,26 +188,37 @@ class TransactionLog:
     def _end(self, producer_id: int, kind: str, bump: bool) -> AppendInfo:
         epoch = self.model.epoch_of(producer_id) + bump
         marker = marker_of(producer_id, epoch, commits=kind == COMMIT)
-        info = self._append(marker, AppendOrigin.COORDINATOR)
-        offset = info.first_offset
-        self.model.entries.append(Entry(offset, offset, kind, producer_id, epoch))
-        return info
+        return self._append(marker, Entry(kind, 1, producer_id, epoch), AppendOrigin.COORDINATOR)
 
     def _next_value(self) -> bytes:
         self._count += 1
         return str(self._count).encode().ljust(self.value_bytes, b".")
 
-    def _append(self, batch: memoryview, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
-        if self.follows:
-            # Jobs may still be writing the batches before this one.
-            set_base_offset_and_epoch(batch, 0, self.model.end_offset, self.site.epoch)
-            info = self.log.append_as_follower(
+    def _append(
+        self, batch: memoryview, entry: Entry, origin: AppendOrigin = AppendOrigin.CLIENT
+    ) -> AppendInfo:
+        # Added first, because a crash during the append may leave the batch in the log.
+        offset = self.model.end_offset
+        self.model.add(entry)
+        try:
+            info = self._write(batch, offset, origin)
+        except Exception:
+            self.model.cut(offset)
+            raise
+        assert info is not None
+        assert (info.first_offset, info.last_offset) == (offset, self.model.end_offset - 1)
+        return info
+
+    def _write(self, batch: memoryview, offset: int, origin: AppendOrigin) -> AppendInfo | None:
+        if not self.follows:
+            return self.site.append_batch(self.log, batch, origin)
+        set_base_offset_and_epoch(batch, 0, offset, self.site.epoch)
+        try:
+            return self.log.append_as_follower(
                 batch, leader_epoch=self.site.epoch, now_ms=self.site.ports.clock.now_ms()
             )
-            assert info is not None
+        finally:
             self.site.advance(self.log)
-            return info
-        return self.site.append_batch(self.log, batch, origin)
 
     def step(self, kind: str, producer_id: int, records: int = 1, *, bump: bool = False) -> None:
         """Append one batch of the given kind."""
@@ -235,12 +248,7 @@ class TransactionLog:
 
     def index_files(self) -> dict[int, bytes]:
         """Return the content of each ``.txnindex`` on disk that has an entry, by base offset."""
-        log, found = self.log, {}
-        for base_offset in self.site.listing(log, file_names.TXN_INDEX_SUFFIX):
-            path = self.site.path(log, base_offset, file_names.TXN_INDEX_SUFFIX)
-            if content := self.site.files.read_file(path):
-                found[base_offset] = content
-        return found
+        return index_files(self.site.files, self.log.directory)
 
     def expected_index_files(self) -> dict[int, bytes]:
         """Return what `index_files` must return once all entries are written."""
@@ -278,6 +286,16 @@ def marker_of(producer_id: int, producer_epoch: int, *, commits: bool) -> memory
             marker_batch(0, control_type, producer_id=producer_id, producer_epoch=producer_epoch)
         )
     )
+
+
+def index_files(files: SimFiles, directory: str) -> dict[int, bytes]:
+    """Return the content of each ``.txnindex`` that has an entry, by base offset."""
+    found = {}
+    for name in files.listdir(directory):
+        parsed = file_names.parse_segment_file_name(name)
+        if parsed and parsed[1:] == (file_names.TXN_INDEX_SUFFIX, ""):
+            found[parsed.base_offset] = files.read_file(f"{directory}/{name}")
+    return {base_offset: content for base_offset, content in found.items() if content}
 
 
 def read_committed(

@@ -415,3 +415,22 @@ def test_file_of_the_index_cannot_be_created_on_a_slow_disk() -> None:
     one.site.files.fail_no_more()
     one.abort(7)
     _settle(one)
+
+
+def test_clean_stop_writes_the_index_of_a_segment_whose_seal_has_failed() -> None:
+    one = _new(is_slow=True)
+    one.data(7)
+    one.site.settle()
+    _fill_disk(one.site, ".txnindex")
+    with one.site.ports.turn:
+        one.plain()
+        one.abort(7)
+        for _ in range(12):
+            one.plain()
+    one.site.settle()
+    assert len(base_offsets(one.log)) > 1
+    assert one.index_files() == {}
+    one.site.files.fail_no_more()
+    one.continue_on(one.site.restart())
+    assert one.index_files() == one.expected_index_files() != {}
+    _settle(one)
