@@ -28,6 +28,7 @@ from plog.records.batch import (
     MAGIC,
     MAGIC_POSITION,
     BatchHeader,
+    CorruptRecords,
     parse_header,
 )
 from plog.records.crc32c import crc32c
@@ -167,7 +168,9 @@ def replay_producers(
         producer_state.update(header, first_offset=offset)
         return
     batch = segment.records.read(position, header.size_bytes)
-    producer_state.complete_transaction(header, batch, offset, add_aborted)
+    # A log must load even if a marker cannot be read; its transaction then stays open.
+    with contextlib.suppress(CorruptRecords):
+        producer_state.complete_transaction(header, batch, offset, add_aborted)
 
 
 class SegmentScan:

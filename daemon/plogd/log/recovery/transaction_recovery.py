@@ -13,10 +13,8 @@ is durable, the old one remains, or the next startup recovers the segment again.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import write_atomic
@@ -25,7 +23,11 @@ from plogd.log.producer_snapshot import ProducerSnapshots
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.recovery.load_progress import LoadWork
 from plogd.log.recovery.load_request import LoadRequest
-from plogd.log.recovery.segment_recovery import replay_producers, replay_readable
+from plogd.log.recovery.segment_recovery import (
+    SegmentScan,
+    replay_producers,
+    replay_readable,
+)
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.transaction_index import AbortedTransaction, encode_entries
@@ -58,6 +60,7 @@ class TransactionRecovery:
         index.
         """
         aborted, self._aborted = self._aborted, []
+        segment.close_transaction_index()  # It is open if this is the second recovery.
         path = segment_path(self._request.directory, segment.base_offset, TXN_INDEX_SUFFIX)
         if aborted:
             entries = encode_entries(aborted)
@@ -102,11 +105,25 @@ def open_transaction_indexes(
                 level="warn",
             )
             recovery = TransactionRecovery(files, request, segments[:number])
-            with contextlib.suppress(CorruptMessage):  # A later read reports the damage.
-                for position, header in segment.records.batches_from(0):
-                    request.work.step()
-                    recovery.note(segment, position, header)
+            for found in _scan(segment, segments[number + 1 :], request):
+                request.work.step()
+                if found is not None:
+                    recovery.note(segment, *found)
             recovery.replace_index(segment)
+
+
+def _scan(
+    segment: LogSegment, later: Sequence[LogSegment], request: LoadRequest
+) -> Iterator[tuple[int, BatchHeader] | None]:
+    """Scan a segment, including the batches after damage, which a later read reports."""
+    following = later[0].base_offset if later else None
+    return SegmentScan(
+        segment.records,
+        segment.base_offset,
+        keep_below_offset=request.durable_end_offset if following is None else following,
+        following_base_offset=following,
+        may_have_gaps=request.may_have_gaps,
+    ).steps()
 
 
 def _bind_replay(

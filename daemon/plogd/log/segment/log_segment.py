@@ -284,6 +284,12 @@ class LogSegment:
         path = self._path(TXN_INDEX_SUFFIX)
         self.transaction_index = TransactionIndex(self._files, path, self.base_offset)
 
+    def close_transaction_index(self) -> None:
+        """Close the ``.txnindex`` file, which is about to be replaced or removed."""
+        if self.transaction_index is not None:
+            self.transaction_index.close()
+            self.transaction_index = None
+
     def add_aborted(self, aborted: AbortedTransaction) -> None:
         """Add an aborted transaction, whose marker was appended last. Raises OSError."""
         if self.transaction_index is None:
