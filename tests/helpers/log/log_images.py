@@ -6,7 +6,7 @@ For tests that damage every byte: loading such an image takes less than a millis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from plog.records.batch import HEADER_SIZE, crc_is_valid, iter_batches
@@ -49,13 +49,16 @@ class LogImage:
         kept = {name: contents[name] for name in contents if not name.endswith(suffixes)}
         return replace(self, content_by_name=kept)
 
-    def load(self, *, clean: bool = False) -> LoadedLog:
-        """Load the image as the start of a broker does."""
+    def load(
+        self, *, clean: bool = False, prepare: Callable[[SimFiles], None] = lambda files: None
+    ) -> LoadedLog:
+        """Load the image as the start of a broker does; `prepare` is called with the files."""
         files = SimFiles([DIRECTORY])
         for name, content in self.content_by_name.items():
             file = files.open_append(f"{DIRECTORY}/{name}")
             file.append(content)
             file.close()
+        prepare(files)
         request = LoadRequest(
             topic_partition=TopicPartition("t", 0),
             topic_id=bytes(range(16)),
