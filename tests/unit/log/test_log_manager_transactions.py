@@ -141,6 +141,10 @@ class TransactionHistory(History):
             assert self.is_full
             model.cut(log.log_end_offset)
 
+    def look(self, number: int) -> None:
+        """Read while syncs and seals are pending."""
+        self.check(*self._pair(number))
+
     def _note_cut(self, log: Log, model: Model, offset: int, *, is_fully: bool) -> None:
         if is_fully:
             assert isinstance(model, TransactionalModel)
@@ -191,7 +195,12 @@ class TransactionHistory(History):
             assert not [one for one in names if one.endswith(f"{file_names.TXN_INDEX_SUFFIX}.tmp")]
 
 
-STEPS = (*OTHER_STEPS, *["data"] * 8, *["abort"] * 4, *["commit"] * 3, *["follow_transaction"] * 3)
+STEPS = (
+    *OTHER_STEPS,
+    *["data"] * 8,
+    *["abort", "look"] * 4,
+    *["commit", "follow_transaction"] * 3,
+)
 
 
 def run(steps: list[tuple[str, int]]) -> None:
