@@ -153,7 +153,6 @@ class Truncations:
             last.truncate_at(cut.position, cut.end_offset)
             last.flush_indexes()
             for segment in (*unsealed, last):
-                segment.flush_transaction_index()
                 for file in segment.sync_files():
                     file.sync()
             write_epochs()
