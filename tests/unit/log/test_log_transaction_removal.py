@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
 
 from plogd.topic_config import TopicConfig
-from tests.helpers.log.log_site import CONFIG, LogSite
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets
 from tests.helpers.log.transactions import (
     ABORT,
     COMMIT,
@@ -15,6 +16,7 @@ from tests.helpers.log.transactions import (
     PLAIN,
     TransactionLog,
     read_committed,
+    read_once,
 )
 
 STEPS = (PLAIN, DATA, DATA, DATA, DATA, COMMIT, ABORT, ABORT)
@@ -116,6 +118,39 @@ def test_records_may_be_deleted_inside_an_open_transaction(offset: int, kind: st
     for life in (one.site.kill, lambda: one.site.restart()):
         one.continue_on(life())
         _settle(one)
+
+
+def test_markers_can_be_appended_after_an_open_transaction_was_lost() -> None:
+    """Its first records, and the snapshots that an index is rebuilt from, no longer exist."""
+    one = _new()
+    one.data(7)
+    while len(base_offsets(one.log)) < 3:
+        one.plain()
+        one.site.settle()
+    one.data(8)
+    one.abort(8)
+    one.site.settle()
+    one.log.delete_records_before(base_offsets(one.log)[1])
+    one.site.settle(one.site.manager.write_log_starts())
+    one.site.ports.advance(10_000)
+    one.site.settle()
+    one.site.stop()
+    files, snapshots = one.site.files, one.log.producer_state.snapshots
+    for offset in snapshots.offsets()[:-1]:
+        files.unlink(snapshots.path(offset))
+    files.overwrite(one.site.path(one.log, base_offsets(one.log)[-1], ".txnindex"), b"\1")
+    one.continue_on(one.site.kill())
+    for producer_id in (8, 8, 7, 8, 7, 8):
+        one.data(producer_id)
+        one.abort(producer_id)
+    one.plain()
+    one.site.settle()
+    assert read_committed(one.log) == one.model.committed(
+        one.log.log_start_offset, one.model.end_offset
+    )
+    for offset in range(one.log.log_start_offset, one.model.end_offset):
+        found, end = read_once(one.log, offset)
+        assert found == one.model.committed(offset, end)
 
 
 # -- truncation -------------------------------------------------------------------------------
@@ -230,3 +265,28 @@ def test_log_that_begins_again_has_no_transactions() -> None:
     one.site.append(one.log)
     one.site.settle()
     assert list(read_committed(one.log)) == [500]
+
+
+def test_truncation_writes_the_index_of_a_segment_whose_seal_has_failed() -> None:
+    one = _new()
+    one.site.slow_down(one.site.create("u-0"))
+    one.data(7)
+    one.site.settle()
+    one.site.files.fail_when(
+        lambda operation: operation.name == "append" and operation.path.endswith(".txnindex"),
+        errno.ENOSPC,
+    )
+    with one.site.ports.turn:
+        one.plain()
+        one.abort(7)
+        for _ in range(12):
+            one.plain()
+    one.site.settle()
+    one.site.files.fail_no_more()
+    offset = base_offsets(one.log)[1] + 1
+    one.site.settle(one.log.truncate_to(offset))
+    one.model.cut(offset)
+    one.site.write_checkpoints()
+    one.continue_on(one.site.crash(1))
+    one.check()
+    assert one.index_files() == one.expected_index_files() != {}

@@ -224,10 +224,17 @@ def test_reopened_index_continues_at_its_end() -> None:
 
 def test_entries_must_be_added_in_order() -> None:
     index = _filled(SimFiles(), [AbortedTransaction(7, 103, 109, 105)])
-    for wrong in (AbortedTransaction(8, 105, 109, 110), AbortedTransaction(8, 105, 111, 104)):
-        with pytest.raises(AssertionError):
-            index.append(wrong)
+    with pytest.raises(AssertionError):
+        index.append(AbortedTransaction(8, 105, 109, 110))
     assert index.count == 1
+
+
+def test_last_stable_offset_of_an_entry_is_never_below_an_earlier_one() -> None:
+    files = SimFiles()
+    index = _filled(files, [AbortedTransaction(7, 103, 109, 110)])
+    index.append(AbortedTransaction(8, 105, 111, 104))
+    index.flush()
+    assert _index(files).last_entry == AbortedTransaction(8, 105, 111, 110)
 
 
 # -- damage -----------------------------------------------------------------------------------
