@@ -178,14 +178,9 @@ class Sealing:
             """Sync and write the files; return the error if the disk is only full. A job."""
             opened: list[File] = []
             try:
-                # Opened before the first sync, because a seal is retried only if no sync has begun.
+                # Before the first sync, because a seal is retried only if no sync has begun.
                 try:
                     opened.extend(file.retain() for file in closed)
-                except OSError as error:
-                    if not is_refusal(error):
-                        raise
-                    return error
-                try:
                     # On a slow disk, the roll may precede the entry of a marker before it.
                     segment.flush_transaction_index()
                 except OSError as error:

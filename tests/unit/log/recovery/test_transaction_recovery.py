@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 
 import pytest
 
@@ -226,7 +226,7 @@ def test_transactions_after_damaged_records_are_included_in_a_rebuilt_index() ->
     name = _name(example.sealed, ".log")
     content = bytearray(example.image.content_by_name[name])
     positions = [position for position, _ in iter_batches(content)]
-    content[positions[1] + 16] ^= 0xFF  # The magic byte of a batch that is no marker.
+    content[positions[1] + 16] ^= 0xFF  # The magic byte of a batch with data.
     _, header = list(iter_batches(example.image.content_by_name[name]))[1]
     assert not header.is_control
     image = example.image.with_file(name, bytes(content)).with_file(_name(example.sealed), b"\1")
@@ -284,10 +284,17 @@ def test_full_disk_at_any_operation_never_leaves_an_index_out(
     image.load(clean=example.clean, prepare=lambda files: _record(files, operations))
     outcomes = set()
     for operation in operations:
-        number = operation.number
-        outcomes.add(_load_with(example, image, lambda one, n=number: one.number == n))  # type: ignore[misc]
-        outcomes.add(_load_with(example, image, lambda one, n=number: one.number >= n))  # type: ignore[misc]
+        outcomes.add(_load_with(example, image, partial(_is_at, operation.number)))
+        outcomes.add(_load_with(example, image, partial(_is_from, operation.number)))
     assert not suffixes or False in outcomes
+
+
+def _is_at(number: int, operation: Operation) -> bool:
+    return operation.number == number and not operation.is_read
+
+
+def _is_from(number: int, operation: Operation) -> bool:
+    return operation.number >= number and not operation.is_read
 
 
 def _record(files: SimFiles, operations: list[Operation]) -> None:
