@@ -479,7 +479,10 @@ class LogSegment:
         self.flush_transaction_index()
 
     def flush_transaction_index(self) -> None:
-        """Write the aborted transactions that are only in memory. Raises OSError."""
+        """Write the aborted transactions that are only in memory. Raises OSError.
+
+        On a slow disk, a marker may be added after the roll of its segment, so the seal calls this.
+        """
         if self.transaction_index is not None:
             self.transaction_index.flush()
 

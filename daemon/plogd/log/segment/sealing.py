@@ -181,7 +181,6 @@ class Sealing:
                 # Before the first sync, because a seal is retried only if no sync has begun.
                 try:
                     opened.extend(file.retain() for file in closed)
-                    # On a slow disk, the roll may precede the entry of a marker before it.
                     segment.flush_transaction_index()
                 except OSError as error:
                     if not is_refusal(error):
