@@ -201,10 +201,11 @@ class ProducerStateManager:
         `loaded` contains the state below `end_offset` that could be read from the disk.
         """
         for producer_id, state in list(self.producers.items()):
-            # A removed marker leaves no trace, so the state of transactional producers is replaced.
-            is_kept = state.coordinator_epoch < 0 and state.current_txn_first_offset is None
             # The disk may no longer have the state of a producer whose segments were deleted.
-            if is_kept and state.batches and state.batches[-1].last_offset < end_offset:
+            is_kept = bool(state.batches) and state.batches[-1].last_offset < end_offset
+            # A removed marker leaves no trace, so the state of transactional producers is replaced.
+            is_plain = state.coordinator_epoch < 0 and state.current_txn_first_offset is None
+            if is_kept and (is_plain or producer_id not in loaded.producers):
                 continue
             if producer_id in loaded.producers:
                 self.producers[producer_id] = loaded.producers[producer_id].copy(self._generation)

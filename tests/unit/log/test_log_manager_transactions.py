@@ -46,6 +46,10 @@ class TransactionalModel(Model):
         for offset in [offset for offset in self.transactional if offset >= end_offset]:
             del self.transactional[offset]
 
+    def sequences(self) -> dict[int, int]:
+        """The last sequence number of each producer that has one in its newest epoch."""
+        return {one: last for one, last in Model.sequences(self).items() if last >= 0}
+
     def batches(self, start: int = 0) -> TransactionModel:
         """Return the batches from `start` on."""
         entries = [
@@ -154,12 +158,8 @@ class TransactionHistory(History):
     # -- invariants ---------------------------------------------------------------------------
 
     def _sequences(self, log: Log) -> dict[int, int]:
-        sequences = super()._sequences(log)
-        model = self.models[str(log.topic_partition)]
-        if model.kept_state:
-            return sequences
-        # A marker may be the only batch of a producer that recovery has found.
-        return {one: last for one, last in sequences.items() if one < 11 or last >= 0}
+        # A marker may be the only batch of a producer, or the only one that recovery has found.
+        return {one: last for one, last in super()._sequences(log).items() if last >= 0}
 
     def check(self, log: Log, model: Model) -> None:
         super().check(log, model)

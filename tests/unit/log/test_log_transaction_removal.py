@@ -207,6 +207,29 @@ def test_transaction_is_open_again_even_if_its_producer_has_expired() -> None:
     _settle(one)
 
 
+def test_producer_is_known_after_a_truncation_even_if_its_segments_were_deleted() -> None:
+    """Otherwise, a batch that it sends again would be appended twice."""
+    one = _new()
+    for producer_id in (7, 8):
+        one.data(producer_id)
+        one.abort(7)
+    with one.site.ports.turn:  # No seal writes a snapshot.
+        while len(base_offsets(one.log)) < 3:
+            one.plain()
+        one.continue_on(one.site.kill())
+    one.site.settle()
+    start = base_offsets(one.log)[1]
+    one.log.delete_records_before(start)
+    one.site.settle(one.log.truncate_to(start))
+    one.model.cut(start)
+    producers = one.log.producer_state.producers
+    assert {at: (s.last_sequence, s.current_txn_first_offset) for at, s in producers.items()} == {
+        7: (0, None),
+        8: (0, 2),
+    }
+    assert one.log.last_stable_offset == start
+
+
 def test_transaction_is_unknown_when_its_beginning_is_removed() -> None:
     one = _new()
     one.plain()
