@@ -249,7 +249,10 @@ class History:
         assert values(log) == {offset: expected[offset] for offset in offsets}
         assert batch_offsets(log) == offsets
         epochs = [log.leader_epochs.epoch_for_offset(offset) for offset in offsets]
-        assert epochs == model.epochs[log.log_start_offset : log.high_watermark]
+        self.check_epochs(epochs, model.epochs[log.log_start_offset : log.high_watermark])
+
+    def check_epochs(self, epochs: list[int], expected: list[int]) -> None:
+        assert epochs == expected
 
 
 def _is_small(operation: Operation) -> bool:
