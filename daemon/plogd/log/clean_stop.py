@@ -22,6 +22,7 @@ class StoppingLog(Protocol):
     directory: str
     leader_epochs: LeaderEpochs
     producer_state: ProducerStateManager
+    unsynced: Unsynced
     log_end_offset: int
     durable_end_offset: int
     recovery_point: int
@@ -29,11 +30,6 @@ class StoppingLog(Protocol):
     @property
     def segments(self) -> Segments:
         """All segments; the last one receives appends."""
-        ...
-
-    @property
-    def unsynced(self) -> Unsynced:
-        """The parts that are not durable yet."""
         ...
 
 
@@ -60,7 +56,7 @@ def _sync_completely(log: StoppingLog, files: Files) -> None:
     # The next startup would rebuild a time index that lacks its last entry.
     log.segments.active.on_become_inactive()
     for segment in log.unsynced.unsealed:
-        segment.flush_transaction_index()
+        segment.transactions.flush()
         segment.trim()
         for file in segment.sync_files():
             file.sync()

@@ -87,7 +87,8 @@ class Log:
         self._lane: SlowDiskWrites | None = None  # Appends not yet written to a slow disk.
         self._hooks = hooks
         self.on_bug = hooks.on_bug
-        self._unsynced = Unsynced(self._segments.active, state.log_end_offset)
+        self.unsynced = Unsynced(self._segments.active, state.log_end_offset)
+        """The parts that are not durable yet."""
         self._reader = LogReader(self._segments, state.log_end_offset)
 
     # -- reading state ------------------------------------------------------------------------
@@ -136,11 +137,6 @@ class Log:
     def segments(self) -> Segments:
         """The segments in offset order."""
         return self._segments
-
-    @property
-    def unsynced(self) -> Unsynced:
-        """The parts that are not durable yet."""
-        return self._unsynced
 
     # -- append -------------------------------------------------------------------------------
 
@@ -270,7 +266,7 @@ class Log:
         """
         segment = self._segments.active
         end_offset = first_offset + header.last_offset_delta + 1
-        self._unsynced.written_to(segment)
+        self.unsynced.written_to(segment)
         wants_sync = sync_bytes > 0 and self._is_sync_due(end_offset)
         if wants_sync:
             self._rounds.request(self, sync_bytes)
@@ -285,7 +281,7 @@ class Log:
         # epoch without records may remain, but is harmless.
         self.log_end_offset = end_offset
         if wants_sync:
-            self._unsynced.requested(end_offset)
+            self.unsynced.requested(end_offset)
         if segment.size_bytes >= segment.preallocate_at:
             self._hooks.preallocate(self, segment)
 
@@ -317,11 +313,11 @@ class Log:
     @property
     def has_unflushed(self) -> bool:
         """Whether the log has appended records for which no sync has been requested."""
-        return self._unsynced.requested_end_offset < self.log_end_offset
+        return self.unsynced.requested_end_offset < self.log_end_offset
 
     def flush_if_overdue(self, now_ms: float) -> None:
         """Request a sync if the oldest unflushed append has waited for ``flush.ms``."""
-        is_overdue = self._unsynced.is_overdue(self.log_end_offset, now_ms, self.config.flush_ms)
+        is_overdue = self.unsynced.is_overdue(self.log_end_offset, now_ms, self.config.flush_ms)
         if is_overdue and self.is_writable:
             self.request_sync()
 
@@ -332,20 +328,20 @@ class Log:
 
     def _is_sync_due(self, end_offset: int) -> bool:
         """Return whether the records below `end_offset` must be synced now."""
-        unrequested = end_offset - self._unsynced.requested_end_offset
+        unrequested = end_offset - self.unsynced.requested_end_offset
         return unrequested >= self._config.flush_messages or self._flush_before_visible
 
     def request_sync(self, nbytes: int = 0) -> None:
         """Include the whole log in the next sync round."""
         self._rounds.request(self, nbytes)
-        self._unsynced.requested(self.log_end_offset)
+        self.unsynced.requested(self.log_end_offset)
 
     def begin_sync(self) -> SyncTicket | None:
         """Return the files to sync and the end that becomes durable; None if closed or offline."""
         if not self.is_writable:
             return None
-        directory = self.directory if self._unsynced.has_new_files else None
-        files = self._unsynced.take_files()
+        directory = self.directory if self.unsynced.has_new_files else None
+        files = self.unsynced.take_files()
         end_offset = self.log_end_offset
         self._reader.note_end(end_offset, self.active_size)
         return SyncTicket(log=self, end_offset=end_offset, files=files, directory=directory)
@@ -379,7 +375,7 @@ class Log:
         old = self._segments.active
         # A replicated batch may follow a gap.
         self.log_end_offset = max(self.log_end_offset, new.base_offset)
-        self._unsynced.rolled(new)
+        self.unsynced.rolled(new)
         self._segments.add(new)
         try:
             self._hooks.report(
@@ -394,10 +390,10 @@ class Log:
 
     def sealed(self, segment: LogSegment) -> None:
         """Record that `segment` and its indexes are durable, so that recovery skips them."""
-        if self._unsynced.sealed(segment):
+        if self.unsynced.sealed(segment):
             segment.on_sealed()
         # After a clean stop, the recovery point is above the base offset of the active segment.
-        self.recovery_point = max(self.recovery_point, self._unsynced.first_unsealed_offset)
+        self.recovery_point = max(self.recovery_point, self.unsynced.first_unsealed_offset)
 
     def go_offline(self) -> None:
         """Reject appends and syncs from now on, because the log directory has failed."""
@@ -515,8 +511,8 @@ class Log:
     def drop_first_segments(self, count: int) -> None:
         """Remove the `count` oldest segments and delete their files later."""
         removed = self._segments.remove_first(count)
-        self._unsynced.drop(removed)
-        self.recovery_point = max(self.recovery_point, self._unsynced.first_unsealed_offset)
+        self.unsynced.drop(removed)
+        self.recovery_point = max(self.recovery_point, self.unsynced.first_unsealed_offset)
         self._hooks.retire(self, removed)
 
     # -- closing ------------------------------------------------------------------------------

@@ -140,9 +140,9 @@ class LogReader:
         segments = self._segments.with_aborted()
         first = bisect_left(segments, segment.base_offset, key=lambda one: one.base_offset)
         for with_markers in segments[first:]:
-            assert with_markers.transaction_index is not None
+            assert with_markers.transactions.index is not None
             try:
-                some, is_complete = with_markers.transaction_index.collect(
+                some, is_complete = with_markers.transactions.index.collect(
                     offset, end_offset, nowait=nowait
                 )
             except CorruptIndex as error:

@@ -282,8 +282,8 @@ class SlowDiskWrites:
                     )
                     outcome.rolled[number] = segment
                 # Only a job can still reject the marker if the file cannot be created.
-                if _has_abort(batch) and segment.transaction_index is None:
-                    segment.open_transaction_index()
+                if _has_abort(batch) and segment.transactions.index is None:
+                    segment.transactions.open()
                 if prepared.is_replicated:
                     segment.append_batches(batch.view, [(0, batch.header)])
                 else:

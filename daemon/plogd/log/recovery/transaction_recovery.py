@@ -60,14 +60,14 @@ class TransactionRecovery:
         index.
         """
         aborted, self._aborted = self._aborted, []
-        segment.close_transaction_index()  # It is open if this is the second recovery.
+        segment.transactions.close()  # It is open if this is the second recovery.
         path = segment_path(self._request.directory, segment.base_offset, TXN_INDEX_SUFFIX)
         if aborted:
             entries = encode_entries(aborted)
             # A full disk has no room for another file, but usually the old one is complete.
             if not self._files.exists(path) or self._files.read_file(path) != entries:
                 write_atomic(self._files, path, entries)
-            segment.open_transaction_index()
+            segment.transactions.open()
         elif self._files.exists(path):
             self._files.unlink(path)
             self._files.sync_dir(self._request.directory)
@@ -93,10 +93,10 @@ def open_transaction_indexes(
     names = set(files.listdir(request.directory))
     for number, segment in enumerate(segments):
         name = file_names.segment_file_name(segment.base_offset, TXN_INDEX_SUFFIX)
-        if name not in names or segment.transaction_index is not None:
+        if name not in names or segment.transactions.index is not None:
             continue
         try:
-            segment.open_transaction_index()
+            segment.transactions.open()
         except CorruptIndex as error:
             report(
                 "rebuilding an index: {error}",

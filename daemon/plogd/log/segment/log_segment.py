@@ -35,8 +35,8 @@ from plogd.log.segment.offset_index import OffsetIndex
 from plogd.log.segment.recent_batches import RecentBatches
 from plogd.log.segment.segment_age import SegmentAge
 from plogd.log.segment.segment_indexes import SegmentIndexes
+from plogd.log.segment.segment_transactions import SegmentTransactions
 from plogd.log.segment.time_index import TimeIndex, TimestampOffset
-from plogd.log.segment.transaction_index import AbortedTransaction, TransactionIndex
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Buffer, File, Files
 from plogd.topic_config import TopicConfig
@@ -69,7 +69,7 @@ class LogSegment:
         "is_checked",
         "preallocate_at",
         "records",
-        "transaction_index",
+        "transactions",
     )
 
     def __init__(
@@ -90,8 +90,8 @@ class LogSegment:
         self.records = FileRecords(files.open_on_demand(self._path(LOG_SUFFIX)))
         """The batches."""
         self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
-        self.transaction_index: TransactionIndex | None = None
-        """The ``.txnindex`` file, which exists only if there are aborted transactions."""
+        self.transactions = SegmentTransactions(files, self._path(TXN_INDEX_SUFFIX), base_offset)
+        """The aborted transactions whose markers are in the segment."""
         self._recent = RecentBatches()
         self._age = SegmentAge(f"{directory}/{base_offset}")
 
@@ -142,7 +142,7 @@ class LogSegment:
         copy._recent = RecentBatches()
         copy._age = self._age
         copy.indexes = self.indexes.copy_for_reading(self._state)
-        copy.transaction_index = None
+        copy.transactions = SegmentTransactions(self._files, "", self.base_offset)
         try:
             copy.indexes.open()
         except OSError:
@@ -279,24 +279,6 @@ class LogSegment:
         except Exception as problem:
             raise HalfWritten(f"{error}; cannot remove part of a batch: {problem!r}") from error
 
-    def open_transaction_index(self) -> None:
-        """Open the ``.txnindex`` file, or create it. Raises OSError or CorruptIndex."""
-        path = self._path(TXN_INDEX_SUFFIX)
-        self.transaction_index = TransactionIndex(self._files, path, self.base_offset)
-
-    def close_transaction_index(self) -> None:
-        """Close the ``.txnindex`` file, which is about to be replaced or removed."""
-        if self.transaction_index is not None:
-            self.transaction_index.close()
-            self.transaction_index = None
-
-    def add_aborted(self, aborted: AbortedTransaction) -> None:
-        """Add an aborted transaction, whose marker was appended last. Raises OSError."""
-        if self.transaction_index is None:
-            self.open_transaction_index()
-        assert self.transaction_index is not None
-        self.transaction_index.append(aborted)
-
     # -- read ---------------------------------------------------------------------------------
 
     def find_offset(self, offset: int, *, nowait: bool = False) -> BatchPlace | None:
@@ -416,8 +398,7 @@ class LogSegment:
         """
         # Before the records, because an index entry must never lead past the end of the file.
         self.indexes.truncate_to(offset)
-        if self.transaction_index is not None:
-            self.transaction_index.truncate_to(offset)
+        self.transactions.truncate_to(offset)
         cut_bytes = self.records.truncate(position)
         self.records.repair()
         self._forget()
@@ -476,15 +457,7 @@ class LogSegment:
     def flush_indexes(self) -> None:
         """Write the index entries that are only in memory. Raises OSError."""
         self.indexes.flush()
-        self.flush_transaction_index()
-
-    def flush_transaction_index(self) -> None:
-        """Write the aborted transactions that are only in memory. Raises OSError.
-
-        On a slow disk, a marker may be added after the roll of its segment, so the seal calls this.
-        """
-        if self.transaction_index is not None:
-            self.transaction_index.flush()
+        self.transactions.flush()
 
     def on_sealed(self) -> None:
         """Release the resources for appends: the descriptor and the positions of recent batches."""
@@ -493,9 +466,7 @@ class LogSegment:
 
     def sync_files(self) -> list[File]:
         """Return the files that a seal must sync: the records, then the open indexes."""
-        index = self.transaction_index
-        transactions = [] if index is None else [index.file]
-        return [self.records.file, *self.indexes.open_files, *transactions]
+        return [self.records.file, *self.indexes.open_files, *self.transactions.open_files]
 
     def trim(self) -> None:
         """Release the space that is reserved for appends, while nothing is appended."""
@@ -537,13 +508,11 @@ class LogSegment:
             self._is_closed = True
             self.records.close()
             self.release_indexes()
-            if self.transaction_index is not None:
-                self.transaction_index.close()
+            self.transactions.close()
 
     def _note_paths(self) -> None:
         self.records.file.path = self._path(LOG_SUFFIX)
-        if self.transaction_index is not None:
-            self.transaction_index.file.path = self._path(TXN_INDEX_SUFFIX)
+        self.transactions.move_to(self._path(TXN_INDEX_SUFFIX))
         self.indexes.move_to(self._directory, self._state)
 
     def _path(self, suffix: str) -> str:

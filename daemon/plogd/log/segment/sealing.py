@@ -181,7 +181,7 @@ class Sealing:
                 # Before the first sync, because a seal is retried only if no sync has begun.
                 try:
                     opened.extend(file.retain() for file in closed)
-                    segment.flush_transaction_index()
+                    segment.transactions.flush()
                 except OSError as error:
                     if not is_refusal(error):
                         raise

@@ -52,7 +52,7 @@ class Segments:
 
     def add_aborted(self, aborted: AbortedTransaction) -> None:
         """Add a transaction to the index of the active segment. Raises OSError."""
-        self.active.add_aborted(aborted)
+        self.active.transactions.add(aborted)
         self._with_aborted = None
 
     def remove_first(self, count: int) -> Sequence[LogSegment]:
@@ -91,7 +91,7 @@ class Segments:
         """Return the segments that contain abort markers of transactions, oldest first."""
         if self._with_aborted is None:
             self._with_aborted = [
-                segment for segment in self._segments if segment.transaction_index is not None
+                segment for segment in self._segments if segment.transactions.index is not None
             ]
         return self._with_aborted
 

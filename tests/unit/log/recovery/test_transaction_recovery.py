@@ -91,7 +91,7 @@ def _check(example: Example, loaded: LoadedLog) -> None:
     assert index_files(loaded.files, DIRECTORY) == example.expected
     for segment in loaded.state.segments:
         expected = example.expected.get(segment.base_offset, b"")
-        count = 0 if segment.transaction_index is None else segment.transaction_index.count
+        count = 0 if segment.transactions.index is None else segment.transactions.index.count
         assert count * ENTRY == len(expected)
     transactions = loaded.state.producer_state.transactions
     stable_offset = min(example.ongoing.values())
@@ -214,7 +214,7 @@ def test_index_of_a_segment_without_aborted_transactions_is_removed_after_a_kill
     stale = _example(clean=True).expected[0]
     loaded = image.with_file(_name(0), stale).load()
     assert not loaded.files.exists(f"{DIRECTORY}/{_name(0)}")
-    assert loaded.state.segments[0].transaction_index is None
+    assert loaded.state.segments[0].transactions.index is None
 
 
 # -- damaged records --------------------------------------------------------------------------
@@ -356,9 +356,9 @@ def test_index_can_be_replaced_twice_in_one_load(monkeypatch: pytest.MonkeyPatch
     replace_index = index_class.replace_index
 
     def note(self: object, segment: object) -> None:
-        closed.append(segment.transaction_index)  # type: ignore[attr-defined]
+        closed.append(segment.transactions.index)  # type: ignore[attr-defined]
         replace_index(self, segment)  # type: ignore[arg-type]
-        opened.append(segment.transaction_index)  # type: ignore[attr-defined]
+        opened.append(segment.transactions.index)  # type: ignore[attr-defined]
 
     monkeypatch.setattr(index_class, "replace_index", note)
     loaded = example.load(image)
