@@ -52,6 +52,7 @@ COMMON = (
     "plogd.notify_all",
     "plogd.reliable_timers",
     "plogd.waiters",
+    "plogd.work",
 )
 SHARED = (
     "plogd.metadata.store",
@@ -75,6 +76,7 @@ BELOW_BROKER = (*CORE, *EMBEDDED, "plogd.controller", "plogd.connection_context"
 PURE = (*BELOW_BROKER, "plogd.broker", "plogd.apis")
 SHELL = (
     "plogd.__main__",
+    "plogd.child_process",
     "plogd.http",
     "plogd.journal",
     "plogd.logging",
