@@ -40,6 +40,7 @@ from plogd.coordinator.producer_ids import ProducerIds
 from plogd.coordinator.runtime.shard_runtime import RuntimeContext
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.fair_queue import FairQueue
+from plogd.log.compaction.cleaner_gauges import register_cleaner_gauges
 from plogd.log.disk.reserved_space import keep_room
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
@@ -135,6 +136,7 @@ class Broker:
         register_gauges(
             metrics, self.replica_manager, self.log_manager, self.cache, self.fetch_sessions
         )
+        register_cleaner_gauges(metrics, self.log_manager.cleaner)
 
     def _make_log_manager(self) -> LogManager:
         log_manager = LogManager(

@@ -11,6 +11,7 @@ from typing import Any
 
 from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
+from plogd.child_process import ChildProcesses
 from plogd.net.request_queue import Dispatch
 from plogd.net.thread_jobs import ThreadJobs
 from plogd.os_files import OsFiles
@@ -44,6 +45,7 @@ class Machine:
             files=self.files,
             random=self.random,
             jobs=jobs,
+            work=ChildProcesses(),
             turn=self.turn,
             report=report,
         )

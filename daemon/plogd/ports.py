@@ -1,11 +1,11 @@
 """The ports between the pure core and the outside world, and `Later`, with which the core waits.
 
 The log, the replicas, the controller and the request handlers are plain Python: they do not access
-sockets, threads, clocks or files directly. They receive a `Clock`, `Timers`, `Files`, `Random` and
-`Jobs`, and represent a value that is not available yet as a `Later`. The ports are implemented with
-the real machine (system_clock.py, system_random.py, os_files.py, net/thread_jobs.py; machine.py
-creates them) and with a virtual machine in the simulator (tests/sim), so the same code runs on
-both.
+sockets, threads, clocks or files directly. They receive a `Clock`, `Timers`, `Files`, `Random`,
+`Jobs` and `Work`, and represent a value that is not available yet as a `Later`. The ports are
+implemented with the real machine (system_clock.py, system_random.py, os_files.py, child_process.py,
+net/thread_jobs.py; machine.py creates them) and with a virtual machine in the simulator
+(tests/sim), so the same code runs on both.
 
 Everything here belongs to the reactor's thread, except `File` and `Files` (files.py), which jobs
 use on their threads.
@@ -24,6 +24,7 @@ from plogd.files import DiskSpace as DiskSpace
 from plogd.files import File as File
 from plogd.files import Files as Files
 from plogd.files import size_of as size_of
+from plogd.work import Work
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -419,5 +420,6 @@ class Ports:
     files: Files
     random: Random
     jobs: Jobs
+    work: Work
     turn: Turn
     report: Report = silence

@@ -248,6 +248,7 @@ class BrokerService(Service):
             reactor=self._reactor,
             registry=self._registry,
         )
+        self.broker.log_manager.cleaner.start()
         # Only now, because the objects that exist at this point are never collected.
         self._process.serving()
         log.info("listening on {addresses}", addresses=addresses)

@@ -68,14 +68,7 @@ class TopicConfig:
     compression_lz4_level: int = _same_as("compression.lz4.level", "compression.lz4.level")
     compression_type: str = _same_as("compression.type", "compression.type")
     compression_zstd_level: int = _same_as("compression.zstd.level", "compression.zstd.level")
-    delete_retention_ms: int = setting(
-        "delete.retention.ms",
-        DAY_MS,
-        "Time for which compaction keeps the tombstone of a deleted key." + _NO_COMPACTION,
-        type=_LONG,
-        at_least=0,
-        unit="ms",
-    )
+    delete_retention_ms: int = _same_as("delete.retention.ms", "log.cleaner.delete.retention.ms")
     file_delete_delay_ms: int = _same_as("file.delete.delay.ms", "log.segment.delete.delay.ms")
     flush_messages: int = _same_as("flush.messages", "log.flush.interval.messages")
     flush_ms: int = setting(
@@ -120,13 +113,8 @@ class TopicConfig:
         at_least=-2,
         unit="ms",
     )
-    max_compaction_lag_ms: int = setting(
-        "max.compaction.lag.ms",
-        LONG_MAX,
-        "Maximum age of a record before it must be compacted." + _NO_COMPACTION,
-        type=_LONG,
-        at_least=1,
-        unit="ms",
+    max_compaction_lag_ms: int = _same_as(
+        "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"
     )
     max_message_bytes: int = _same_as("max.message.bytes", "message.max.bytes")
     message_timestamp_after_max_ms: int = _same_as(
@@ -136,20 +124,11 @@ class TopicConfig:
         "message.timestamp.before.max.ms", "log.message.timestamp.before.max.ms"
     )
     message_timestamp_type: str = _same_as("message.timestamp.type", "log.message.timestamp.type")
-    min_cleanable_dirty_ratio: float = setting(
-        "min.cleanable.dirty.ratio",
-        0.5,
-        "Minimum uncompacted fraction of a log at which compaction starts." + _NO_COMPACTION,
-        at_least=0,
-        at_most=1,
+    min_cleanable_dirty_ratio: float = _same_as(
+        "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio"
     )
-    min_compaction_lag_ms: int = setting(
-        "min.compaction.lag.ms",
-        0,
-        "Minimum age of a record before it may be compacted." + _NO_COMPACTION,
-        type=_LONG,
-        at_least=0,
-        unit="ms",
+    min_compaction_lag_ms: int = _same_as(
+        "min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms"
     )
     min_insync_replicas: int = _same_as("min.insync.replicas", "min.insync.replicas")
     preallocate: bool = setting(

@@ -151,6 +151,14 @@ class BatchHeader(NamedTuple):
         return TimestampType.LOG_APPEND_TIME if log_append_time else TimestampType.CREATE_TIME
 
     @property
+    def delete_horizon_ms(self) -> int | None:
+        """The time from which compaction may remove the batch's tombstones and marker (KIP-534).
+
+        None if compaction has not set it. It replaces the base timestamp.
+        """
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
     def is_transactional(self) -> bool:
         """Whether the records belong to a transaction."""
         return self.attributes & TRANSACTIONAL_BIT != 0

@@ -49,6 +49,11 @@ class TopicPlan:
         return self.settings.get("retention.ms") == "-1" and "retention.bytes" not in self.settings
 
     @property
+    def is_compacted(self) -> bool:
+        """Whether only the last record of each key is kept."""
+        return self.settings.get("cleanup.policy") == "compact"
+
+    @property
     def is_durable(self) -> bool:
         """Whether acknowledged records survive a power loss."""
         return "flush.messages" not in self.settings

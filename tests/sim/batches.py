@@ -106,7 +106,8 @@ class Values:
             producer_epoch=producer_epoch,
             base_sequence=first if producer_id >= 0 else -1,
         )
-        self._world.history.sending(topic, partition, self._session, first, values)
+        keys = [record.key for record in records]
+        self._world.history.sending(topic, partition, self._session, first, values, keys)
         min_version = FIRST_ZSTD_VERSION if codec is Compression.ZSTD else 3
         return Batch(topic, sight.topic_id, partition, values, data, min_version, producer_id)
 

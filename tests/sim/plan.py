@@ -75,6 +75,14 @@ def make_topics(chance: random.Random) -> list[TopicPlan]:
     ]
     if chance.random() < 0.4:
         plans.append(TopicPlan("relaxed", 1, {**forever, "flush.messages": "7", "flush.ms": "300"}))
+    if chance.random() < 0.5:
+        compact = {
+            **forever,
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": chance.choice(("0", "0.3")),
+            "min.compaction.lag.ms": chance.choice(("0", "0", "300")),
+        }
+        plans.append(TopicPlan("compacted", 2, compact))
     return plans
 
 
@@ -100,6 +108,7 @@ def make_tasks(chance: random.Random, config: BrokerConfig) -> Sequence[Periodic
             lambda broker: broker.log_manager.write_high_watermarks(),
         ),
         PeriodicTask("flush-overdue", interval_ms(), _flush_overdue),
+        PeriodicTask("log-cleaner", interval_ms(), lambda broker: broker.log_manager.cleaner.run()),
         PeriodicTask(
             "group-clean-up", interval_ms(), lambda broker: broker.group_coordinator.clean_up()
         ),

@@ -25,6 +25,7 @@ from plogd.log.log import Log
 from plogd.metrics import Registry
 from plogd.net.request_queue import RequestSlots
 from plogd.ports import File, Files, Later, Ports, Turn
+from plogd.work import InPlaceWork
 from tests.helpers.sim.sim_files import SimFile, SimFiles
 from tests.helpers.sim.sim_ports import SimRandom
 from tests.helpers.sim.sim_time import LifeTimers
@@ -62,6 +63,7 @@ class Process:
             files=cast(Files, self._files),
             random=SimRandom(chance.randrange(1 << 30)),
             jobs=self.jobs,
+            work=InPlaceWork(cast(Files, self._files)),
             turn=self.turn,
             report=self.report,
         )

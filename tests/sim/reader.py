@@ -119,14 +119,15 @@ class Reader(Client):
         try:
             batches = received(data)
             records = list(iter_records(batches))
-            epochs = [(h.base_offset, h.partition_leader_epoch) for _, h in iter_batches(batches)]
+            headers = [header for _, header in iter_batches(batches)]
         except PlogError as error:
             raise Anomaly("corrupt-read", f"{assigned.topic} at {position}: {error}") from error
         poll = Poll(
             position=position,
             known_end=known_end,
             records=records,
-            epochs=epochs,
+            epochs=[(one.base_offset, one.partition_leader_epoch) for one in headers],
+            end_offset=headers[-1].next_offset if headers else position,
             high_watermark=data.high_watermark,
             log_start_offset=data.log_start_offset,
         )

@@ -106,6 +106,40 @@ def test_impossible_final_log_is_an_anomaly(name: str, log: FinalLog) -> None:
     assert found.value.name == name
 
 
+def _compacted(*keys: bytes) -> History:
+    """Return the history of a compacted topic with acknowledged records a, b and c."""
+    observed = history()
+    observed.compacted = {"t"}
+    values = [b"a", b"b", b"c"]
+    observed.sending("t", 0, "s", 0, values, keys)
+    observed.acknowledged(KEY, 0, values)
+    return observed
+
+
+def test_record_of_a_compacted_topic_may_be_missing_if_its_key_has_a_later_one() -> None:
+    observed = _compacted(b"k", b"k", b"l")
+    assert observed.polled(KEY, poll(0, (1, b"b"), (2, b"c"))) == 3
+    for missing in ([(1, b"b"), (2, b"c")], [(0, b"a"), (1, b"b"), (2, b"c")]):
+        records = [
+            Record(offset=at, timestamp=0, key=observed.keys[value], value=value)
+            for at, value in missing
+        ]
+        check_log(observed, KEY, FinalLog(start_offset=0, end_offset=3, records=records))
+
+
+@pytest.mark.parametrize("missing", [b"a", b"b", b"c"])
+def test_missing_last_record_of_a_key_is_an_anomaly(missing: bytes) -> None:
+    observed = _compacted(b"k", b"l", b"m")
+    records = [
+        Record(offset=at, timestamp=0, key=observed.keys[value], value=value)
+        for at, value in enumerate((b"a", b"b", b"c"))
+        if value != missing
+    ]
+    with pytest.raises(Anomaly) as found:
+        check_log(observed, KEY, FinalLog(start_offset=0, end_offset=3, records=records))
+    assert found.value.name in ("lost-write", "unseen")
+
+
 def test_vanished_or_resurrected_topic_is_an_anomaly() -> None:
     topics = Topics()
     topics.created("t", KEY.topic_id, 1)

@@ -71,6 +71,7 @@ class World(Stage):
         self.network = Network(self.clock, self.timers, self._derive(), self.fail)
         self.config = make_config(self.chance)
         super().__init__(make_topics(self.chance))
+        self.history.compacted = {plan.name for plan in self.plans if plan.is_compacted}
         self.tasks = make_tasks(self.chance, self.config)
         self.group_plans, topic = make_groups(random.Random(f"groups {seed}"), members)
         if self.group_plans:

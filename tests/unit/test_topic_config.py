@@ -155,7 +155,7 @@ def test_value_from_the_broker_is_described_with_its_source() -> None:
     assert entries["segment.ms"].source is ConfigSource.STATIC_BROKER_CONFIG
     assert entries["flush.messages"].source is ConfigSource.DEFAULT_CONFIG
     assert entries["flush.messages"].value == "1"
-    assert entries["delete.retention.ms"].synonyms == ()
+    assert entries["local.retention.ms"].synonyms == ()
     assert not any(entry.read_only or entry.sensitive for entry in entries.values())
 
 

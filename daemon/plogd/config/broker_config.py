@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from plog.enums import ConfigSource
 from plog.settings import Setting, Value, nearest_name, settings_of
+from plogd.config.cleaner_settings import CleanerSettings
 from plogd.config.config_entry import ConfigEntry, ConfigSynonym
 from plogd.config.general_settings import DEFAULT_DATA_DIR, GeneralSettings
 from plogd.config.group_settings import GroupSettings
@@ -52,7 +53,13 @@ class DynamicSettings:
 # the fields of its bases in reverse order, so the docs begin with GeneralSettings.
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
-    OffsetsSettings, GroupSettings, LogSettings, TlsSettings, NetworkSettings, GeneralSettings
+    OffsetsSettings,
+    GroupSettings,
+    CleanerSettings,
+    LogSettings,
+    TlsSettings,
+    NetworkSettings,
+    GeneralSettings,
 ):
     """The settings of one broker; immutable, so a reload creates a new instance."""
 

@@ -220,9 +220,9 @@ class LogSettings:
     log_cleanup_policy: tuple[str, ...] = setting(
         "log.cleanup.policy",
         ("delete",),
-        "`delete` deletes old segments according to the retention settings. `compact` is accepted"
-        " but has no effect yet, because plog does not support compaction: a topic with `compact`"
-        " alone keeps all records. An empty value also keeps all records.",
+        "`delete` deletes old segments according to the retention settings. `compact` keeps only"
+        " the last record of each key; every record then needs a key. Both can be combined. An"
+        " empty value keeps all records.",
         one_of=CLEANUP_POLICIES,
         update="cluster-wide",
         group="Log: retention",

@@ -74,8 +74,8 @@ class Log:
         self.offline = self.closed = False
         self.is_truncating = False
         """Whether records are being removed from the end, so that nothing may be written."""
-        self.truncations = 0
-        """Number of truncations that have begun; each makes facts about segments out of date."""
+        self.rewrites = 0
+        """Number of truncations and compactions; each makes facts about segments out of date."""
         self.restarts = 0
         """Number of times all records were removed, so that base offsets were used again."""
         self.refuses_writes = False
@@ -460,7 +460,7 @@ class Log:
         if self.closed or self.offline:
             raise self.not_open()
         self.is_truncating = True
-        self.truncations += 1
+        self.rewrites += 1
         while self._lane is not None:
             await self._lane.ended()
         await self._rounds.round_ended()

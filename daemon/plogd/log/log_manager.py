@@ -21,6 +21,7 @@ from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
 from plogd.log import file_names
+from plogd.log.compaction.log_cleaner import LogCleaner
 from plogd.log.creation import NewLog, create_logs, lack_of_descriptors
 from plogd.log.deletion import Deletions
 from plogd.log.disk.group_commit import SyncRounds
@@ -93,12 +94,15 @@ class LogManager:
         self._index_rebuilds = IndexRebuilds(ports, housekeeping=self.housekeeping)
         self._hooks = self._make_hooks()
         self._loading = self._make_loading()
+        self.cleaner = self._make_cleaner()
+        """Compacts logs."""
         self._shutdown = Shutdown(
             self._dirs,
             ports,
             loading=self._loading,
             sealing=self._sealing,
             truncations=self._truncations,
+            cleaner=self.cleaner,
             checkpoints=self._checkpoints,
         )
 
@@ -108,6 +112,17 @@ class LogManager:
             self._ports,
             config=lambda: self._config,
             loaded=self._open,
+            storage_failed=self.storage_failed,
+        )
+
+    def _make_cleaner(self) -> LogCleaner:
+        return LogCleaner(
+            self._ports,
+            self._dirs,
+            config=lambda: self._config,
+            logs=self.logs.values,
+            fair_queue=self._queue,
+            housekeeping=self.housekeeping,
             storage_failed=self.storage_failed,
         )
 
@@ -137,6 +152,9 @@ class LogManager:
         self._truncations = Truncations(
             self._ports,
             sealing=self._sealing,
+            pause_cleaning=lambda log: self.cleaner.pause(log),
+            resume_cleaning=lambda log: self.cleaner.resume(log),
+            lower_cleaned_end=lambda log, offset: self.cleaner.truncated(log, offset),
             write_checkpoint=lambda path, name: self._checkpoints.write(
                 self._dirs[path], name, always=True
             ),
@@ -332,6 +350,7 @@ class LogManager:
             log = self.logs.pop(key)
             log.close()  # Before the rename: a closed log does not start jobs in its directory.
             self._truncations.forget(log)
+            await self.cleaner.forget(log)
             by_dir[log.log_dir].append(log)
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
         await gather(deletions)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from plog.errors import PlogError
+from plogd.log.compaction.log_cleaner import LogCleaner
 from plogd.log.disk.log_dir import LogDir
 from plogd.log.disk.log_dirs import LogDirs
 from plogd.log.disk.offset_checkpoints import OffsetCheckpoints
@@ -33,6 +34,7 @@ class Shutdown:
         loading: LogLoader,
         sealing: Sealing,
         truncations: Truncations,
+        cleaner: LogCleaner,
         checkpoints: OffsetCheckpoints,
     ) -> None:
         self._dirs = dirs
@@ -41,6 +43,7 @@ class Shutdown:
         self._loading = loading
         self._sealing = sealing
         self._truncations = truncations
+        self._cleaner = cleaner
         self._checkpoints = checkpoints
         self.closed_logs = 0
         """Number of logs closed so far."""
@@ -50,6 +53,7 @@ class Shutdown:
         if not is_loaded:
             # Jobs must not use a directory after its lock has been released.
             await self._loading.end_jobs()
+        await self._cleaner.stop()
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()  # A pending write to a slow disk requests a sync when it is done.
         for log in logs:

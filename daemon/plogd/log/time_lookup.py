@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TypeAlias, TypeVar
 
+from plog.errors import KafkaStorageError
 from plog.records.batch import BatchHeader
 from plog.records.codec import RecordHead, walk_records
 from plog.records.reader import read_payload
@@ -76,7 +77,10 @@ def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
 def _read(
     log: Log, segment: LogSegment, look_up: Callable[[LogSegment], Steps[T]]
 ) -> Steps[T | None]:
-    """Run `look_up` in `segment`; return None if retention has deleted the segment."""
+    """Run `look_up` in `segment`; return None if retention has deleted the segment.
+
+    Raises KafkaStorageError, after which the client tries again, if the segment was compacted.
+    """
     if log.offline or log.closed:
         raise log.not_open()
     try:
@@ -84,6 +88,9 @@ def _read(
     except FileNotFoundError:
         if segment in log.segments:  # The segment was not deleted: its file is missing.
             raise
+        if segment.base_offset >= log.segments.first.base_offset:
+            what = f"cannot look up a time in {log.topic_partition}"
+            raise KafkaStorageError(f"{what}: the log was compacted meanwhile; try again") from None
         return None
     try:
         return (yield from look_up(at))

@@ -5,9 +5,9 @@ included in the checkpoints. `Truncations` therefore proceeds in this order:
 
 1. The writes, the sync and the seal in progress end, and no others begin. A sync that began earlier
    can therefore not advance the durable end to a removed record.
-2. The recovery point and the high watermark are lowered, in memory and on disk, and the producer
-   snapshots above the new end are deleted. Otherwise, the next startup would report the removed
-   records as lost, and continue after them.
+2. The recovery point, the high watermark and the end of the compacted part are lowered, in memory
+   and on disk, and the producer snapshots above the new end are deleted. Otherwise, the next
+   startup would report the removed records as lost, and continue after them.
 3. In memory, the log ends after its last remaining batch, so that no reader gets a removed record.
 4. In a job, whole segments are durably renamed to ``.deleted``, one at a time, newest first;
    then, the last segment is truncated, and everything that recovery will read is synced. The log
@@ -59,12 +59,18 @@ class Truncations:
         ports: Ports,
         *,
         sealing: Sealing,
+        pause_cleaning: Callable[[Log], Awaitable[None]],
+        resume_cleaning: Callable[[Log], None],
+        lower_cleaned_end: Callable[[Log, int], Awaitable[bool]],
         write_checkpoint: Callable[[str, str], Awaitable[bool]],
     ) -> None:
         self._files = ports.files
         self._jobs = ports.jobs
         self._report = ports.report
         self._sealing = sealing
+        self._pause_cleaning = pause_cleaning
+        self._resume_cleaning = resume_cleaning
+        self._lower_cleaned_end = lower_cleaned_end
         self._write_checkpoint = write_checkpoint
         self._removed: dict[Log, list[LogSegment]] = {}
         """Segments that are no longer part of a log, but may still have their names, oldest first.
@@ -96,8 +102,10 @@ class Truncations:
             await self._in_progress[log].wait()
         waiters = self._in_progress[log] = Waiters()
         try:
+            await self._pause_cleaning(log)
             await self._stop_and_remove(log, offset, fully)
         finally:
+            self._resume_cleaning(log)
             del self._in_progress[log]
             if log.closed or log.offline:
                 self.forget(log)
@@ -247,12 +255,17 @@ class Truncations:
         names = (file_names.RECOVERY_POINT_CHECKPOINT, file_names.HIGH_WATERMARK_CHECKPOINT)
         for name in (*names, *more):
             is_written = await self._write_checkpoint(log.log_dir, name)
-            _check_open(log)
-            if not is_written:
-                raise KafkaStorageError(
-                    f"cannot truncate {log.topic_partition}: {name} could not be written in"
-                    f" {log.log_dir}; free space on the disk"
-                )
+            self._check_written(log, name, is_written)
+        is_written = await self._lower_cleaned_end(log, offset)
+        self._check_written(log, file_names.CLEANER_OFFSET_CHECKPOINT, is_written)
+
+    def _check_written(self, log: Log, name: str, is_written: bool) -> None:
+        _check_open(log)
+        if not is_written:
+            raise KafkaStorageError(
+                f"cannot truncate {log.topic_partition}: {name} could not be written in"
+                f" {log.log_dir}; free space on the disk"
+            )
 
     def _remove_segments(self, log: Log, removed: Sequence[LogSegment], end_offset: int) -> None:
         """Rename segments, newest first, and unlink them. Runs as a job."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from plogd.ports import Later, Ports, Turn
+from plogd.ports import Files, Later, Ports, Turn
+from plogd.work import InPlaceWork
 from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.sim.sim_time import SimClock, SimTimers
 
@@ -106,6 +107,7 @@ class SimPorts:
             files=self.files,
             random=self.random,
             jobs=self.jobs,
+            work=InPlaceWork(cast(Files, self.files)),
             turn=self.turn,
             report=self.report,
         )

@@ -86,7 +86,7 @@ def test_overlay_without_dynamic_values_returns_the_static_configuration() -> No
         ({"num.partitions": "2"}, InvalidRequest, ["num.partitions", "restart the broker"]),
         ({"log.retention.hours": "2"}, InvalidRequest, ["log.retention.hours", "SIGHUP"]),
         ({"log.retention.mss": "2"}, InvalidConfig, ["did you mean log.retention.ms?"]),
-        ({"log.cleaner.threads": "2"}, InvalidConfig, ["Kafka setting that plog does not use yet"]),
+        ({"background.threads": "2"}, InvalidConfig, ["Kafka setting that plog does not use yet"]),
         (
             {"num.partitions": "2", "max.connections": "x"},
             InvalidRequest,

@@ -25,6 +25,7 @@ OFFSET_CHECKPOINTS = (
     file_names.HIGH_WATERMARK_CHECKPOINT,
     file_names.LOG_START_OFFSET_CHECKPOINT,
     file_names.RECOVERY_POINT_CHECKPOINT,
+    file_names.CLEANER_OFFSET_CHECKPOINT,
 )
 
 
@@ -92,6 +93,11 @@ class LogDir:
         return self._offsets[file_names.LOG_START_OFFSET_CHECKPOINT]
 
     @property
+    def cleaner_offsets(self) -> Mapping[TopicPartition, int]:
+        """The ends of the compacted parts of logs."""
+        return self._offsets[file_names.CLEANER_OFFSET_CHECKPOINT]
+
+    @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
         """Recovery points; recovery skips records below them."""
         return self._offsets[file_names.RECOVERY_POINT_CHECKPOINT]
@@ -140,7 +146,7 @@ class LogDir:
         return any(one is not None and not one.state for one in parsed)
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace one of the three checkpoint files."""
+        """Replace one of the checkpoint files."""
         checkpoint_files.write_offsets(self.files, posixpath.join(self.path, name), offsets)
         self._offsets[name] = offsets
         self._unwritten.discard(name)

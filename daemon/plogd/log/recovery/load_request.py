@@ -40,8 +40,11 @@ class LoadRequest:
     work: LoadWork = field(default_factory=LoadWork)
     """Counts the work of loading this log, and ends the work if the broker is stopping."""
 
+    was_compacted: bool = False
+    """Whether a part of the log has been compacted, even if it no longer is."""
+
     @property
     def may_have_gaps(self) -> bool:
         """Whether offsets can be missing between segments even if nothing is damaged."""
         # Kafka may have compacted the log before plog opened it.
-        return "compact" in self.config.cleanup_policy
+        return self.was_compacted or self.config.is_compacted

@@ -97,6 +97,7 @@ class LogLoader:
             high_watermark=log_dir.high_watermarks.get(key, 0),
             log_start_offset=log_dir.log_starts.get(key, 0),
             knows_log_start=key in log_dir.log_starts,
+            was_compacted=key in log_dir.cleaner_offsets,
             producer_id_expiration_ms=self._config().producer_id_expiration_ms,
             now_ms=self._clock.now_ms(),
             monotonic_ms=self._clock.monotonic_ms(),

@@ -37,6 +37,7 @@ from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.producer_recovery import load_producers
 from plogd.log.recovery.segment_recovery import recover_segment, replay_readable
 from plogd.log.recovery.stray_segments import mark_stray
+from plogd.log.recovery.swap_recovery import complete_swaps
 from plogd.log.recovery.transaction_recovery import (
     TransactionRecovery,
     open_transaction_indexes,
@@ -55,6 +56,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
+    complete_swaps(files, request)
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []

@@ -82,38 +82,36 @@ class IndexRebuilds:
                 self.check(log, segment)
 
     async def _check(self, log: Log, segment: LogSegment) -> None:
-        truncations = log.truncations
+        rewrites = log.rewrites
         rebuild = _Rebuild(
             segment,
             end_offset=log.segments.end_offset_of(segment, log.log_end_offset),
             is_active=segment is log.segments.active,
         )
         try:
-            is_complete = await self._run(log, segment, rebuild, truncations)
+            is_complete = await self._run(log, segment, rebuild, rewrites)
         except Exception:
             rebuild.close()
             raise
         rebuild.close()
-        if is_complete and not _is_stale(log, truncations):
+        if is_complete and not _is_stale(log, rewrites):
             self._take(log, segment, rebuild)
 
-    async def _run(
-        self, log: Log, segment: LogSegment, rebuild: _Rebuild, truncations: int
-    ) -> bool:
+    async def _run(self, log: Log, segment: LogSegment, rebuild: _Rebuild, rewrites: int) -> bool:
         """Run the jobs of a check; return False if it was abandoned."""
         is_done = False
         while not is_done:
             # The directory of a closed log may belong to another topic with the same name.
-            if _is_stale(log, truncations):
+            if _is_stale(log, rewrites):
                 return False
             is_done = await self._jobs.submit(lane_of(log.log_dir), rebuild.run_step)
-        if _is_stale(log, truncations) or not _is_in(log, segment):
+        if _is_stale(log, rewrites) or not _is_in(log, segment):
             return False
         # The active segment keeps its indexes, because appends continue to add entries.
         if not rebuild.is_active:
             await self._jobs.submit(
                 lane_of(log.log_dir),
-                lambda: None if _is_stale(log, truncations) else rebuild.put_in_place(),
+                lambda: None if _is_stale(log, rewrites) else rebuild.put_in_place(),
             )
         return True
 
@@ -141,9 +139,9 @@ class IndexRebuilds:
             )
 
 
-def _is_stale(log: Log, truncations: int) -> bool:
-    """Return whether a check that began after so many truncations must be abandoned."""
-    return log.closed or log.offline or log.truncations != truncations
+def _is_stale(log: Log, rewrites: int) -> bool:
+    """Return whether a check that began after so many rewrites must be abandoned."""
+    return log.closed or log.offline or log.rewrites != rewrites
 
 
 class _Rebuild:

@@ -217,9 +217,8 @@ class LogSegment:
             return False
         if size_bytes > config.segment_bytes - nbytes:
             return True
-        if self._age.requires_roll(config, self.records, timestamp_ms, now_ms):
-            return True
-        return self.indexes.is_full
+        is_old = self._age.requires_roll(config, self.records, timestamp_ms, now_ms)
+        return is_old or self.indexes.is_full
 
     def append(
         self, batch: Buffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
@@ -484,10 +483,15 @@ class LogSegment:
         """
         self.indexes.close()
 
-    def rename(self, state: str) -> None:
-        """Change the second suffix of all files (``.deleted``); the caller syncs the directory."""
-        for suffix in SEGMENT_SUFFIXES:
+    def rename(self, state: str, *, records_last: bool = False) -> None:
+        """Change the second suffix of all files (``.deleted``); the caller syncs the directory.
+
+        With `records_last`, all other files have durably been renamed before the records.
+        """
+        for suffix in reversed(SEGMENT_SUFFIXES) if records_last else SEGMENT_SUFFIXES:
             target = segment_path(self._directory, self.base_offset, suffix, state)
+            if suffix == LOG_SUFFIX and records_last:
+                self._files.sync_dir(self._directory)
             if self._files.exists(self._path(suffix)):
                 self._files.rename(self._path(suffix), target)
         self._state = state  # Set last, so that a rename that has partly failed can be retried.

@@ -81,6 +81,17 @@ class Segments:
         self.active = segment
         self._with_aborted = None
 
+    def replace(self, old: Sequence[LogSegment], new: LogSegment) -> None:
+        """Replace adjacent segments, not the active one, with one that begins where they begin."""
+        first = self._segments.index(old[0])
+        last = first + len(old)
+        assert self._segments[first:last] == list(old)
+        assert new.base_offset == old[0].base_offset
+        assert last < len(self._segments)
+        self._segments[first:last] = [new]
+        self._base_offsets[first:last] = [new.base_offset]
+        self._with_aborted = None
+
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
         """Return the segments that may contain `offset` or later offsets."""
         # For an offset below the first base offset, bisect returns 0; all segments then follow it.

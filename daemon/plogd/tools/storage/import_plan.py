@@ -320,11 +320,6 @@ def _check_transactions(
 
 def _check_logs(adopted: Sequence[LogFacts], plan: Plan) -> None:
     for facts in adopted:
-        if facts.unfinished_swap:
-            plan.problems.append(
-                f"an interrupted compaction left {facts.directory}/{facts.unfinished_swap}; start "
-                "Kafka once and stop it cleanly"
-            )
         config = plan.state.topic_configs.get(facts.topic_partition.topic, {})
         if config.get("remote.storage.enable") == "true" and facts.topic_partition.partition == 0:
             plan.problems.append(

@@ -55,14 +55,14 @@ class LogFacts:
     open_producers: list[int] = field(default_factory=list)
     """Ids of producers with an unfinished transaction."""
     max_producer_id: int = -1
-    unfinished_swap: str = ""
-    """A ``.swap`` file that an interrupted compaction of Kafka left."""
 
     @property
     def base_offsets(self) -> list[int]:
         """Base offsets of the segments, oldest first."""
         parsed = [file_names.parse_segment_file_name(name) for name in self.sizes]
-        return sorted(x.base_offset for x in parsed if x and x.suffix == file_names.LOG_SUFFIX)
+        return sorted(
+            x.base_offset for x in parsed if x and x.suffix == file_names.LOG_SUFFIX and not x.state
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -92,10 +92,9 @@ def inspect_log(
         if parsed is None:
             if name in (file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA):
                 facts.sizes[name] = size_of(files, posixpath.join(directory, name))
-        elif parsed.state == file_names.SWAP_SUFFIX:
-            facts.unfinished_swap = name
-        # Files with a state, such as .deleted, are leftovers that Kafka would remove.
-        elif not parsed.state:
+        # The first startup completes an interrupted compaction, whose files end in .swap. Files
+        # with another state, such as .deleted, are leftovers that Kafka would remove.
+        elif parsed.state in ("", file_names.SWAP_SUFFIX):
             facts.sizes[name] = size_of(files, posixpath.join(directory, name))
     _inspect_epochs(files, facts)
     _inspect_batches(files, facts, clean=clean, everything=may_hold_old_formats)

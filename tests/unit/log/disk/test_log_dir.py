@@ -150,6 +150,7 @@ def test_checkpoints_are_read_as_they_were_written() -> None:
     assert again.high_watermarks == log_dir.high_watermarks == {T0: 0, T1: 10}
     assert again.log_starts == {T0: 1, T1: 11}
     assert again.recovery_points == {T0: 2, T1: 12}
+    assert again.cleaner_offsets == {T0: 3, T1: 13}
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 30, b"0\n5\nt 0 1\n", b"9\n0\n", b"\xff\xfe"])

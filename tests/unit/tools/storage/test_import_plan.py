@@ -213,11 +213,6 @@ def test_hanging_transaction_is_rejected() -> None:
     assert "open transactions in clicks-0 (producer 4711)" in _problem(plan)
 
 
-def test_interrupted_compaction_is_rejected() -> None:
-    plan = _plan(logs=[_facts("clicks", unfinished_swap="x.log.swap")])
-    assert "/kafka/clicks-0/x.log.swap" in _problem(plan)
-
-
 def test_tiered_storage_is_rejected() -> None:
     state = _state(topic_configs={"clicks": {"remote.storage.enable": "true"}})
     assert "uses tiered storage" in _problem(_plan(state))

@@ -107,10 +107,12 @@ def test_corrupt_snapshot_is_skipped(data: KafkaData) -> None:
     assert facts.max_producer_id == 4711
 
 
-def test_swap_file_of_interrupted_compaction_is_found(data: KafkaData) -> None:
+def test_files_of_an_interrupted_compaction_are_imported(data: KafkaData) -> None:
     data.log("clicks", 0, batch([b"a"]))
     data.write("clicks-0/00000000000000000000.log.swap", b"")
-    assert _inspect(data).unfinished_swap == "00000000000000000000.log.swap"
+    facts = _inspect(data)
+    assert "00000000000000000000.log.swap" in facts.sizes
+    assert facts.base_offsets == [0]
 
 
 def test_full_inspection_finds_largest_producer_id(
