@@ -1,4 +1,4 @@
-"""What an administrator of a guest does: settings, drop-ins, packages."""
+"""What an administrator of a guest does: settings, drop-ins, packages, a look at the journal."""
 
 from __future__ import annotations
 
@@ -25,6 +25,11 @@ def use_version(guest: Guest, version: int, suite: str) -> None:
         f"deb [signed-by={repository}/plog-archive-keyring.gpg] file:{repository} {suite} main\n"
     )
     guest.run("apt-get", "-qq", "update")
+
+
+def starts(guest: Guest, unit: str) -> int:
+    """Return how often a unit has started since the boot."""
+    return len([line for line in guest.messages(unit) if "starting plog " in line])
 
 
 def restore(guest: Guest) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.deb.administration import use_version
+from tests.deb.administration import starts, use_version
 from tests.deb.clients import assert_kept, consume, kcat, load_on, produce
 from tests.deb.conftest import Boot, Record
 from tests.deb.guest import Guest
@@ -18,11 +18,6 @@ def upgrade(guest: Guest, suite: str) -> str:
     """Upgrade to version 2 without a terminal; return what apt prints."""
     use_version(guest, 2, suite)
     return guest.run("apt-get", "-y", "upgrade")
-
-
-def starts(guest: Guest, unit: str) -> int:
-    """Return how often a unit has started since the boot."""
-    return len([line for line in guest.messages(unit) if "starting plog " in line])
 
 
 def installed_version(guest: Guest) -> str:

@@ -1,16 +1,19 @@
-"""The maintainer scripts: what purge deletes and keeps, and when the broker is restarted."""
+"""The maintainer scripts: what purge deletes, starts of the broker, and Twisted's plugin cache."""
 
 from __future__ import annotations
 
 import os
+import pickle
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.eventually import eventually
 from tests.helpers.outside import missing
-from tests.packaging.package_files import DEBIAN, ROOT
+from tests.packaging.package_files import DEBIAN, ROOT, lines_of
 
 SCRIPTS = [
     *sorted(DEBIAN.glob("*.p*inst")),
@@ -30,13 +33,18 @@ def test_shell_accepts_the_script(script: Path) -> None:
 
 
 def run_script(
-    name: str, *words: str, root: Path, path: Path | None = None, around: Sequence[str] = ()
+    name: str,
+    *words: str,
+    root: Path | str,
+    path: Path | None = None,
+    around: Sequence[str] = (),
+    package: str = "plog-broker",
 ) -> str:
-    """Run a script of plog-broker as dpkg does, on the files below `root`; return its messages."""
+    """Run a script of a package as dpkg does, on the files below `root`; return its messages."""
     environment = {"PATH": os.environ["PATH"], "DPKG_ROOT": str(root)}
     if path is not None:
         environment["PATH"] = f"{path}:{environment['PATH']}"
-    script = DEBIAN / f"plog-broker.{name}"
+    script = DEBIAN / f"{package}.{name}"
     done = subprocess.run(
         [*around, "sh", script, *words], capture_output=True, text=True, timeout=60, env=environment
     )
@@ -151,6 +159,14 @@ def test_purge_without_any_file_succeeds(tmp_path: Path) -> None:
     assert run_script("postrm", "purge", root=tmp_path) == ""
 
 
+def mount_namespace() -> list[str]:
+    """Return the start of a command line that runs a command in a mount namespace of its own."""
+    namespaces = ["unshare", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*namespaces, "true"], capture_output=True, timeout=60).returncode:
+        missing("a user namespace with mounts (unshare)")
+    return namespaces
+
+
 @pytest.mark.parametrize("kind", ["tmpfs", "bind"])
 @pytest.mark.parametrize("point", ["broker", "broker/disk", "broker-2/a b", "."])
 def test_purge_enters_no_mounted_file_system(root: Path, kind: str, point: str) -> None:
@@ -167,10 +183,7 @@ def test_purge_enters_no_mounted_file_system(root: Path, kind: str, point: str) 
         '"$@"; cd "$root/var/lib/plog"; find . -type f >"$root/left"'
     )
     other = root.parent / "other"
-    namespaces = ["unshare", "--user", "--map-root-user", "--mount"]
-    if subprocess.run([*namespaces, "true"], capture_output=True, timeout=60).returncode:
-        missing("a user namespace with mounts (unshare)")
-    around = [*namespaces, "sh", "-c", wrapper, "sh", root, target, "-", other]
+    around = [*mount_namespace(), "sh", "-c", wrapper, "sh", root, target, "-", other]
     messages = run_script("postrm", "purge", root=root, around=[str(word) for word in around])
     left = set((root / "left").read_text().splitlines())
     mounted = f"./{point}/kept/1.log" if point != "." else "./kept/1.log"
@@ -185,10 +198,14 @@ def calls(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "calls").touch()
     for name in ("dpkg-trigger", "deb-systemd-invoke", "systemctl"):
-        program = folder / name
-        program.write_text(f'#!/bin/sh\necho "{name} $*" >>"{folder}/calls"\n')
-        program.chmod(0o755)
+        add_program(folder / name, f'echo "{name} $*" >>"{folder}/calls"')
     return folder
+
+
+def add_program(program: Path, script: str) -> None:
+    """Write an executable shell script."""
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
 
 
 @pytest.mark.parametrize("version", ["", "0.1.0~deb12u1"])
@@ -197,8 +214,116 @@ def test_restart_is_left_to_the_end_of_the_run_of_dpkg(
 ) -> None:
     run_script("postinst", "configure", version, root=tmp_path, path=calls)
     assert (calls / "calls").read_text() == "dpkg-trigger --no-await plog-broker-restart\n"
-    [interest] = (DEBIAN / "plog-broker.triggers").read_text().splitlines()[-1:]
-    assert interest == "interest-noawait plog-broker-restart"
+
+
+def add_packages(calls: Path, **states: str) -> None:
+    """Let dpkg-query print the state and the source version of packages; `_` stands for `-`."""
+    cases = "".join(
+        f'*" {name.replace("_", "-")}") echo "{state}" ;;' for name, state in states.items()
+    )
+    add_program(calls / "dpkg-query", f'case "$*" in {cases} *) exit 1 ;; esac')
+
+
+def systemd_host() -> list[str]:
+    """Return the start of a command line that runs a command on a host which systemd manages."""
+    wrapper = 'mount -t tmpfs tmpfs /run; mkdir -p /run/systemd/system; exec "$@"'
+    return [*mount_namespace(), "sh", "-euc", wrapper, "sh"]
+
+
+def call_names(calls: Path) -> list[str]:
+    return (calls / "calls").read_text().splitlines()
+
+
+EARLY_START = {
+    "dpkg-trigger --no-await plog-broker-start",
+    "systemctl --system daemon-reload",
+    "deb-systemd-invoke start plog-broker.service",
+}
+
+
+@pytest.mark.parametrize("state", ["unpacked", "half-configured", "installed"])
+def test_new_broker_starts_while_dpkg_configures_other_packages(calls: Path, state: str) -> None:
+    add_packages(calls, plog_broker="0.1", python3_plog_accel=f"{state} 0.1")
+    run_script("postinst", "configure", "", root="", path=calls, around=systemd_host())
+    # The script does not wait for the start.
+    eventually(lambda: set(call_names(calls)) == EARLY_START, "start of the broker")
+
+
+@pytest.mark.parametrize(
+    ("old_version", "accel"),
+    [
+        ("0.0.9", "unpacked 0.1"),
+        ("", "not-installed "),
+        ("", "config-files 0.1"),
+        ("", "installed 0.0.9"),
+        ("", None),
+    ],
+)
+def test_start_is_left_to_the_trigger_if_modules_may_still_change(
+    calls: Path, old_version: str, accel: str | None
+) -> None:
+    states = {} if accel is None else {"python3_plog_accel": accel}
+    add_packages(calls, plog_broker="0.1", **states)
+    run_script("postinst", "configure", old_version, root="", path=calls, around=systemd_host())
+    assert call_names(calls) == ["dpkg-trigger --no-await plog-broker-restart"]
+
+
+@pytest.mark.parametrize(
+    ("triggers", "action"),
+    [
+        ("plog-broker-start", "start"),
+        ("plog-broker-restart", "restart"),
+        ("plog-broker-start plog-broker-restart", "restart"),
+    ],
+)
+def test_trigger_restarts_only_a_broker_that_may_run_an_earlier_version(
+    calls: Path, triggers: str, action: str
+) -> None:
+    run_script("postinst", "triggered", triggers, root="", path=calls, around=systemd_host())
+    words = [line.split() for line in call_names(calls) if "plog-broker.service" in line]
+    assert [each[1] for each in words if each[1] in ("start", "restart")] == [action]
+
+
+def test_broker_is_interested_in_the_triggers_that_its_postinst_activates() -> None:
+    script = (DEBIAN / "plog-broker.postinst").read_text()
+    activated = set(re.findall(r"dpkg-trigger --no-await (\S+)", script))
+    interests = {line.split()[1] for line in lines_of("plog-broker.triggers")}
+    assert activated == interests
+
+
+def add_plugin_cache(root: Path, plugin: str) -> None:
+    """Write a cache of plugins as Twisted does: a pickled dictionary whose keys are modules."""
+    file = root / "usr/lib/python3/dist-packages/twisted/plugins/dropin.cache"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(pickle.dumps({plugin: "its description"}, protocol=2))
+
+
+@pytest.mark.parametrize(
+    ("old_version", "plugin", "is_rebuilt"),
+    [
+        ("", "plog_plugin", False),
+        ("", "twisted_web", True),
+        ("", None, True),
+        ("0.0.9", "plog_plugin", True),
+    ],
+)
+def test_twisted_rebuilds_its_cache_unless_it_lists_the_new_plugin(
+    calls: Path, tmp_path: Path, old_version: str, plugin: str | None, is_rebuilt: bool
+) -> None:
+    if plugin is not None:
+        add_plugin_cache(tmp_path, plugin)
+    run_script(
+        "postinst", "configure", old_version, root=tmp_path, path=calls, package="python3-plog"
+    )
+    assert call_names(calls) == ["dpkg-trigger --no-await twisted-plugins-cache"] * is_rebuilt
+
+
+@pytest.mark.parametrize(("action", "is_rebuilt"), [("remove", True), ("upgrade", False)])
+def test_twisted_rebuilds_its_cache_after_the_plugin_was_removed(
+    calls: Path, tmp_path: Path, action: str, is_rebuilt: bool
+) -> None:
+    run_script("postrm", action, root=tmp_path, path=calls, package="python3-plog")
+    assert call_names(calls) == ["dpkg-trigger --no-await twisted-plugins-cache"] * is_rebuilt
 
 
 @pytest.mark.parametrize(
