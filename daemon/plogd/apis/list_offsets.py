@@ -6,9 +6,9 @@ Serves versions 1-11.
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
 "Latest" is the high watermark or, for read_committed, the last stable offset: consumers cannot read
-beyond it. replica/offset_lookup.py
-implements the special timestamps. The response waits for lookups that read from disk. As in Kafka,
-a partition that is listed more than once gets INVALID_REQUEST; it appears in the response once.
+beyond it. replica/offset_lookup.py implements the special timestamps. The response waits for
+lookups that read from disk. As in Kafka, a partition that is listed more than once gets
+INVALID_REQUEST; it appears in the response once.
 """
 
 from __future__ import annotations

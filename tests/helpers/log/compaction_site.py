@@ -46,7 +46,7 @@ class Stored(NamedTuple):
     epoch: int
 
 
-def put(site: LogSite, log: Log, key: bytes, value: bytes | None, **producer: Any) -> int:
+def put(site: LogSite, log: Log, key: bytes | None, value: bytes | None, **producer: Any) -> int:
     """Append a record as a leader; return its offset."""
     timestamp = site.ports.clock.now_ms() + log.log_end_offset
     record = Record(timestamp=timestamp, key=key, value=value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ PARTITIONS = 2
 ROUNDS = 60
 NODE_ID = 7
 TIMEOUT_S = 60
-SETTINGS = {"node.id": str(NODE_ID), "offsets.topic.num.partitions": "4"}
 LEVELS = ("read_committed", "read_uncommitted")
 
 Records = list[tuple[int, int, bytes]]
@@ -113,23 +112,6 @@ def imported(written: Written, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def start_on() -> Iterator[Callable[[Path], BrokerProcess]]:
-    """A function that starts a broker on a directory; it stops with the test."""
-    started: list[BrokerProcess] = []
-
-    def start(directory: Path) -> BrokerProcess:
-        broker = BrokerProcess(directory, SETTINGS)
-        started.append(broker)
-        broker.start()
-        return broker
-
-    yield start
-    for broker in started:
-        if broker.is_running:
-            broker.stop()
-
-
 def _indexes(directory: Path) -> dict[str, bytes]:
     found = {
         str(path.relative_to(directory)): path.read_bytes()
@@ -139,7 +121,7 @@ def _indexes(directory: Path) -> dict[str, bytes]:
 
 
 def test_consumers_get_the_same_records_as_from_kafka(
-    written: Written, imported: Path, start_on: Callable[[Path], BrokerProcess]
+    written: Written, imported: Path, start_on: Callable[..., BrokerProcess]
 ) -> None:
     broker = start_on(imported)
     for level in LEVELS:
@@ -159,7 +141,7 @@ def test_consumers_get_the_same_records_as_from_kafka(
 
 
 def test_any_start_offset_gives_the_rest_of_the_records(
-    written: Written, imported: Path, start_on: Callable[[Path], BrokerProcess]
+    written: Written, imported: Path, start_on: Callable[..., BrokerProcess]
 ) -> None:
     broker = start_on(imported)
     committed = written.records["read_committed"]
@@ -181,7 +163,7 @@ def test_any_start_offset_gives_the_rest_of_the_records(
 def test_indexes_are_rebuilt_as_kafka_wrote_them(
     written: Written,
     imported: Path,
-    start_on: Callable[[Path], BrokerProcess],
+    start_on: Callable[..., BrokerProcess],
     kafka_tools: KafkaTools,
 ) -> None:
     before = _indexes(imported)
@@ -206,7 +188,7 @@ def test_indexes_are_rebuilt_as_kafka_wrote_them(
 
 
 def test_kill_leaves_the_indexes_complete(
-    written: Written, imported: Path, start_on: Callable[[Path], BrokerProcess]
+    written: Written, imported: Path, start_on: Callable[..., BrokerProcess]
 ) -> None:
     before = _indexes(imported)
     broker = start_on(imported)

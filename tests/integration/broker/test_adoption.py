@@ -48,7 +48,6 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COMMITTED = {("gzip", 0): 42, ("lz4", 1): 17}
 MESSAGES = 200
 OFFSETS_PARTITIONS = 4
-SETTINGS = {"node.id": str(NODE_ID), "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,23 +162,6 @@ def kafka_3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
         )
     finally:
         zookeeper.stop()
-
-
-@pytest.fixture
-def start_on(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
-    """A function that starts a broker on an existing directory; it stops with the test."""
-    started: list[BrokerProcess] = []
-
-    def start(directory: Path, **settings: str) -> BrokerProcess:
-        broker = BrokerProcess(directory, {**SETTINGS, **settings})
-        started.append(broker)
-        broker.start()
-        return broker
-
-    yield start
-    for broker in started:
-        if broker.is_running:
-            broker.stop()
 
 
 def _digest(directory: Path) -> dict[str, str]:

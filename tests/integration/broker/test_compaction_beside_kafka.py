@@ -330,23 +330,6 @@ def compacted(written: Written, tmp_path_factory: pytest.TempPathFactory) -> lis
     return found
 
 
-@pytest.fixture
-def start_on() -> Iterator[Callable[[Path], BrokerProcess]]:
-    """A function that starts a broker on a directory; it stops with the test."""
-    started: list[BrokerProcess] = []
-
-    def start(directory: Path) -> BrokerProcess:
-        broker = BrokerProcess(directory, {**SETTINGS, "log.cleaner.enable": "false"})
-        started.append(broker)
-        broker.start()
-        return broker
-
-    yield start
-    for broker in started:
-        if broker.is_running:
-            broker.stop()
-
-
 # -- tests ----------------------------------------------------------------------------------------
 
 
@@ -455,11 +438,11 @@ def test_kafka_serves_a_log_that_plog_compacted(
 
 
 def test_plog_serves_a_log_that_kafka_compacted(
-    written: Written, tmp_path: Path, start_on: Callable[[Path], BrokerProcess]
+    written: Written, tmp_path: Path, start_on: Callable[..., BrokerProcess]
 ) -> None:
     arguments = ["import", str(written.log_dir), "--log-dirs", str(tmp_path / "data")]
     assert run_tool("storage", configure, arguments) == 0
-    broker = start_on(tmp_path)
+    broker = start_on(tmp_path, **{"log.cleaner.enable": "false"})
     for (topic, level), records in written.records.items():
         assert _read(broker.bootstrap_servers, topic, level) == records
     broker.restart()

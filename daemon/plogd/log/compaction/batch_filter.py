@@ -76,10 +76,10 @@ class BatchFilter:
         """Number of removed records without a key."""
 
     def filter(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """Return what remains of a batch; `batch` itself if nothing was removed, None if nothing
-        remains.
+        """Return what remains of a batch, or None if nothing remains.
 
-        Raises CorruptRecords if the records cannot be read.
+        If nothing was removed, returns `batch` itself. Raises CorruptRecords if the records cannot
+        be read.
         """
         if header.is_control:
             return self._filter_marker(batch, header)

@@ -18,8 +18,7 @@ from plogd.log.segment.log_segment import LogSegment
 
 
 class Cleanable(NamedTuple):
-    """The cleanable part of a log: `segments` from its beginning, of which the last ones are
-    dirty."""
+    """The cleanable part of a log: `segments` from its beginning. The last ones are dirty."""
 
     segments: Sequence[LogSegment]
     first_dirty_offset: int

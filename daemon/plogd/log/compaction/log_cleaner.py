@@ -446,6 +446,14 @@ class LogCleaner:
             topic_partition=log.topic_partition,
             offset=result.end_offset,
         )
+        if result.keyless_records:
+            self._report(
+                "compaction removed {count} records without a key from {topic_partition}; they were"
+                " written before cleanup.policy contained compact",
+                count=result.keyless_records,
+                topic_partition=log.topic_partition,
+                level="warn",
+            )
 
     async def _write_checkpoint(self, log: Log, offset: int) -> None:
         """Durably note that `log` is compacted up to `offset`. Raises OSError."""

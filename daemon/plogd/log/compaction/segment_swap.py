@@ -75,7 +75,15 @@ def complete(files: Files, directory: str, old: Sequence[LogSegment], new: LogSe
         # that of the new segment.
         segment.rename(DELETED_SUFFIX, records_last=segment.base_offset == new.base_offset)
     files.sync_dir(directory)
-    new.rename("", records_last=True)
+    records = new.records.file
+    # Kept open: a read at this moment could otherwise reopen the file by its old name, fail, and
+    # take the directory offline.
+    held = records.retain_for_writing(is_reserved=False)
+    try:
+        new.rename("", records_last=True)
+    finally:
+        held.close()
+        records.end_writing()
     files.sync_dir(directory)
     snapshots = ProducerSnapshots(files, directory)
     for segment in old:

@@ -292,3 +292,19 @@ def test_compaction_of_any_number_of_records_keeps_the_last_ones(count: int) -> 
     compact(site)
     assert latest(log) == expected
     assert latest(site.kill().log()) == expected
+
+
+def test_removed_records_without_a_key_are_reported() -> None:
+    site = LogSite().start()
+    log = site.create("t-0", replace(COMPACT, cleanup_policy=("delete",)))
+    put(site, log, None, b"first")
+    put(site, log, None, b"second")
+    log.config = COMPACT
+    for number in range(20):
+        put(site, log, b"k%d" % (number % 3), b"v" * 50)
+    site.settle()
+    compact(site)
+    assert [text for text in site.reports if "without a key" in text] == [
+        "compaction removed 2 records without a key from t-0; they were written before"
+        " cleanup.policy contained compact"
+    ]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from plog.records.batch import BatchHeader
+from plogd.log.compaction import segment_swap
+from plogd.log.compaction.cleaned_segment import CleanedSegment
 from plogd.log.log import Log
 from plogd.log.time_lookup import offset_for_timestamp
+from plogd.os_files import OsFiles
 from tests.helpers.log.compaction_site import (
     COMPACT,
     at_each_operation,
@@ -20,6 +25,7 @@ from tests.helpers.log.compaction_site import (
     stored,
     unfinished_files,
 )
+from tests.helpers.log.log_data import client_batch
 from tests.helpers.log.log_site import LogSite, base_offsets
 from tests.helpers.sim.sim_files import SimCrash
 from tests.helpers.steps import finished
@@ -248,3 +254,30 @@ def test_small_segments_are_joined() -> None:
     assert site.listing(log, ".snapshot") == base_offsets(log)[1:]
     found = latest(log)
     assert {key: found[key] for key in expected} == expected
+
+
+def test_records_stay_open_while_they_are_renamed(tmp_path: Path) -> None:
+    """Otherwise, a read at this moment would reopen them by their old name, and fail."""
+
+    class EvictingFiles(OsFiles):
+        """Uses many other files after each rename, so that the pool closes what it can."""
+
+        def rename(self, source: str, target: str) -> None:
+            super().rename(source, target)
+            for number in range(20):
+                self.open_on_demand(f"{tmp_path}/other-{number}").append(b"x")
+            if source.endswith(".log.swap"):
+                found.append(new.records.header_at(0))
+
+    found: list[BatchHeader | None] = []
+    files, directory = EvictingFiles(), str(tmp_path)
+    files.descriptors.set_limit(64, 1)
+    cleaned = CleanedSegment(files, directory, 0, COMPACT)
+    cleaned.append(client_batch(1))
+    cleaned.finish([])
+    new = segment_swap.commit(files, directory, 0, COMPACT)
+    segment_swap.complete(files, directory, [], new)
+    [header] = found
+    assert header is not None
+    assert new.records.header_at(0) == header
+    new.close()
