@@ -471,6 +471,12 @@ class InconsistentTopicId(KafkaError):
     code = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
+class IneligibleReplica(KafkaError):
+    """A broker may not join the in-sync replicas, because it is fenced or has restarted."""
+
+    code = ErrorCode.INELIGIBLE_REPLICA
+
+
 class FetchSessionTopicIdError(KafkaError):
     """A fetch session switched between topic names and topic ids."""
 

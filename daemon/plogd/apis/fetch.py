@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from plog.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnsupportedCompressionType
+from plog.errors import ErrorCode, KafkaError, UnsupportedCompressionType
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.fetch import (
     AbortedTransaction,
@@ -31,6 +31,7 @@ from plog.wire.messages.fetch import (
     FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
+    ReplicaState,
     SnapshotId,
 )
 from plog.wire.primitives import Part
@@ -47,7 +48,8 @@ from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, settle, spawn
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchContext, FetchItem
-from plogd.replica.partition import READ_COMMITTED, PartitionRead
+from plogd.replica.partition import READ_COMMITTED
+from plogd.replica.partition_read import PartitionRead
 
 _FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
 _FIRST_VERSION_WITH_LEADER = 12  # KIP-595.
@@ -100,11 +102,9 @@ def _read(
     broker: Broker,
     fetch: FetchContext,
 ) -> MaybeLater[list[PartitionRead]]:
-    # Only followers have a replica id, and they are not supported yet.
-    if not isinstance(request, SingleFetch) and _replica_id(request, context) >= 0:
-        return [PartitionRead(NotLeaderOrFollower())] * len(fetch.items)
+    follower = None if isinstance(request, SingleFetch) else _follower(request, context)
     max_bytes = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
-    if broker.quotas.fetch.is_set:
+    if broker.quotas.fetch.is_set and follower is None:
         max_bytes = bound_fetch(context, broker, max_bytes)
     params = FetchParams(
         max_wait_ms=request.max_wait_ms,
@@ -113,20 +113,24 @@ def _read(
         max_bytes=max_bytes,
         share=context.large_fetch,
         read_committed=request.isolation_level == READ_COMMITTED,
+        follower=follower,
     )
     return broker.replica_manager.fetch_records(fetch.items, params)
 
 
-def _replica_id(request: FetchRequest, context: RequestContext) -> int:
+def _follower(request: FetchRequest, context: RequestContext) -> ReplicaState | None:
+    """Return the broker that sent the request, or None if it is from a consumer."""
     if context.version >= _FIRST_VERSION_WITH_REPLICA_STATE:
-        return request.replica_state.replica_id
-    return request.replica_id
+        state = request.replica_state
+    else:
+        state = ReplicaState(replica_id=request.replica_id)
+    return state if state.replica_id >= 0 else None
 
 
 class _Answer:
     """Builds the response to a fetch from its reads."""
 
-    __slots__ = ("_broker", "_context", "_fetch", "_read_committed", "_version")
+    __slots__ = ("_broker", "_context", "_fetch", "_has_quota", "_read_committed", "_version")
 
     def __init__(
         self,
@@ -140,6 +144,8 @@ class _Answer:
         self._fetch = fetch
         self._version = context.version
         self._read_committed = request.isolation_level == READ_COMMITTED
+        # Quotas do not apply to followers.
+        self._has_quota = isinstance(request, SingleFetch) or _follower(request, context) is None
 
     def __call__(self, reads: Sequence[PartitionRead]) -> Response:
         try:
@@ -230,7 +236,7 @@ class _Answer:
 
     def _throttle(self, reads: Sequence[PartitionRead]) -> tuple[int, FetchResponse | None]:
         """Return the throttle time and, if no records may be sent now, the empty response."""
-        if not self._broker.quotas.fetch.is_set:
+        if not (self._broker.quotas.fetch.is_set and self._has_quota):
             return 0, None
         may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
         if may_send:

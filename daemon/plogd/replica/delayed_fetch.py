@@ -14,9 +14,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from plog.errors import UnknownTopicId, UnknownTopicOrPartition
+from plog.wire.messages.fetch import ReplicaState
 from plogd.ports import Later, MaybeLater
 from plogd.replica.fetch_sessions import FetchItem
-from plogd.replica.partition import Partition, PartitionRead
+from plogd.replica.partition import Partition
+from plogd.replica.partition_read import PartitionRead
 
 Key = tuple[str, int]
 """Topic and number of a partition."""
@@ -38,7 +40,8 @@ class WorkShare(Protocol):
 class FetchParams(NamedTuple):
     """Limits of a fetch that apply to all its partitions together.
 
-    `share` is None unless the request has a very large number of elements.
+    `share` is None unless the request has a very large number of elements; `follower` is the broker
+    that sent it, None for a consumer.
     """
 
     max_wait_ms: int
@@ -46,6 +49,7 @@ class FetchParams(NamedTuple):
     max_bytes: int
     share: WorkShare | None = None
     read_committed: bool = False
+    follower: ReplicaState | None = None
 
 
 class FetchReads(Protocol):
@@ -132,9 +136,12 @@ class DelayedFetch:
             return False
         partition = self._reads.partition_of(item)
         if partition is not None:
-            end_offset = partition.end_offset_for_consumers(
-                read_committed=self._params.read_committed
-            )
+            if self._params.follower is not None:
+                end_offset = partition.log.log_end_offset
+            else:
+                end_offset = partition.end_offset_for_consumers(
+                    read_committed=self._params.read_committed
+                )
             at_end = end_offset == item.request.fetch_offset
             if at_end and partition.problem() is None:
                 return False

@@ -13,27 +13,37 @@ from collections.abc import Callable, Hashable
 from plog.errors import (
     KafkaError,
     NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
     RequestTimedOut,
 )
 from plog.types import TopicPartition
 from plogd.log.log_results import AppendInfo
 from plogd.ports import Later
-from plogd.replica.partition import ACKS_ALL, Partition
+from plogd.replica.partition import ACKS_ALL, NO_EPOCH, Partition
 
 
 class PartitionAppend:
     """The result of an append to one partition: `info`, or `error` if nothing was appended.
 
-    If both are set, the records are in the log but do not satisfy the required acks.
+    If both are set, the records are in the log but do not satisfy the required acks. `leader_epoch`
+    is the epoch in which the append was made.
     """
 
-    __slots__ = ("error", "info", "log_start_offset", "partition", "topic_partition")
+    __slots__ = (
+        "error",
+        "info",
+        "leader_epoch",
+        "log_start_offset",
+        "partition",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition, partition: Partition | None = None) -> None:
         self.topic_partition = topic_partition
         self.partition = partition
         self.info: AppendInfo | None = None
         self.error: KafkaError | None = None
+        self.leader_epoch = NO_EPOCH
         self.log_start_offset = -1
 
     def is_waiting(self, required_acks: int) -> bool:
@@ -43,6 +53,13 @@ class PartitionAppend:
             return False
         partition, writing = self.partition, info.writing
         assert partition is not None, "an append with info must have a partition"
+        # Rule C5: in a later epoch, other records may have these offsets.
+        if partition.leader_epoch != self.leader_epoch:
+            self.error = partition.problem() or NotLeaderOrFollower(
+                f"{self.topic_partition}: the leader epoch has changed from {self.leader_epoch} to"
+                f" {partition.leader_epoch}"
+            )
+            return False
         # Even acks=0 waits for a slow disk, because the write may still fail (decision 0007).
         if writing is not None and not writing.is_written:
             self.error = partition.problem() or writing.error

@@ -21,6 +21,7 @@ from plog.errors import (
     UnknownTopicId,
 )
 from plog.types import ZERO_UUID
+from plog.wire.messages.fetch import FetchPartition, ReplicaState
 from plogd.fair_queue import SLICE, FairQueue
 from plogd.log.log import Log
 from plogd.log.segment.uncached_lookup import UncachedLookup
@@ -32,7 +33,8 @@ from plogd.replica.delayed_fetch import (
     is_enough,
 )
 from plogd.replica.fetch_sessions import FetchItem
-from plogd.replica.partition import Partition, PartitionRead
+from plogd.replica.partition import Partition
+from plogd.replica.partition_read import PartitionRead
 from plogd.replica.purgatory import Purgatory
 
 # Most fetches need at most three rounds: for the index, its entries and the batches. The kernel may
@@ -158,7 +160,7 @@ class FetchReader:
         """Read one partition as if it were the first partition of its fetch."""
         max_bytes = item.request.partition_max_bytes
         cold: Cold = []
-        read = self._read_one(item, max_bytes, True, params.read_committed, cold)
+        read = self._read_one(item, max_bytes, True, params, cold)
         if not cold:
             return read
         params = FetchParams(
@@ -166,6 +168,7 @@ class FetchReader:
             min_bytes=0,
             max_bytes=max_bytes,
             read_committed=params.read_committed,
+            follower=params.follower,
         )
         return spawn(self._warmed([item], params, [read], cold)).map(lambda reads: reads[0])
 
@@ -267,9 +270,7 @@ class FetchReader:
             for start in range(0, len(items), SLICE):
                 await self._queue.turn()
                 some = items[start : start + SLICE]
-                left, at_least_one = self._read_some(
-                    some, reads, left, at_least_one, params.read_committed, cold
-                )
+                left, at_least_one = self._read_some(some, reads, left, at_least_one, params, cold)
         except BaseException:
             _close_all(reads)
             _cancel_all(cold or ())
@@ -286,9 +287,9 @@ class FetchReader:
         If `cold` is a list, a lookup that would wait for the disk adds its job to this list.
         """
         if len(items) == 1:  # The usual fetch of a consumer, whose limits need not be counted.
-            return [self._read_one(items[0], params.max_bytes, True, params.read_committed, cold)]
+            return [self._read_one(items[0], params.max_bytes, True, params, cold)]
         reads: list[PartitionRead] = []
-        self._read_some(items, reads, params.max_bytes, True, params.read_committed, cold)
+        self._read_some(items, reads, params.max_bytes, True, params, cold)
         return reads
 
     def _read_some(
@@ -297,12 +298,12 @@ class FetchReader:
         reads: list[PartitionRead],
         left: int,
         at_least_one: bool,
-        read_committed: bool,
+        params: FetchParams,
         cold: Cold | None,
     ) -> tuple[int, bool]:
         """Append the reads of `items` to `reads`; return the new `left` and `at_least_one`."""
         for item in items:
-            read = self._read_one(item, left, at_least_one, read_committed, cold)
+            read = self._read_one(item, left, at_least_one, params, cold)
             reads.append(read)
             # Assume that the read will return as many bytes as it may, so that jobs do not read
             # more data than the response can contain.
@@ -319,7 +320,7 @@ class FetchReader:
         item: FetchItem,
         max_bytes: int,
         at_least_one: bool,
-        read_committed: bool,
+        params: FetchParams,
         cold: Cold | None,
     ) -> PartitionRead:
         request = item.request
@@ -333,15 +334,20 @@ class FetchReader:
                 )
             )
         try:
-            read = partition.read(
-                request.fetch_offset,
-                max(0, min(request.partition_max_bytes, max_bytes)),
-                leader_epoch=request.current_leader_epoch,
-                last_fetched_epoch=request.last_fetched_epoch,
-                at_least_one=at_least_one,
-                read_committed=read_committed,
-                nowait=cold is not None,
-            )
+            if params.follower is not None:
+                read = _read_for_follower(
+                    partition, request, params.follower, max_bytes, at_least_one, cold is not None
+                )
+            else:
+                read = partition.read(
+                    request.fetch_offset,
+                    max(0, min(request.partition_max_bytes, max_bytes)),
+                    leader_epoch=request.current_leader_epoch,
+                    last_fetched_epoch=request.last_fetched_epoch,
+                    at_least_one=at_least_one,
+                    read_committed=params.read_committed,
+                    nowait=cold is not None,
+                )
         except UncachedLookup as found:
             assert cold is not None
             cold.append((partition.log, self._begin_read(partition.log, found)))
@@ -367,6 +373,27 @@ class FetchReader:
 
 def _key(item: FetchItem) -> Key:
     return item.topic or "", item.request.partition
+
+
+def _read_for_follower(
+    partition: Partition,
+    request: FetchPartition,
+    follower: ReplicaState,
+    max_bytes: int,
+    at_least_one: bool,
+    nowait: bool,
+) -> PartitionRead:
+    return partition.read_for_follower(
+        follower.replica_id,
+        request.fetch_offset,
+        max(0, min(request.partition_max_bytes, max_bytes)),
+        broker_epoch=follower.replica_epoch,
+        leader_epoch=request.current_leader_epoch,
+        last_fetched_epoch=request.last_fetched_epoch,
+        log_start_offset=request.log_start_offset,
+        at_least_one=at_least_one,
+        nowait=nowait,
+    )
 
 
 def _close_all(reads: Sequence[PartitionRead]) -> None:

@@ -27,6 +27,7 @@ from plogd.log.producer_state import MAX_REFUSED
 from plogd.metadata.cache import MetadataCache, PartitionState, TopicState
 from plogd.ports import Later, spawn
 from plogd.replica.partition import Partition
+from plogd.replica.partition_context import PartitionContext
 from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
@@ -42,7 +43,7 @@ class HostedTopics:
         cache: MetadataCache,
         stats: TopicStats,
         fair_queue: FairQueue,
-        on_progress: Callable[[Partition], None],
+        partition_context: PartitionContext,
     ) -> None:
         self.config = config
         """Replaced when settings change."""
@@ -50,7 +51,7 @@ class HostedTopics:
         self._cache = cache
         self._stats = stats
         self._queue = fair_queue
-        self._on_progress = on_progress
+        self._partition_context = partition_context
         self.partitions: dict[tuple[str, int], Partition] = {}
         """Every partition that has a log here, by topic and number."""
         self.without_log: set[tuple[str, int]] = set()
@@ -135,8 +136,7 @@ class HostedTopics:
             partition = Partition(
                 log=log,
                 sync_rounds=self._log_manager.dirs.rounds_of(log.log_dir),
-                broker_id=self.config.node_id,
-                on_progress=self._on_progress,
+                context=self._partition_context,
                 record_check=self._record_check(topic),
             )
             partition.update_config(topic_config)
@@ -288,7 +288,7 @@ class HostedTopics:
             if partition is not None:
                 partition.is_deleted = True
                 # Delayed requests then fail now instead of at their timeouts.
-                self._on_progress(partition)
+                self._partition_context.on_progress(partition)
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
         # Awaited last, so that the callbacks do not wait for the renames on a slow disk.

@@ -1,29 +1,26 @@
 """A partition hosted by this broker: leadership, leader epoch, ISR and high watermark.
 
 `Partition` is the layer between requests and the `Log`. It determines whether an append or a read
-is allowed, and which records are committed; the log manages offsets and bytes. Partitions do not
-have several replicas yet, so the high watermark is the end offset that the log can acknowledge
-(rules R1 and R2 in docs/architecture.md).
+is allowed, and which records are committed; the log manages offsets and bytes. The high watermark
+is the offset that all in-sync replicas can acknowledge (rules R1 and R2 in docs/architecture.md).
+If the partition has other replicas, remote_replicas.py contains what the leader knows about them.
 
-Called on the reactor thread. Source: Kafka 3.9 Partition; KIP-101 and KIP-320 for leader epochs.
-Invariant: while this broker is the leader, the high watermark never decreases, and never exceeds
-the offset that the log can acknowledge.
+Called on the reactor thread. Source: Kafka 3.9 Partition; KIP-101 and KIP-320 for leader epochs;
+KIP-497 for changes of the ISR. Invariant: the high watermark decreases only if the log is
+truncated, and never exceeds the offset that the log can acknowledge.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
 from plog.errors import (
     FencedLeaderEpoch,
+    IneligibleReplica,
     InvalidTxnState,
     KafkaError,
     KafkaStorageError,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     OffsetNotAvailable,
-    OffsetOutOfRange,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
@@ -31,12 +28,14 @@ from plog.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from plog.types import TopicPartition, Uuid
 from plogd.log.batch_validator import AppendOrigin, RecordCheck, ValidatedBatch
 from plogd.log.disk.group_commit import SyncRounds
-from plogd.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from plogd.log.leader_epochs import UNDEFINED_EPOCH
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
-from plogd.log.segment.file_records import FileRegion
-from plogd.log.segment.transaction_index import AbortedTransaction
 from plogd.metadata.cache import PartitionState
+from plogd.replica.divergence import divergence
+from plogd.replica.partition_context import PartitionContext
+from plogd.replica.partition_read import PartitionRead
+from plogd.replica.remote_replicas import RemoteReplicas
 from plogd.topic_config import TopicConfig
 
 ACKS_ALL = -1
@@ -46,49 +45,14 @@ READ_COMMITTED = 1
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1  # Big-endian; it holds all attributes in use.
 
 
-class PartitionRead(NamedTuple):
-    """The result of reading one partition; the offsets are -1 if `error` is set."""
-
-    error: KafkaError | None
-    high_watermark: int = -1
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    region: FileRegion | None = None
-    aborted: Sequence[AbortedTransaction] = ()
-    """The aborted transactions in the region; only for a read_committed read."""
-    diverging_epoch: tuple[int, int] | None = None
-    """The epoch, and its end offset, after which the reader's log differs from this log."""
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the records in bytes."""
-        return 0 if self.region is None else self.region.nbytes
-
-    @property
-    def error_code(self) -> int:
-        """The error code, or 0 after a success."""
-        return 0 if self.error is None else self.error.code
-
-    @property
-    def is_diverging(self) -> bool:
-        """Whether the reader must truncate its log."""
-        return self.diverging_epoch is not None
-
-    def close(self) -> None:
-        """Release the region's file, which will not be sent."""
-        if self.region is not None:
-            self.region.close()
-
-
 class Partition:
-    """A partition that has a replica on this broker.
-
-    Calls `on_progress(partition)` when the partition's delayed requests may be able to complete.
-    """
+    """A partition that has a replica on this broker."""
 
     __slots__ = (
+        "_leader_high_watermark",
         "_on_progress",
         "broker_id",
+        "context",
         "epoch_start_offset",
         "has_queue",
         "is_deleted",
@@ -96,7 +60,9 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
+        "partition_epoch",
         "record_check",
+        "remote",
         "replicas",
         "sync_rounds",
         "topic_id",
@@ -108,8 +74,7 @@ class Partition:
         *,
         log: Log,
         sync_rounds: SyncRounds,
-        broker_id: int,
-        on_progress: Callable[[Partition], None],
+        context: PartitionContext,
         record_check: RecordCheck | None = None,
     ) -> None:
         self.log = log
@@ -119,35 +84,87 @@ class Partition:
         """The check for records from clients; set only for internal topics."""
         self.has_queue = False
         """Whether appends are queued (append_queue.py), so that later ones must also be queued."""
-        self.broker_id = broker_id
+        self.broker_id = context.broker_id
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id
         self.leader = -1
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = 0
         """The log end offset when this leader epoch began."""
+        self.partition_epoch = -1
+        """The version of the partition's state; every change of the ISR raises it (KIP-497)."""
         self.isr: tuple[int, ...] = ()
+        """The confirmed in-sync replicas; empty while this broker is a follower."""
         self.replicas: tuple[int, ...] = ()
+        self.remote: RemoteReplicas | None = None
+        """The followers; None unless this broker is the leader and there are other replicas."""
+        self._leader_high_watermark = 0
+        """The leader's high watermark, if this broker is a follower."""
         self.is_deleted = False
         """Whether the topic was deleted; if so, this object must no longer be used."""
-        self._on_progress = on_progress
+        self.context = context
+        self._on_progress = context.on_progress
         # The log reports only its durable end; whether clients may see it depends on the partition.
         log.on_durable = self._log_advanced
 
     def make_leader(self, state: PartitionState) -> None:
-        """Become the leader in the epoch that `state` contains."""
+        """Become the leader in the epoch that `state` contains, or update its replicas and ISR."""
         assert state.leader_epoch >= self.leader_epoch
         # Rule R6: two leaders must never append in the same epoch.
         assert state.leader_epoch >= self.log.leader_epochs.latest_epoch, "deposed leader"
-        self.leader = state.leader
-        self.leader_epoch = state.leader_epoch
-        self.isr, self.replicas = state.isr, state.replicas
-        # KIP-207: until the high watermark reaches it, records of earlier leaders may be committed
-        # although this leader does not know that.
-        self.epoch_start_offset = self.log.log_end_offset
+        is_new = state.leader_epoch > self.leader_epoch or self.leader != state.leader
+        self._set(state)
+        self.isr = state.isr
+        if is_new:
+            # KIP-207: until the high watermark reaches it, records of earlier leaders may be
+            # committed although this leader does not know that.
+            self.epoch_start_offset = self.log.log_end_offset
+            self.remote = None  # Rule C6: positions of followers belong to one epoch.
+        if len(state.replicas) > 1:
+            self._update_remote(state)
+        else:
+            self.remote = None
         # After a restart, the recovered records are durable, and no append may follow for a long
         # time.
-        self._raise_high_watermark()
+        if self._raise_high_watermark() or is_new:
+            self._on_progress(self)
+
+    def _set(self, state: PartitionState) -> None:
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = state.replicas
+
+    def _update_remote(self, state: PartitionState) -> None:
+        now_ms = self.context.monotonic_ms()
+        if self.remote is None:
+            self.remote = RemoteReplicas(
+                leader=self.broker_id,
+                replicas=state.replicas,
+                isr=state.isr,
+                epoch_start_offset=self.epoch_start_offset,
+                is_eligible=self.context.is_eligible,
+                max_lag_ms=self.context.max_lag_ms,
+                now_ms=now_ms,
+            )
+        else:
+            self.remote.confirm(state.isr)
+            self.remote.assign(state.replicas, now_ms)
+
+    def make_follower(self, state: PartitionState) -> None:
+        """Follow the leader in `state`, or no leader; produce requests that wait then fail.
+
+        If this broker was the leader, the caller first waits until a slow disk has written all
+        batches of the old epoch (rule C5).
+        """
+        assert state.leader_epoch >= self.leader_epoch
+        assert state.leader != self.broker_id
+        self._set(state)
+        self.isr, self.remote = (), None
+        # A leader learns the high watermark of its predecessor only by replication, so the new
+        # leader's may be lower. What was committed stays committed.
+        self._leader_high_watermark = self.log.high_watermark
+        self._on_progress(self)
 
     @property
     def high_watermark(self) -> int:
@@ -230,7 +247,27 @@ class Partition:
         info = log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
-        # If flush.messages is not 1, records can be acknowledged before they are synced.
+        # If flush.messages is not 1, records can be acknowledged before they are synced. Followers
+        # fetch records that are not durable yet, so that all replicas sync at the same time (C6).
+        if self._raise_high_watermark() or self.remote is not None:
+            self._on_progress(self)
+        return info
+
+    def append_records_to_follower(
+        self, data: memoryview, *, leader_epoch: int, leader_high_watermark: int, now_ms: int
+    ) -> AppendInfo | None:
+        """Append what the leader of `leader_epoch` has sent, and take over its high watermark.
+
+        Returns None if `data` contains no complete batch. Raises FencedLeaderEpoch if this broker
+        does not follow that leader any more, and the errors of `Log.append_as_follower`.
+        """
+        if self.leader_epoch != leader_epoch or self.leader == self.broker_id:
+            raise FencedLeaderEpoch(
+                f"{self.topic_partition}: the leader epoch is {self.leader_epoch}, not"
+                f" {leader_epoch}"
+            )
+        info = self.log.append_as_follower(data, leader_epoch=leader_epoch, now_ms=now_ms)
+        self._leader_high_watermark = leader_high_watermark
         if self._raise_high_watermark():
             self._on_progress(self)
         return info
@@ -251,13 +288,131 @@ class Partition:
         self._on_progress(self)
 
     def _raise_high_watermark(self) -> bool:
-        """Advance the high watermark to the acknowledged end; return whether it has changed."""
+        """Advance the high watermark as far as rule R2 allows; return whether it has changed."""
         log = self.log
-        acknowledged = log.acknowledged_end_offset
-        if acknowledged <= log.high_watermark:
+        end_offset = log.acknowledged_end_offset
+        if end_offset <= log.high_watermark:
             return False
-        log.high_watermark = acknowledged
+        if self.remote is not None or self.leader != self.broker_id:
+            end_offset = self._replicated_end(end_offset)
+            if end_offset <= log.high_watermark:
+                return False
+        log.high_watermark = end_offset
         return True
+
+    def _replicated_end(self, acknowledged: int) -> int:
+        """Return the end of the records that may be committed; `acknowledged` is this replica's."""
+        if self.remote is None:
+            return min(acknowledged, self._leader_high_watermark)
+        # As in Kafka (KAFKA-15583): with fewer replicas, a record that consumers have read could
+        # be lost with a single broker.
+        if len(self.isr) < self.min_isr:
+            return self.log.high_watermark
+        now_ms = self.context.monotonic_ms()
+        return self.remote.high_watermark(acknowledged, self.log.log_end_offset, now_ms)
+
+    # -- followers ----------------------------------------------------------------------------
+
+    def read_for_follower(
+        self,
+        follower: int,
+        offset: int,
+        max_bytes: int,
+        *,
+        broker_epoch: int,
+        leader_epoch: int,
+        last_fetched_epoch: int,
+        log_start_offset: int,
+        at_least_one: bool,
+        nowait: bool = False,
+    ) -> PartitionRead:
+        """Read up to the log end offset, and record the follower's position (rule R5).
+
+        By fetching from `offset`, the follower acknowledges all records below it. Like `read`, it
+        returns errors.
+        """
+        log = self.log
+        try:
+            self.check_leader(leader_epoch)
+            if self.remote is None or follower not in self.remote.followers:
+                # As in Kafka's Partition.getReplicaOrException.
+                raise NotLeaderOrFollower(
+                    f"broker {follower} is not a follower of {self.topic_partition}"
+                )
+            known_epoch = self.remote.followers[follower].broker_epoch
+            if NO_EPOCH != broker_epoch < known_epoch:
+                # From before the follower's restart, which may have lost records (KIP-903).
+                raise NotLeaderOrFollower(
+                    f"broker {follower} has fetched {self.topic_partition} in broker epoch"
+                    f" {known_epoch}, which is newer than {broker_epoch}"
+                )
+        except KafkaError as error:
+            return PartitionRead(error)
+        if last_fetched_epoch != NO_EPOCH:
+            # A diverging follower must truncate first; its offset says nothing about this log.
+            diverged = divergence(self, offset, last_fetched_epoch)
+            if diverged is not None:
+                return diverged
+        try:
+            data = log.read(
+                offset,
+                max_bytes,
+                end_offset=log.log_end_offset,
+                at_least_one=at_least_one,
+                nowait=nowait,
+            )
+        except KafkaError as error:
+            return PartitionRead(error)
+        self._follower_fetched(follower, offset, broker_epoch, log_start_offset)
+        return PartitionRead(
+            None, log.high_watermark, log.last_stable_offset, log.log_start_offset, data.region
+        )
+
+    def _follower_fetched(
+        self, follower: int, offset: int, broker_epoch: int, log_start_offset: int
+    ) -> None:
+        assert self.remote is not None
+        self.remote.followers[follower].fetched(
+            offset,
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+            leader_end_offset=self.log.log_end_offset,
+            now_ms=self.context.monotonic_ms(),
+        )
+        if self._raise_high_watermark():
+            self._on_progress(self)
+        self._propose(self.remote.expanded(follower, self.log.high_watermark))
+
+    def check_isr(self) -> None:
+        """Propose to remove followers that have fallen behind; called at regular intervals."""
+        log = self.log
+        if self.remote is not None and not self.is_deleted and not log.offline:
+            now_ms = self.context.monotonic_ms()
+            self._propose(self.remote.shrunk(log.log_end_offset, log.high_watermark, now_ms))
+
+    def _propose(self, isr: tuple[int, ...] | None) -> None:
+        remote = self.remote
+        if isr is None or remote is None:
+            return
+        remote.proposed = isr
+        self.context.isr_changes.propose(self, isr).then(
+            self._isr_changed, lambda error: self._isr_refused(remote, error)
+        )
+
+    def _isr_changed(self, state: PartitionState) -> None:
+        # A newer state may have arrived by another way, or this broker may not lead any more.
+        if state.leader_epoch == self.leader_epoch and self.partition_epoch < state.partition_epoch:
+            self.make_leader(state)
+            # Requests with acks=all depend on the size of the ISR.
+            self._on_progress(self)
+
+    def _isr_refused(self, remote: RemoteReplicas, error: Exception) -> None:
+        # With any other error, the controller's state is newer, and it may even have made the
+        # change. Until the new state arrives, the proposed members still count.
+        if isinstance(error, IneligibleReplica):
+            remote.withdraw()
+            if remote is self.remote and self._raise_high_watermark():
+                self._on_progress(self)
 
     # -- read ---------------------------------------------------------------------------------
 
@@ -297,7 +452,7 @@ class Partition:
         if last_fetched_epoch != NO_EPOCH:
             # Checked before the read, even at the high watermark: the offset may belong to another
             # history.
-            diverged = self._read_divergence(offset, last_fetched_epoch)
+            diverged = divergence(self, offset, last_fetched_epoch)
             if diverged is not None:
                 return diverged
         if offset == end_offset:  # The usual case: a consumer has read everything.
@@ -328,42 +483,6 @@ class Partition:
         if latest < epoch < self.leader_epoch:
             return (epoch if latest == UNDEFINED_EPOCH else latest), self.epoch_start_offset
         return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
-
-    def _read_divergence(self, offset: int, last_fetched_epoch: int) -> PartitionRead | None:
-        """Return the answer to a reader whose log diverges from this log; None if it does not."""
-        log = self.log
-        try:
-            diverging = self._diverging_epoch(offset, last_fetched_epoch)
-        except OffsetOutOfRange as error:
-            return PartitionRead(error)
-        if diverging is None:
-            return None
-        return PartitionRead(
-            None,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            diverging_epoch=diverging,
-        )
-
-    def _diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Return the epoch and offset at which a reader's log diverges from this log, or None.
-
-        The reader continues at `offset`, and its last record was written in `last_fetched_epoch`.
-        """
-        log = self.log
-        # The same checks as in Kafka's Partition.readRecords (KIP-595).
-        epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
-        if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:
-            raise OffsetOutOfRange(
-                f"cannot read {self.topic_partition}: leader epoch {last_fetched_epoch} is unknown"
-            )
-        if offset < log.log_start_offset:
-            raise OffsetOutOfRange(
-                f"cannot read {self.topic_partition}: offset {offset} is below the log start offset"
-                f" {log.log_start_offset}"
-            )
-        return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < offset else None
 
     def check_offset_is_known(self) -> None:
         """Raise OffsetNotAvailable while a new leader's high watermark is out of date (KIP-207)."""

@@ -31,6 +31,7 @@ from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
 from plogd.replica.fetch_reader import FetchReader
 from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.partition import ACKS_ALL, Partition
+from plogd.replica.partition_context import ChangedPartition, NoIsrChanges, PartitionContext
 from plogd.replica.pending_acks import PendingAcks
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
@@ -39,6 +40,9 @@ from plogd.replica.topic_stats import TopicStats
 # short timeout, a producer would resend records that are about to become durable.
 _OWN_DISK_TIMEOUT_MS = 30_000
 """Minimum timeout for acks=0 and acks=1."""
+
+_MAX_LAG_MS = 30_000.0
+"""The default of ``replica.lag.time.max.ms``; a single broker has no followers."""
 
 _MAX_IMMEDIATE_APPENDS = 128
 """Maximum number of a request's appends that are made before other requests can run; its other
@@ -68,7 +72,14 @@ class ReplicaManager:
             cache=cache,
             stats=stats,
             fair_queue=fair_queue,
-            on_progress=self._progress,
+            partition_context=PartitionContext(
+                broker_id=config.node_id,
+                on_progress=self._progress,
+                monotonic_ms=ports.clock.monotonic_ms,
+                is_eligible=lambda broker_id, broker_epoch: False,
+                max_lag_ms=lambda: _MAX_LAG_MS,
+                isr_changes=NoIsrChanges(),
+            ),
         )
         self._partitions = self.topics.partitions
         self._log_manager = log_manager
@@ -231,6 +242,7 @@ class ReplicaManager:
             append.info = partition.append_records_to_leader(
                 records, required_acks=required_acks, now_ms=self._clock.now_ms()
             )
+            append.leader_epoch = partition.leader_epoch
         except KafkaError as error:
             append.error = error.bare()  # A traceback would keep the request's records in memory.
             if append.partition is None and isinstance(records, memoryview):
@@ -243,7 +255,7 @@ class ReplicaManager:
 
     # -- completion of delayed requests -------------------------------------------------------
 
-    def _progress(self, partition: Partition) -> None:
+    def _progress(self, partition: ChangedPartition) -> None:
         """Check the delayed requests for `partition` when the current turn ends."""
         # One check per turn: many appends of a turn can advance the same partition.
         is_first = not self._to_check

@@ -18,7 +18,7 @@ from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem
-from plogd.replica.partition import PartitionRead
+from plogd.replica.partition_read import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
 from tests.helpers.sim.sim_file import SimFile, open_file

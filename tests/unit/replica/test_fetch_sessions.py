@@ -22,7 +22,7 @@ from plogd.replica.fetch_sessions import (
     FetchContext,
     FetchSessionCache,
 )
-from plogd.replica.partition import PartitionRead
+from plogd.replica.partition_read import PartitionRead
 from tests.helpers.sim.sim_ports import SimPorts, settled
 
 TOPIC_ID = b"t" * 16

@@ -75,6 +75,7 @@ class Site:
 def _partition() -> SimpleNamespace:
     return SimpleNamespace(
         log=SimpleNamespace(high_watermark=0, acknowledged_end_offset=0),
+        leader_epoch=-1,
         isr=(0,),
         min_isr=1,
         failure=None,

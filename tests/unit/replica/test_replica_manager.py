@@ -15,7 +15,7 @@ from plogd.ports import Later
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.fetch_sessions import FetchItem
-from plogd.replica.partition import PartitionRead
+from plogd.replica.partition_read import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
 from tests.helpers.sim.sim_file import SimFile, open_file

@@ -138,6 +138,7 @@ class ShardRuntime(Generic[S]):
         self._retry = None
         self._load_number += 1
         self._newest_writing = None
+        self._leader_epoch = self.partition.leader_epoch
         number = self._load_number
         self._timers = EventTimers(
             self._context.ports.timers,
@@ -261,11 +262,22 @@ class ShardRuntime(Generic[S]):
     def _progress(self) -> None:
         """Complete responses up to the high watermark; close the shard if its partition is lost."""
         self._check_written()
-        problem = self.partition.problem()
+        problem = self._problem()
         if problem is not None:
             self.close(NotCoordinator(f"{self} was unloaded: {problem.message}"))
         else:
             self._deferred.complete_up_to(self.partition.high_watermark)
+
+    def _problem(self) -> KafkaError | None:
+        """Return why the loaded state must not be used, or None."""
+        problem = self.partition.problem()
+        if problem is None and self.partition.leader_epoch != self._leader_epoch:
+            # Rule C5: another broker may have led the partition, and written other records.
+            return NotLeaderOrFollower(
+                f"the leader epoch of {self.partition.topic_partition} has changed from"
+                f" {self._leader_epoch} to {self.partition.leader_epoch}"
+            )
+        return problem
 
     def _check_written(self) -> None:
         """Reload the shard if a write whose records were already replayed has failed."""
@@ -282,7 +294,7 @@ class ShardRuntime(Generic[S]):
         self._check_written()
         if self.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress(f"{self} is being loaded")
-        problem = self.partition.problem()
+        problem = self._problem()
         if self.state is not ShardState.ACTIVE or problem is not None:
             why = problem.message if problem is not None else "it could not be loaded"
             raise NotCoordinator(f"{self} is not available on this broker: {why}")

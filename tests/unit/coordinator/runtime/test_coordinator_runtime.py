@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 
 import pytest
 
@@ -484,3 +485,17 @@ def test_records_are_compressed_as_configured() -> None:
     site.broker.settle()
     assert len(site.broker.fetch(TOPIC).records) < 300
     assert outcome(CoordinatorSite(site.broker.restart()).start().numbers()) == {"a": 1}
+
+
+def test_state_of_an_earlier_leader_epoch_is_not_used(site: CoordinatorSite) -> None:
+    """The same partition object may lead again after another broker has led (rule C5)."""
+    answer = site.set("a", 1)
+    partition = site.broker.broker.replica_manager.partition(TOPIC, 0)
+    state = site.broker.broker.cache.topic(TOPIC).partitions[0]  # type: ignore[union-attr]
+    partition.make_leader(replace(state, leader_epoch=state.leader_epoch + 2))
+    with pytest.raises(NotCoordinator, match="leader epoch"):
+        outcome(site.set("b", 2))
+    site.broker.settle()
+    with pytest.raises(NotCoordinator, match="leader epoch"):
+        outcome(answer)
+    assert site.runtime_of_shard.state is ShardState.CLOSED

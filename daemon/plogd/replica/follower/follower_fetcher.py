@@ -1,0 +1,380 @@
+"""Copy partitions from their leader: fetch, append, wait until the records are durable, repeat.
+
+There is one fetcher for each leader and log directory, so that a slow disk delays only its own
+partitions. By rule R5, the fetcher appends one response, waits until this replica can acknowledge
+all of it, and then sends the next fetch: a fetch offset therefore states what this replica can
+acknowledge. The leader's and the follower's syncs overlap, because the leader sends records before
+it has synced them.
+
+A partition with an error is fetched again after ``replica.fetch.backoff.ms``; it never delays the
+others. A new leader epoch needs a new `add`: responses to requests of an earlier epoch are dropped.
+
+Called on the reactor's thread. Source: Kafka 3.9 AbstractFetcherThread, ReplicaFetcherThread;
+KIP-227, KIP-279, KIP-595, KIP-903.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
+
+from plog.errors import (
+    CorruptMessage,
+    ErrorCode,
+    FencedLeaderEpoch,
+    KafkaError,
+    PlogError,
+    error_from_code,
+)
+from plog.types import TopicPartition
+from plog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from plogd.fair_queue import FairQueue, Slices
+from plogd.log.log_results import AppendInfo
+from plogd.ports import Later, Ports, Timer, spawn
+from plogd.replica.follower.divergence_repair import return_to_range, truncate, truncation_offset
+from plogd.replica.follower.fetch_session import FollowerSession, Key, Position
+from plogd.replica.partition import Partition
+
+_PARTITIONS_PER_TURN: Final = 8
+"""Number of partitions whose records are appended in one turn."""
+_SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+"""After these errors, the next request opens a new session."""
+
+
+class FetcherSettings(Protocol):
+    """The settings of a fetcher, with their Kafka names."""
+
+    replica_fetch_max_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_wait_max_ms: int
+    replica_fetch_backoff_ms: int
+
+
+class Leader(Protocol):
+    """The requests of a follower to its leader. They fail with KafkaError or PlogError."""
+
+    broker_id: int
+
+    def fetch(self, request: FetchRequest) -> Later[FetchResponse]:
+        """Send a Fetch, at least of version 15."""
+        ...
+
+    def offsets(self, partition: Partition) -> Later[tuple[int, int]]:
+        """Return the start and the end of the leader's log, in the partition's leader epoch."""
+        ...
+
+
+class _Followed:
+    """A partition and the time of its next fetch."""
+
+    __slots__ = ("failures", "leader_epoch", "partition", "retry_at_ms")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.retry_at_ms = 0.0
+        self.failures = 0
+
+    def position(self) -> Position:
+        """Return what the next fetch requests."""
+        log = self.partition.log
+        return Position(
+            offset=log.log_end_offset,
+            leader_epoch=self.leader_epoch,
+            last_fetched_epoch=log.leader_epochs.latest_epoch,
+            log_start_offset=log.log_start_offset,
+        )
+
+
+class FollowerFetcher:
+    """Follows partitions that have the same leader and are in the same log directory.
+
+    Args:
+        leader: the leader's connection.
+        broker_id: the id of this broker.
+        broker_epoch: returns the epoch of this broker's registration.
+        listen: calls the function at the end of each turn in which the partition made progress.
+        stop_listening: ends that.
+    """
+
+    def __init__(
+        self,
+        leader: Leader,
+        ports: Ports,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        settings: Callable[[], FetcherSettings],
+        fair_queue: FairQueue,
+        listen: Callable[[TopicPartition, Callable[[], None]], None],
+        stop_listening: Callable[[TopicPartition], None],
+        on_bug: Callable[[str, Exception], None],
+    ) -> None:
+        self._leader = leader
+        self._clock = ports.clock
+        self._timers = ports.timers
+        self._report = ports.report
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._settings = settings
+        self._queue = fair_queue
+        self._listen = listen
+        self._stop_listening = stop_listening
+        self._on_bug = on_bug
+        self._session = FollowerSession(settings().replica_fetch_max_bytes)
+        self._followed: dict[TopicPartition, _Followed] = {}
+        self._unacknowledged: dict[TopicPartition, AppendInfo] = {}
+        """The appends of the last response that this replica cannot acknowledge yet."""
+        self._waiting: Later[None] | None = None
+        """Completes when all of `_unacknowledged` are settled, or when there is work."""
+        self._timer: Timer | None = None
+        self._is_running = self._is_closed = False
+        self._leader_failed = False
+        """Whether the last request failed, so that the error has been reported."""
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    # -- partitions ---------------------------------------------------------------------------
+
+    def add(self, partition: Partition) -> None:
+        """Follow `partition` in its current leader epoch, unless its log is offline."""
+        key = partition.topic_partition
+        if partition.log.offline:
+            self.remove(key)
+            return
+        self._followed[key] = _Followed(partition)
+        self._listen(key, lambda: self._progress(key))
+        if self._is_running:
+            self._work_arrived()
+        else:
+            self._is_running = True
+            spawn(self._run()).then(_ignore, self._stopped)
+
+    def remove(self, key: TopicPartition) -> None:
+        """Stop following a partition; do nothing if it is not followed."""
+        if self._followed.pop(key, None) is not None:
+            self._stop_listening(key)
+            self._settle(key)
+
+    def close(self) -> None:
+        """Stop following all partitions."""
+        self._is_closed = True
+        for key in list(self._followed):
+            self.remove(key)
+        self._work_arrived()
+
+    def _stopped(self, error: Exception) -> None:
+        self._is_running = False
+        self._on_bug(f"replication from broker {self._leader.broker_id}", error)
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not self._is_closed:
+            now_ms = self._clock.monotonic_ms()
+            ready = [one for one in self._followed.values() if one.retry_at_ms <= now_ms]
+            if ready:
+                await self._fetch(ready)
+            else:
+                await self._wait_for_work(now_ms)
+        self._is_running = False
+
+    async def _wait_for_work(self, now_ms: float) -> None:
+        waiting: Later[None] = Later()
+        self._waiting = waiting
+        if self._followed:
+            next_ms = min(one.retry_at_ms for one in self._followed.values())
+            self._timer = self._timers.call_later(max(0.0, next_ms - now_ms), self._work_arrived)
+        await waiting
+
+    def _work_arrived(self) -> None:
+        """End the wait of an idle fetcher."""
+        if self._waiting is not None and not self._unacknowledged:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            waiting, self._waiting = self._waiting, None
+            waiting.succeed(None)
+
+    async def _fetch(self, ready: Sequence[_Followed]) -> None:
+        """Send one request, append its records, and wait until they can be acknowledged."""
+        by_key = {_key(one.partition): one for one in ready}
+        settings = self._settings()
+        topics, forgotten = self._session.changes(
+            {key: one.position() for key, one in by_key.items()}
+        )
+        request = FetchRequest(
+            replica_state=ReplicaState(
+                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
+            ),
+            max_wait_ms=settings.replica_fetch_wait_max_ms,
+            min_bytes=settings.replica_fetch_min_bytes,
+            max_bytes=settings.replica_fetch_response_max_bytes,
+            session_id=self._session.session_id,
+            session_epoch=self._session.epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+        try:
+            response = await self._leader.fetch(request)
+        except (PlogError, OSError) as error:
+            self._session.failed()
+            self._delay(ready, settings.replica_fetch_backoff_ms)
+            self._report_failure(error)
+            return
+        self._session.answered(response)
+        if response.error_code and response.error_code not in _SESSION_ERRORS:
+            self._delay(ready, settings.replica_fetch_backoff_ms)
+            self._report_failure(_error(response.error_code))
+            return
+        self._leader_failed = False
+        await self._append_all(response, by_key)
+        if self._unacknowledged:
+            waiting: Later[None] = Later()
+            self._waiting = waiting
+            await waiting
+
+    def _report_failure(self, error: Exception) -> None:
+        if not self._leader_failed:  # Once, because the requests are repeated every second.
+            self._leader_failed = True
+            self._report(
+                "cannot fetch from broker {broker}: {error}; retrying",
+                broker=self._leader.broker_id,
+                error=str(error),
+                level="warn",
+            )
+
+    async def _append_all(self, response: FetchResponse, by_key: dict[Key, _Followed]) -> None:
+        datas = [(t.topic_id, data) for t in response.responses for data in t.partitions]
+        # A slice is small, because a partition may have up to `replica.fetch.max.bytes`.
+        slices = Slices(self._queue, size=_PARTITIONS_PER_TURN)
+        async for topic_id, data in slices.over(datas):
+            followed = by_key.get((topic_id, data.partition_index))
+            if followed is None or not self._is_current(followed):
+                continue
+            try:
+                await self._process(followed, data)
+            except FencedLeaderEpoch:
+                continue  # The role of this replica has changed during the request.
+            except (PlogError, OSError) as error:
+                self._partition_failed(followed, error)
+            else:
+                followed.failures = 0
+
+    def _is_current(self, followed: _Followed) -> bool:
+        key = followed.partition.topic_partition
+        return self._followed.get(key) is followed
+
+    def _delay(self, ones: Sequence[_Followed], backoff_ms: float) -> None:
+        retry_at_ms = self._clock.monotonic_ms() + backoff_ms
+        for one in ones:
+            one.retry_at_ms = retry_at_ms
+
+    def _partition_failed(self, followed: _Followed, error: Exception) -> None:
+        self._delay([followed], self._settings().replica_fetch_backoff_ms)
+        followed.failures += 1
+        if followed.failures == 1:  # Otherwise, every retry would be reported.
+            self._report(
+                "cannot replicate {topic_partition} from broker {broker}: {error}; retrying",
+                topic_partition=followed.partition.topic_partition,
+                broker=self._leader.broker_id,
+                error=str(error),
+                level="warn",
+            )
+
+    # -- one partition ------------------------------------------------------------------------
+
+    async def _process(self, followed: _Followed, data: PartitionData) -> None:
+        """Handle the response for one partition. Raises KafkaError, PlogError."""
+        partition = followed.partition
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._return_to_range(followed)
+        elif data.error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            # There is a newer leader epoch; the controller's next request adds the partition again.
+            self.remove(partition.topic_partition)
+        elif data.error_code:
+            raise _error(data.error_code)
+        elif data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
+            diverging = data.diverging_epoch
+            offset = truncation_offset(partition.log, diverging.epoch, diverging.end_offset)
+            await truncate(partition.log, offset, self._report)
+        else:
+            self._append(followed, data)
+
+    async def _return_to_range(self, followed: _Followed) -> None:
+        partition = followed.partition
+        start_offset, end_offset = await self._leader.offsets(partition)
+        if not self._is_current(followed):
+            return
+        if not await return_to_range(partition.log, start_offset, end_offset, self._report):
+            # The leader's range has changed in the meantime. With a delay, so that a leader that
+            # contradicts itself does not cause a busy loop.
+            self._delay([followed], self._settings().replica_fetch_backoff_ms)
+
+    def _append(self, followed: _Followed, data: PartitionData) -> None:
+        partition, log = followed.partition, followed.partition.log
+        # In a response that was received, records are a view of it.
+        records = cast(bytes, data.records or b"")
+        info = partition.append_records_to_follower(
+            memoryview(records),
+            leader_epoch=followed.leader_epoch,
+            leader_high_watermark=data.high_watermark,
+            now_ms=self._clock.now_ms(),
+        )
+        if info is not None:
+            if not _is_acknowledged(partition, info):
+                self._unacknowledged[partition.topic_partition] = info
+        elif records:
+            raise CorruptMessage(
+                f"the first batch after offset {log.log_end_offset} is incomplete in a response of"
+                f" {len(records)} bytes"
+            )
+        # DeleteRecords and retention on the leader. Never above this replica's own high watermark.
+        start_offset = min(data.log_start_offset, log.high_watermark)
+        if start_offset > log.log_start_offset:
+            log.delete_records_before(start_offset)
+
+    # -- acknowledgement ----------------------------------------------------------------------
+
+    def _progress(self, key: TopicPartition) -> None:
+        """Check whether the wait for this partition has ended."""
+        followed, info = self._followed[key], self._unacknowledged.get(key)
+        partition = followed.partition
+        if partition.is_deleted or partition.log.offline:
+            # Its fetches would tell the leader that the replica works.
+            self.remove(key)
+        elif info is None:
+            return
+        elif info.writing is not None and info.writing.error is not None:
+            self._partition_failed(followed, info.writing.error)
+            self._settle(key)
+        elif _is_acknowledged(partition, info):
+            self._settle(key)
+
+    def _settle(self, key: TopicPartition) -> None:
+        if self._unacknowledged.pop(key, None) is not None and not self._unacknowledged:
+            self._work_arrived()
+
+
+def _is_acknowledged(partition: Partition, info: AppendInfo) -> bool:
+    return partition.log.acknowledged_end_offset > info.last_offset
+
+
+def _error(code: int) -> KafkaError:
+    return error_from_code(code, f"it returned {ErrorCode(code).name}")
+
+
+def _key(partition: Partition) -> Key:
+    return partition.topic_id, partition.topic_partition.partition
+
+
+def _ignore(_: None) -> None:
+    """Do nothing: the fetcher was closed."""

@@ -1,0 +1,71 @@
+"""What the partitions of a broker share: its id, the time, and what it knows about its cluster.
+
+Source: Kafka 3.9 Partition.apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from plog.errors import NotController
+from plog.types import TopicPartition
+from plogd.metadata.cache import PartitionState
+from plogd.ports import Later, failed
+
+
+class ChangedPartition(Protocol):
+    """A partition that reports progress or proposes an ISR."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition's topic and number."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The current leader epoch."""
+        ...
+
+    @property
+    def partition_epoch(self) -> int:
+        """The version of the partition's state."""
+        ...
+
+
+class IsrChanges(Protocol):
+    """The requests of leaders to change an in-sync replica set (AlterPartition, KIP-497)."""
+
+    def propose(self, partition: ChangedPartition, isr: tuple[int, ...]) -> Later[PartitionState]:
+        """Ask the controller to set the ISR; complete with the state that it has written.
+
+        The request carries the partition's leader epoch and partition epoch. Fails with
+        IneligibleReplica if the controller rejects a member, and with another KafkaError if the
+        leader's state is out of date; a request without an answer is sent again.
+        """
+        ...
+
+
+class NoIsrChanges:
+    """The `IsrChanges` of a single broker, whose partitions have one replica each."""
+
+    def propose(self, partition: ChangedPartition, isr: tuple[int, ...]) -> Later[PartitionState]:
+        """Fail with NotController: there is no controller that could change an ISR."""
+        return failed(NotController(f"cannot change the ISR of {partition.topic_partition}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionContext:
+    """The objects that all partitions of a broker share."""
+
+    broker_id: int
+    on_progress: Callable[[ChangedPartition], None]
+    """Called when delayed requests for the partition may be able to complete."""
+    monotonic_ms: Callable[[], float]
+    is_eligible: Callable[[int, int], bool]
+    """Returns whether a broker is live, in this broker epoch, and not shutting down, so that it may
+    join an ISR."""
+    max_lag_ms: Callable[[], float]
+    """Returns ``replica.lag.time.max.ms``."""
+    isr_changes: IsrChanges

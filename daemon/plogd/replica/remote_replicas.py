@@ -1,0 +1,217 @@
+"""The other replicas of a partition, as its leader knows them, and the in-sync replicas (ISR).
+
+The leader learns a follower's position from the follower's fetches. By rule R5, a follower fetches
+only from the offset that it can acknowledge itself, so at the default settings everything below its
+fetch offset is durable there. This knowledge ends with the leader epoch: an instance belongs to one
+epoch (rule C6).
+
+A change of the ISR takes effect when the controller has confirmed it. Until then, both the old and
+the proposed members count toward the high watermark, because either may be elected (KIP-497).
+
+This module does not perform I/O. Times are monotonic, in milliseconds. Source: Kafka 3.9 Partition,
+Replica; KIP-497, KIP-841, KIP-903.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+UNKNOWN_OFFSET = -1
+
+
+class RemoteReplica:
+    """What a leader knows about one follower.
+
+    Attributes:
+        end_offset: the follower's fetch offset, below which it has all records; -1 if unknown.
+        log_start_offset: the start of the follower's log; -1 if unknown.
+        broker_epoch: the broker epoch in the follower's last fetch; -1 if it has sent none.
+    """
+
+    __slots__ = (
+        "_caught_up_ms",
+        "_leader_end_offset",
+        "_leader_end_offset_ms",
+        "broker_epoch",
+        "end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self, caught_up_ms: float) -> None:
+        self.end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.broker_epoch = -1
+        self._caught_up_ms = caught_up_ms
+        self._leader_end_offset = 0
+        """The leader's end offset at the time of the follower's last fetch."""
+        self._leader_end_offset_ms = float("-inf")
+
+    def fetched(
+        self,
+        offset: int,
+        *,
+        log_start_offset: int,
+        broker_epoch: int,
+        leader_end_offset: int,
+        now_ms: float,
+    ) -> None:
+        """Record a fetch from `offset`."""
+        if offset >= leader_end_offset:
+            self._caught_up_ms = now_ms
+        elif offset >= self._leader_end_offset:
+            # It has everything that existed at its last fetch. Otherwise, a follower that keeps up
+            # with a busy leader would seem to fall behind.
+            self._caught_up_ms = max(self._caught_up_ms, self._leader_end_offset_ms)
+        self.end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
+        self._leader_end_offset = leader_end_offset
+        self._leader_end_offset_ms = now_ms
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: float, max_lag_ms: float) -> bool:
+        """Return whether the follower had all records at some time in the last `max_lag_ms`."""
+        return self.end_offset == leader_end_offset or now_ms - self._caught_up_ms <= max_lag_ms
+
+
+class RemoteReplicas:
+    """The followers of a partition and its ISR, in one leader epoch.
+
+    Args:
+        leader: the leader's broker id.
+        replicas: the ids of all replicas.
+        isr: the confirmed ISR, which contains the leader.
+        epoch_start_offset: the leader's end offset when its epoch began.
+        is_eligible: returns whether the broker is live and not shutting down (KIP-841), and has the
+            given broker epoch (KIP-903).
+        max_lag_ms: returns ``replica.lag.time.max.ms``.
+        now_ms: the time at which the epoch began.
+    """
+
+    def __init__(
+        self,
+        *,
+        leader: int,
+        replicas: Collection[int],
+        isr: Collection[int],
+        epoch_start_offset: int,
+        is_eligible: Callable[[int, int], bool],
+        max_lag_ms: Callable[[], float],
+        now_ms: float,
+    ) -> None:
+        self._leader = leader
+        self._epoch_start_offset = epoch_start_offset
+        self._is_eligible = is_eligible
+        self._max_lag_ms = max_lag_ms
+        self.isr = tuple(isr)
+        """The confirmed ISR."""
+        self.proposed: tuple[int, ...] | None = None
+        """The ISR in the request that the controller has not answered yet."""
+        self._followers: dict[int, RemoteReplica] = {}
+        self.assign(replicas, now_ms)
+
+    # -- replicas -----------------------------------------------------------------------------
+
+    @property
+    def followers(self) -> Mapping[int, RemoteReplica]:
+        """The followers by broker id."""
+        return self._followers
+
+    def assign(self, replicas: Iterable[int], now_ms: float) -> None:
+        """Set the assigned replicas; what is known about the remaining ones is kept."""
+        old = self._followers
+        # A member of the ISR has the whole of `max_lag_ms` to fetch from a new leader.
+        self._followers = {
+            one: old.get(one) or RemoteReplica(now_ms if one in self.isr else float("-inf"))
+            for one in replicas
+            if one != self._leader
+        }
+
+    def confirm(self, isr: Iterable[int]) -> None:
+        """Set the ISR to the one that the controller has confirmed."""
+        self.isr, self.proposed = tuple(isr), None
+
+    def withdraw(self) -> None:
+        """Forget the proposed ISR, because the controller has rejected it."""
+        self.proposed = None
+
+    def _counts(self, broker_id: int) -> bool:
+        """Return whether the replica is in the maximal ISR: confirmed or proposed."""
+        return broker_id in self.isr or (self.proposed is not None and broker_id in self.proposed)
+
+    # -- offsets ------------------------------------------------------------------------------
+
+    def high_watermark(self, acknowledged: int, leader_end_offset: int, now_ms: float) -> int:
+        """Return the offset below which all in-sync replicas have the records (rule R2).
+
+        `acknowledged` is the offset up to which the leader itself can acknowledge records. Returns
+        -1 while the position of an in-sync replica is unknown.
+        """
+        result, max_lag_ms = acknowledged, self._max_lag_ms()
+        for broker_id, follower in self._followers.items():
+            if follower.end_offset >= result:
+                continue
+            if self._counts(broker_id) or (
+                # About to join: if the high watermark moved on, a follower that is always a little
+                # behind could never join.
+                follower.end_offset != UNKNOWN_OFFSET
+                and follower.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
+                and self._is_eligible(broker_id, follower.broker_epoch)
+            ):
+                result = follower.end_offset
+        return result
+
+    def low_watermark(self, log_start_offset: int) -> int:
+        """Return the smallest log start offset of the live replicas (KIP-107)."""
+        starts = [
+            follower.log_start_offset
+            for broker_id, follower in self._followers.items()
+            if self._is_eligible(broker_id, follower.broker_epoch)
+        ]
+        return min([log_start_offset, *starts])
+
+    # -- changes of the ISR -------------------------------------------------------------------
+
+    def expanded(self, broker_id: int, high_watermark: int) -> tuple[int, ...] | None:
+        """Return the ISR with this follower added, or None if it must not join now."""
+        if self.proposed is not None or broker_id in self.isr:
+            return None
+        follower = self._followers[broker_id]
+        # KAFKA-7128: below the start of the epoch, the follower may lack records that were
+        # committed by an earlier leader, because the high watermark of a new leader lags.
+        if follower.end_offset < max(high_watermark, self._epoch_start_offset):
+            return None
+        if not self._is_eligible(broker_id, follower.broker_epoch):
+            return None
+        return (*self.isr, broker_id)
+
+    def shrunk(
+        self, leader_end_offset: int, high_watermark: int, now_ms: float
+    ) -> tuple[int, ...] | None:
+        """Return the ISR without followers that have fallen behind, or None if all keep up."""
+        if self.proposed is not None:
+            return None
+        max_lag_ms = self._max_lag_ms()
+        kept = tuple(
+            one
+            for one in self.isr
+            if one == self._leader
+            or self._keeps_up(one, leader_end_offset, high_watermark, now_ms, max_lag_ms)
+        )
+        return None if kept == self.isr else kept
+
+    def _keeps_up(
+        self,
+        broker_id: int,
+        leader_end_offset: int,
+        high_watermark: int,
+        now_ms: float,
+        max_lag_ms: float,
+    ) -> bool:
+        follower = self._followers.get(broker_id)
+        if follower is None:
+            return False
+        # Rule C8: it lacks records that were committed while it was in the ISR, so it has lost
+        # them.
+        if UNKNOWN_OFFSET != follower.end_offset < high_watermark:
+            return False
+        return follower.is_caught_up(leader_end_offset, now_ms, max_lag_ms)
