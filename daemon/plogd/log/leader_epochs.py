@@ -6,7 +6,9 @@ watermark instead, records could be lost. Entries are removed or moved when the 
 either end.
 
 The file is ``leader-epoch-checkpoint`` (disk/checkpoint_files.py). It is written when a segment is
-sealed, not for each new epoch (docs/decisions/0003).
+sealed, not for each new epoch (docs/decisions/0003). A crash can undo a deletion of records until
+the log start offset is in ``log-start-offset-checkpoint``, so the file contains the epochs of
+deleted records until then.
 
 Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for truncations. Invariant: epochs and start
 offsets strictly increase from entry to entry.
@@ -15,7 +17,7 @@ offsets strictly increase from entry to entry.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from plogd.log.disk.checkpoint_files import (
     CorruptCheckpoint,
@@ -33,6 +35,7 @@ class LeaderEpochs:
     """The epochs of one log. Called on the reactor's thread; jobs write the file."""
 
     __slots__ = (
+        "_below_start",
         "_entries",
         "_files",
         "directory",
@@ -54,6 +57,9 @@ class LeaderEpochs:
         self.directory = directory
         """The directory of the file; updated when the directory is renamed."""
         self._entries: list[EpochEntry] = []
+        self._below_start: list[EpochEntry] = []
+        """The entries that `truncate_from_start` has removed or moved, as they were before; they
+        are in the file until the log start offset is durable."""
         self.latest_epoch = UNDEFINED_EPOCH
         """The newest epoch that has records; -1 if no epoch has records."""
         self.highest = highest
@@ -136,18 +142,47 @@ class LeaderEpochs:
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self.is_dirty = True
+        while self._below_start and self._below_start[-1].start_offset >= end_offset:
+            self._below_start.pop()
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Remove the epochs that end at or before `start_offset`, the new log start offset."""
+        """Remove the epochs that end at or before `start_offset`, the new log start offset.
+
+        They remain in the file until `log_start_is_durable` is called.
+        """
         after = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
         if not after:
             return
         # The epoch at the new start offset may have later records, so it keeps an entry.
         moved = EpochEntry(self._entries[after - 1].epoch, start_offset)
         if after > 1 or moved != self._entries[0]:
+            removed = self._entries[:after]
+            # An earlier call may have moved the first entry.
+            if self._below_start and self._below_start[-1].epoch == removed[0].epoch:
+                del removed[0]
+            self._below_start += removed
             self._entries[:after] = [moved]
             self.is_dirty = True
+
+    def log_start_is_durable(self, start_offset: int) -> None:
+        """Omit the epochs that end at or before `start_offset` from the file from now on.
+
+        Called when a crash can no longer lower the log start offset below `start_offset`.
+        """
+        # The file is not written again only for that: startup truncates it at the log start offset.
+        if self._entries and self._entries[0].start_offset <= start_offset:
+            self._below_start.clear()
+            return
+        after = bisect_right(self._below_start, start_offset, key=lambda entry: entry.start_offset)
+        del self._below_start[: max(0, after - 1)]  # The last one has records at `start_offset`.
+
+    def _entries_in_file(self) -> Sequence[EpochEntry]:
+        """Return the entries for the file: all epochs that a log has after a crash."""
+        below, entries = self._below_start, self._entries
+        if below and entries and entries[0].epoch == below[-1].epoch:
+            entries = entries[1:]  # Moved to the log start offset.
+        return (*below, *entries)
 
     def flush(self) -> None:
         """Durably write the file if it is out of date. Runs as a job. Raises OSError."""
@@ -157,7 +192,7 @@ class LeaderEpochs:
         """Return a job that writes the current entries if the file is out of date."""
         if not self.is_dirty:
             return _nothing
-        entries, files, directory = self.entries, self._files, self.directory
+        entries, files, directory = self._entries_in_file(), self._files, self.directory
         self.is_dirty = False  # An epoch assigned while the job runs sets it again.
 
         def write() -> None:

@@ -115,6 +115,47 @@ def test_truncate_from_start_moves_the_oldest_epoch(
     assert epochs.is_dirty == (left != [(1, 5), (2, 10)])
 
 
+def test_file_keeps_the_epochs_below_a_log_start_that_is_not_durable() -> None:
+    """A crash brings deleted records back until the log start offset is in its checkpoint."""
+    epochs = _epochs((1, 5), (2, 10), (4, 20), (6, 30))
+    for start in (12, 15, 25):
+        epochs.truncate_from_start(start)
+    assert epochs.entries == ((4, 25), (6, 30))
+    assert _written(epochs) == ((1, 5), (2, 10), (4, 20), (6, 30))
+
+
+@pytest.mark.parametrize(
+    ("durable", "written"),
+    [
+        (4, [(1, 5), (2, 10), (4, 20), (6, 30)]),
+        (9, [(1, 5), (2, 10), (4, 20), (6, 30)]),
+        (10, [(2, 10), (4, 20), (6, 30)]),
+        (24, [(4, 20), (6, 30)]),
+        (25, [(4, 25), (6, 30)]),
+    ],
+)
+def test_file_omits_epochs_below_the_durable_log_start(
+    durable: int, written: list[tuple[int, int]]
+) -> None:
+    epochs = _epochs((1, 5), (2, 10), (4, 20), (6, 30))
+    epochs.truncate_from_start(25)
+    epochs.log_start_is_durable(durable)
+    assert _written(epochs) == tuple(written)
+
+
+def test_truncation_below_a_deletion_removes_epochs_from_the_file() -> None:
+    epochs = _epochs((1, 5), (2, 10), (4, 20))
+    epochs.truncate_from_start(25)
+    epochs.truncate_from_end(0)
+    assert _written(epochs) == ()
+
+
+def _written(epochs: LeaderEpochs) -> tuple[tuple[int, int], ...]:
+    epochs.is_dirty = True
+    epochs.flush()
+    return tuple(LeaderEpochs.load(epochs._files, "/log").entries)
+
+
 def test_file_has_kafkas_format_and_is_written_only_when_outdated() -> None:
     files = SimFiles(["/log"])
     epochs = LeaderEpochs.load(files, "/log")

@@ -274,6 +274,14 @@ STEPS = (
 @given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), max_size=60))
 @example(steps=[*[("append", 42)] * 4, ("fill_disk", 1), ("append", 42), ("kill", 0)])
 @example(steps=[("append", 37), ("append", 43), ("append", 43), ("crash", 27)])
+@example(
+    steps=[
+        *[("append", 0)] * 14,
+        *[("append", 1), ("append", 30), ("truncate", 5)],
+        *[("append", 0)] * 5,
+        *[("retain", 0), ("append", 0), ("job", 0), ("kill", 0)],
+    ]
+)
 def test_any_history_keeps_exactly_the_acknowledged_records(steps: list[tuple[str, int]]) -> None:
     history = History()
     for name, number in steps:

@@ -71,6 +71,37 @@ def test_uncommitted_records_are_not_deleted() -> None:
         log.delete_records_before(18)
 
 
+def test_records_that_a_kill_brings_back_have_their_epochs() -> None:
+    """A seal writes the epochs before the log start offset is on disk."""
+    site, _ = four_segments()
+    site = site.restart()  # Each life appends in an epoch of its own.
+    log = site.log()
+    site.fill(log, 1)
+    site.settle()
+    log.delete_records_before(18)
+    site.fill(log, 5)
+    while site.ports.jobs.waiting:  # The seal; a timer would begin to write the log start offset.
+        site.ports.jobs.run_one(site.ports.jobs.waiting[0])
+    assert log.leader_epochs.entries == ((1, 18),)
+    assert not log.leader_epochs.is_dirty
+    log = site.kill().log()
+    assert log.log_start_offset == 0
+    assert log.leader_epochs.entries == ((0, 0), (1, 17))
+
+
+def test_epochs_of_deleted_records_leave_the_file_once_the_log_start_is_durable() -> None:
+    site, _ = four_segments()
+    site = site.restart()
+    log = site.log()
+    site.fill(log, 1)
+    site.settle()
+    log.delete_records_before(18)
+    site.settle(site.manager.write_log_start_of(log))
+    site.fill(log, 5)
+    site.settle()
+    assert site.files.read_file(f"{log.directory}/leader-epoch-checkpoint") == b"0\n1\n1 18\n"
+
+
 def test_oldest_epoch_begins_at_the_log_start() -> None:
     _, log = four_segments()
     log.delete_records_before(12)

@@ -79,7 +79,11 @@ class OffsetCheckpoints:
             # Otherwise, an idle broker would sync each file every few seconds.
             if not always and log_dir.has_written(name, offsets):
                 return True
+            starts = [(log, log.log_start_offset) for log in self._logs_in(log_dir.path)]
             await self._jobs.submit(log_dir.lane, lambda: log_dir.write_offsets(name, offsets))
+            if name == file_names.LOG_START_OFFSET_CHECKPOINT:
+                for log, start_offset in starts:
+                    log.leader_epochs.log_start_is_durable(start_offset)
         except OSError as error:
             # The directory stays online, because the offsets in the old file are still valid.
             if is_refusal(error):
