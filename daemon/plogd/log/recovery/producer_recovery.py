@@ -47,8 +47,9 @@ def load_producers(
     is_noted = True
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         # A seal writes this snapshot after each roll. If the broker crashed before that, only
-        # batches of older segments contain the state, and retention may soon delete them.
-        if following is None and offset < segment.base_offset:
+        # batches of older segments contain the state, and retention may soon delete them. Every
+        # segment needs a snapshot, because a truncation deletes those above the new end.
+        if offset < segment.base_offset and (following is None or state.producers):
             is_noted = _write_snapshot(state, segment.base_offset)
         if following is None or following.base_offset > offset:
             replay_readable(segment, offset, _bind_replay(segment, state, epochs, request.work))

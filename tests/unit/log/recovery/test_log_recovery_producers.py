@@ -13,6 +13,7 @@ from plog.wire.messages.delete_records import (
 )
 from plogd.log.file_names import SNAPSHOT_SUFFIX
 from plogd.log.housekeeping import RETRY_MS
+from tests.helpers.log.log_site import CONFIG, LogSite, base_offsets
 from tests.helpers.sim.sim_broker import LOG_DIR, SimBroker, create_topic
 
 _ID = {"producer_id": 1000, "producer_epoch": 0}
@@ -127,3 +128,30 @@ def test_dropped_segments_are_kept_when_the_disk_is_too_full_for_a_snapshot(
     again = SimBroker(files=files).start()
     assert "00000000000000000000.log" not in files_of(again)
     assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
+
+
+def test_truncation_after_a_recovery_keeps_the_producers_of_deleted_segments() -> None:
+    """Recovery writes the snapshots that the seals of the recovered segments would have written."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.append(log, value=b"a".ljust(100), base_sequence=0, **_ID)
+    site.fill(log, 16)
+    assert base_offsets(log) == [0, 5, 10, 15]
+    site = site.kill()  # Before the seals.
+    log = site.log()
+    assert site.listing(log, SNAPSHOT_SUFFIX) == [5, 10, 15]
+    log.delete_records_before(5)
+    site.ports.advance(CONFIG.file_delete_delay_ms)
+    site.settle(log.truncate_to(12))
+    assert list(log.producer_state.producers) == [1000]
+    log = site.kill().log()
+    assert (log.log_start_offset, log.log_end_offset) == (5, 12)
+    assert list(log.producer_state.producers) == [1000]
+
+
+def test_recovery_writes_one_snapshot_when_there_are_no_producers() -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.fill(log, 17)
+    site = site.kill()
+    assert site.listing(site.log(), SNAPSHOT_SUFFIX) == [15]
