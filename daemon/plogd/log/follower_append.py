@@ -3,7 +3,14 @@
 `Log.append_as_follower` calls this while the disk is fast; otherwise, disk/slow_disk_writes.py
 writes the batches. Called on the reactor's thread.
 
-Source: Kafka 3.9 UnifiedLog.appendAsFollower, LocalLog.append. Invariant: if a batch cannot be
+A leader's log may start inside a batch, after DeleteRecords. A follower that begins at this offset
+fetches the whole batch, which begins below the log start offset of the follower. As in Kafka,
+`append_or_restart` then begins the empty log again, at the base offset of the batch: the segment's
+name, its index entries and recovery require that no batch of a segment begins below its base
+offset.
+
+Source: Kafka 3.9 UnifiedLog.appendAsFollower, LocalLog.append,
+Partition.appendRecordsToFollowerOrFutureReplica. Invariant: if a batch cannot be
 added to the log, neither it nor a later batch is in the file.
 """
 
@@ -14,11 +21,14 @@ from typing import Protocol
 
 from plogd.log.disk.slow_disk import SlowDisk
 from plogd.log.disk.slow_disk_writes import WrittenLog
+from plogd.log.log_results import AppendInfo
 from plogd.log.replicated_batches import (
     ReplicatedBatch,
+    UnexpectedAppendOffset,
     batches_that_fit,
     segment_base_offset,
 )
+from plogd.ports import Later
 
 
 class FollowerLog(WrittenLog, Protocol):
@@ -31,6 +41,47 @@ class FollowerLog(WrittenLog, Protocol):
     def request_sync_if_due(self, nbytes: int) -> None:
         """Request a sync of the last `nbytes` if the settings require one."""
         ...
+
+
+class RestartableLog(Protocol):
+    """The parts of a `Log` that `append_or_restart` uses."""
+
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a job may be writing to the active segment."""
+        ...
+
+    def append_as_follower(
+        self, data: memoryview, *, leader_epoch: int, now_ms: int
+    ) -> AppendInfo | None:
+        """Append whole batches; see `Log.append_as_follower`."""
+        ...
+
+    def truncate_fully(self, start: int) -> Later[None]:
+        """Remove all records, durably, and begin the log at offset `start`."""
+        ...
+
+
+async def append_or_restart(
+    log: RestartableLog, data: memoryview, *, leader_epoch: int, now_ms: int
+) -> AppendInfo | None:
+    """Append as `Log.append_as_follower` does, also if an empty log starts inside the first batch.
+
+    Such a log then starts at the base offset of the batch, so the caller must raise its log start
+    offset to the leader's again. `data` must not change until this has returned. Raises
+    UnexpectedAppendOffset if the log is not empty.
+    """
+    try:
+        return log.append_as_follower(data, leader_epoch=leader_epoch, now_ms=now_ms)
+    except UnexpectedAppendOffset as error:
+        if log.log_start_offset < log.log_end_offset or log.is_being_written:
+            raise
+        first_offset = error.first_offset
+    await log.truncate_fully(first_offset)
+    return log.append_as_follower(data, leader_epoch=leader_epoch, now_ms=now_ms)
 
 
 def append_replicated_batches(

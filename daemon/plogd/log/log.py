@@ -223,8 +223,9 @@ class Log:
         """Append the whole batches in `data`, as the leader of `leader_epoch` wrote them.
 
         Ignores an incomplete last batch and batches of a later epoch; returns None if none is left.
-        Appends nothing if a check fails (CorruptMessage, UnsupportedForMessageFormat). Batches that
-        precede a failed write remain. On a slow disk, `AppendInfo.writing` is the last write.
+        Appends nothing if a check fails (CorruptMessage, UnsupportedForMessageFormat), or if the
+        log ends inside the first batch (UnexpectedAppendOffset; see follower_append.py). Batches
+        that precede a failed write remain. On a slow disk, `AppendInfo.writing` is the last write.
         """
         if self.offline or self.closed or self.is_truncating:
             raise self.not_open()

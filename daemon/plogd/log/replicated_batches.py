@@ -27,6 +27,18 @@ _BATCHES_PER_WRITE = 256
 the disk is, and not how many batches there were."""
 
 
+class UnexpectedAppendOffset(CorruptMessage):
+    """The first fetched batch begins below the end of the log, and ends at or above it."""
+
+    def __init__(self, header: BatchHeader, next_offset: int) -> None:
+        super().__init__(
+            f"the first fetched batch has offsets {header.base_offset} to {header.last_offset},"
+            f" but must begin at or above offset {next_offset}"
+        )
+        self.first_offset = header.base_offset
+        """The base offset of the batch."""
+
+
 class ReplicatedBatch(NamedTuple):
     """A whole batch, and its position in the fetched bytes."""
 
@@ -50,13 +62,16 @@ def check_replicated_batches(
 
     Offsets must begin at or above `next_offset`, the end of the log, and rise. The batches end
     before the first one with an epoch above `leader_epoch`, in which the records were fetched: that
-    leader did not write it. Raises CorruptMessage or UnsupportedForMessageFormat.
+    leader did not write it. Raises CorruptMessage or UnsupportedForMessageFormat; in particular,
+    UnexpectedAppendOffset if the first batch contains `next_offset` (follower_append.py).
     """
-    batches = []
+    batches: list[ReplicatedBatch] = []
     for position, header in iter_batches(data):
         if header.partition_leader_epoch > leader_epoch:
             break
-        if not next_offset <= header.base_offset <= header.last_offset <= _LARGEST_OFFSET:
+        contains_end = not batches and 0 <= header.base_offset < next_offset <= header.last_offset
+        lowest = header.base_offset if contains_end else next_offset
+        if not lowest <= header.base_offset <= header.last_offset <= _LARGEST_OFFSET:
             raise CorruptMessage(
                 f"the fetched batch at byte {position} has offsets {header.base_offset} to"
                 f" {header.last_offset}, but must begin at or above offset {next_offset}"
@@ -66,6 +81,8 @@ def check_replicated_batches(
                 f"the fetched batch at byte {position}, with base offset {header.base_offset},"
                 " fails its checksum"
             )
+        if contains_end:  # Only now, because the caller may restart the log for this batch.
+            raise UnexpectedAppendOffset(header, next_offset)
         batch = ReplicatedBatch(position, header)
         if header.is_control:
             _check_control_batch(data, batch)

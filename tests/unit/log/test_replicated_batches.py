@@ -14,6 +14,7 @@ from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plogd.log.replicated_batches import (
     ReplicatedBatch,
+    UnexpectedAppendOffset,
     batches_that_fit,
     check_replicated_batches,
     segment_base_offset,
@@ -57,6 +58,28 @@ def test_offsets_that_do_not_rise_from_the_end_of_the_log_are_rejected(
 ) -> None:
     with pytest.raises(CorruptMessage, match="must begin at or above offset"):
         _check(b"".join(map(_batch, offsets)))
+
+
+def test_first_batch_that_contains_the_end_of_the_log_is_unexpected() -> None:
+    with pytest.raises(UnexpectedAppendOffset) as raised:
+        _check(_batch(3, 3) + _batch(6))
+    assert raised.value.first_offset == 3
+
+
+@pytest.mark.parametrize("batches", [[(3, 2)], [(5, 1), (5, 3)], [(-1, 9)]])
+def test_batch_that_does_not_contain_the_end_of_the_log_is_corrupt(
+    batches: list[tuple[int, int]],
+) -> None:
+    with pytest.raises(CorruptMessage) as raised:
+        _check(b"".join(_batch(*one) for one in batches))
+    assert not isinstance(raised.value, UnexpectedAppendOffset)
+
+
+def test_damaged_batch_that_contains_the_end_of_the_log_is_corrupt() -> None:
+    data = bytearray(_batch(3, 3))
+    data[-1] ^= 1
+    with pytest.raises(CorruptMessage, match="checksum"):
+        _check(data)
 
 
 def test_negative_offset_delta_is_rejected() -> None:

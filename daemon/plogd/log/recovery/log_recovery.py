@@ -137,7 +137,9 @@ def _complete(
     if log_end_offset >= request.log_start_offset:
         segments = _drop_below_start(segments, request, dropped, ends)
     if not request.may_have_gaps:
-        known_start = request.log_start_offset if request.knows_log_start else None
+        # A truncation of all records may have begun to lower the start of the log.
+        is_known = request.knows_log_start and request.log_start_offset < request.durable_end_offset
+        known_start = request.log_start_offset if is_known else None
         findings.lost_before(segments, log_start_offset=known_start)
         findings.lost_between(segments, ends)
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
