@@ -5,7 +5,7 @@
  *
  *     CALL MILLISECONDS ERRNO PATH
  *
- * CALL is sync (fdatasync, fsync, syncfs) or send (sendfile). It waits MILLISECONDS and
+ * CALL is sync (fdatasync, fsync, syncfs), send (sendfile) or read (pread). It waits MILLISECONDS and
  * then fails with ERRNO unless that is 0. PATH is a prefix of the paths of affected files.
  */
 #define _GNU_SOURCE
@@ -86,3 +86,18 @@ SYNC(syncfs)
     }
 SEND(sendfile, off_t)
 SEND(sendfile64, off64_t)
+
+#define READ(function, offset_type)                                               \
+    ssize_t function(int fd, void *buffer, size_t count, offset_type offset) {    \
+        static ssize_t (*real)(int, void *, size_t, offset_type);                 \
+        int error = trouble("read", fd);                                          \
+        if (error != 0) {                                                         \
+            errno = error;                                                        \
+            return -1;                                                            \
+        }                                                                         \
+        if (real == NULL)                                                         \
+            real = (ssize_t(*)(int, void *, size_t, offset_type))dlsym(RTLD_NEXT, #function); \
+        return real(fd, buffer, count, offset);                                   \
+    }
+READ(pread, off_t)
+READ(pread64, off64_t)

@@ -41,6 +41,10 @@ class BadDisk:
         """Fail each sendfile() from a file below `directory` with EIO from now on."""
         self._set(f"send 0 {errno.EIO} {directory}/")
 
+    def fail_file_reads(self, path: Path) -> None:
+        """Fail each pread() from the file at `path` with EIO from now on."""
+        self._set(f"read 0 {errno.EIO} {path}")
+
     def heal(self) -> None:
         """Remove all faults; a call that is already delayed stays delayed."""
         self._set("")
