@@ -245,8 +245,9 @@ def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
 def _load_epochs(
     files: Files, request: LoadRequest, segments: Sequence[LogSegment], report: Report
 ) -> LeaderEpochs:
-    """Load the epochs from their checkpoint, or from all batches if the checkpoint is damaged."""
+    """Load the epochs from their checkpoint, or from all batches if it is damaged or missing."""
     try:
+        _check_epochs_exist(files, request, segments)
         return LeaderEpochs.load(files, request.directory, highest=request.leader_epoch)
     except CorruptCheckpoint as error:
         report(
@@ -263,7 +264,18 @@ def _load_epochs(
 
     for segment in segments:
         replay_readable(segment, segment.base_offset, note)
+    epochs.is_dirty = True  # Written even if it is empty, so that it is not rebuilt again.
     return epochs
+
+
+def _check_epochs_exist(files: Files, request: LoadRequest, segments: Sequence[LogSegment]) -> None:
+    """Raise CorruptCheckpoint if a segment was sealed, but the checkpoint is missing."""
+    # A seal writes it. Recovery finds the epochs of the other segments in their batches.
+    point = request.recovery_point
+    if any(segment.size_bytes and segment.base_offset < point for segment in segments):
+        path = posixpath.join(request.directory, file_names.LEADER_EPOCH_CHECKPOINT)
+        if not files.exists(path):
+            raise CorruptCheckpoint(f"{path} is missing")
 
 
 def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:

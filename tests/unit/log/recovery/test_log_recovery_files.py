@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from plog.records.batch import iter_batches, set_base_offset_and_epoch
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import EpochEntry, write_leader_epochs
 from plogd.log.log import Log
@@ -67,7 +68,8 @@ def test_log_is_loaded_while_no_file_can_be_created(batches: int, code: int) -> 
     assert following.offline == []
 
 
-def test_damaged_epoch_file_is_rebuilt_from_the_batches() -> None:
+@pytest.mark.parametrize("content", [b"\0\0\0", None])
+def test_damaged_or_missing_epoch_file_is_rebuilt_from_the_batches(content: bytes | None) -> None:
     site = LogSite().start()
     site.create("t-0")
     for _ in range(3):
@@ -77,10 +79,33 @@ def test_damaged_epoch_file_is_rebuilt_from_the_batches() -> None:
     entries = site.log().leader_epochs.entries
     assert entries == ((0, 0), (1, 4), (2, 8))
     site.stop()
-    site.files.overwrite(f"/a/t-0/{file_names.LEADER_EPOCH_CHECKPOINT}", b"\0\0\0")
+    path = f"/a/t-0/{file_names.LEADER_EPOCH_CHECKPOINT}"
+    if content is None:
+        site.files.unlink(path)
+    else:
+        site.files.overwrite(path, content)
     site = site.kill()
     assert site.log().leader_epochs.entries == entries
     assert "rebuilding the leader epochs" in site.reports[0]
+
+
+def test_log_without_epochs_is_not_read_again_at_each_start() -> None:
+    site, log = four_segments()
+    for segment in log.segments:
+        path = site.path(log, segment.base_offset)
+        content = bytearray(site.files.read_file(path))
+        for position, header in list(iter_batches(content)):
+            set_base_offset_and_epoch(content, position, header.base_offset, -1)
+        site.files.overwrite(path, bytes(content))
+    site.stop()
+    path = f"/a/t-0/{file_names.LEADER_EPOCH_CHECKPOINT}"
+    site.files.unlink(path)
+    site = site.kill()  # The next life, after the clean stop.
+    assert site.log().leader_epochs.entries == ()
+    assert "rebuilding the leader epochs" in site.reports[0]
+    site = site.restart()
+    assert site.files.exists(path)
+    assert not [line for line in site.reports if "rebuilding" in line]
 
 
 def test_epochs_survive_repeated_crashes() -> None:
