@@ -26,7 +26,11 @@ from tests.helpers.programs.confluent import admin_client, confluent_kafka, crea
 _RECORD_BYTES = 900_000
 _RECORDS = 24
 _VERSION = 12
-_SETTINGS = {"log.segment.delete.delay.ms": "0", "log.retention.check.interval.ms": "50"}
+_SETTINGS = {
+    "log.segment.delete.delay.ms": "0",
+    "log.retention.check.interval.ms": "50",
+    "log.cleaner.backoff.ms": "50",
+}
 
 
 @contextmanager
@@ -79,10 +83,14 @@ def _delete_topic(broker: BrokerProcess) -> None:
 
 
 def _retain_nothing(broker: BrokerProcess) -> None:
+    _set(broker, "retention.bytes", "0")
+
+
+def _set(broker: BrokerProcess, name: str, value: str) -> None:
     resource = confluent_kafka.admin.ConfigResource("topic", "t")
     entry = confluent_kafka.admin.ConfigEntry(
-        "retention.bytes",
-        "0",
+        name,
+        value,
         incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET,
     )
     resource.add_incremental_config(entry)
@@ -99,16 +107,30 @@ def test_fetch_in_flight_is_complete_when_its_segment_is_deleted(
         delete(broker)
         first = f"t-0*/{0:020}.log*"
         eventually(lambda: not list(broker.data_dir.glob(first)), "a deleted file")
-        frame = _read_frame(reader)
-        _, position = decode_response_header(frame[4:], FetchRequest.api_key, _VERSION)
-        answer = FetchResponse.decode(memoryview(frame)[4 + position :], _VERSION)
-        data = answer.responses[0].partitions[0]
-        assert data.error_code == 0
-        values = [record.value for record in iter_records(data.records)]
-        assert values[:19] == [bytes([number]) * _RECORD_BYTES for number in range(19)]
+        _check_complete(_read_frame(reader))
         if delete is not _delete_topic:
             with client_of(broker) as client, pytest.raises(OffsetOutOfRange):
                 client.fetch("t", 0, 0)
+
+
+def test_fetch_in_flight_is_complete_when_its_segment_is_compacted(tmp_path: Path) -> None:
+    with _broker_with_records(tmp_path) as broker, _begin_fetch(broker) as reader:
+        _set(broker, "cleanup.policy", "compact")  # It removes records without a key.
+        eventually(lambda: "compacted t-0 up to offset" in broker.log_text(), "a compaction")
+        _check_complete(_read_frame(reader))
+        with client_of(broker) as client:
+            assert client.fetch("t", 0, 0) == [], "an empty batch keeps the last offset"
+            assert client.fetch("t", 0, 19)[0].offset == 19
+
+
+def _check_complete(frame: bytes) -> None:
+    """Check that a response has all records of the first segment."""
+    _, position = decode_response_header(frame[4:], FetchRequest.api_key, _VERSION)
+    answer = FetchResponse.decode(memoryview(frame)[4 + position :], _VERSION)
+    data = answer.responses[0].partitions[0]
+    assert data.error_code == 0
+    values = [record.value for record in iter_records(data.records)]
+    assert values[:19] == [bytes([number]) * _RECORD_BYTES for number in range(19)]
 
 
 def test_unreadable_file_closes_the_connection_within_the_frame(tmp_path: Path) -> None:

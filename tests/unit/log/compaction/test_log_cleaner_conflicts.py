@@ -308,8 +308,12 @@ def _run(site: LogSite, work: object) -> None:
     settled(site.ports, spawn(work))  # type: ignore[arg-type]
 
 
-def test_log_is_appended_to_and_rolled_at_any_step_of_a_compaction() -> None:
+@pytest.mark.parametrize("is_slow", [False, True], ids=["fast disk", "slow disk"])
+def test_log_is_appended_to_and_rolled_at_any_step_of_a_compaction(is_slow: bool) -> None:
     def act(site: LogSite, log: Log) -> None:
+        if is_slow:
+            site.manager.dirs.writes_of(log.log_dir).took(25.0)
+            assert site.manager.dirs.writes_of(log.log_dir).is_slow
         for number in range(15):
             put(site, log, b"k%d" % (number % 4), b"during %d" % number)
         site.settle()
