@@ -6,6 +6,7 @@ the same text immediately, unless a test holds it back: then `waiting` has a `La
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import socket
@@ -133,8 +134,8 @@ class LogLines(list[str]):
 class Pump:
     """A private reactor that runs only while `until` waits for a condition."""
 
-    def __init__(self) -> None:
-        self.reactor = EPollReactor()
+    def __init__(self, reactor: Any = None) -> None:
+        self.reactor = reactor or EPollReactor()
 
     def turn(self, ports: SimPorts | None = None) -> None:
         """Run one iteration: all events that are ready now or within a millisecond."""
@@ -185,7 +186,40 @@ class Pump:
             delayed.cancel()
         waker: Any = self.reactor.waker
         waker.connectionLost(None)
-        self.reactor._poller.close()
+        if isinstance(self.reactor, EPollReactor):
+            self.reactor._poller.close()
+
+
+def reactor_of(kind: str) -> Any:
+    """Return a new reactor of Twisted: select, poll, epoll or asyncio."""
+    if kind == "select":
+        from twisted.internet.selectreactor import SelectReactor
+
+        return SelectReactor()
+    if kind == "poll":
+        from twisted.internet.pollreactor import PollReactor
+
+        return PollReactor()
+    if kind == "epoll":
+        return EPollReactor()
+    from twisted.internet.asyncioreactor import AsyncioSelectorReactor
+
+    return AsyncioSelectorReactor(asyncio.SelectorEventLoop())
+
+
+class RefusingEpoll:
+    """An epoll instance that fails in one of its calls."""
+
+    def __init__(self, epoll: select.epoll, name: str, error: int) -> None:
+        self._epoll = epoll
+        self._name = name
+        self._error = OSError(error, "refused")
+
+    def __getattr__(self, name: str) -> Any:
+        return self._fail if name == self._name else getattr(self._epoll, name)
+
+    def _fail(self, *_: object) -> None:
+        raise self._error
 
 
 class WatchedFile(OsFile):

@@ -13,6 +13,8 @@ registered as long as its transport wants to read or to write, and never longer 
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import select
 import socket
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from plogd.logging import RateLimit
 from plogd.ports import Clock, Turn
 
 log = Logger()
@@ -32,6 +35,8 @@ MAX_EVENTS: Final = 64
 """Sockets served in one round. The kernel returns the others first in the next round, and timers
 and other descriptors are served in between."""
 _ENDED: Final = select.EPOLLHUP | select.EPOLLERR
+_LOG_INTERVAL_MS: Final = 60_000.0
+_REMEDIES: Final = {errno.ENOSPC: "; raise fs.epoll.max_user_watches", errno.ENOMEM: "; add memory"}
 
 
 class Pollable(Protocol):
@@ -66,6 +71,7 @@ class Poller:
         self._fd_by_transport: dict[Pollable, int] = {}
         self._transport_by_fd: dict[int, Pollable] = {}
         self._events: dict[int, int] = {}
+        self._refusals = RateLimit(_LOG_INTERVAL_MS)
         self.callLater = reactor.callLater
         reactor.addReader(self)
 
@@ -104,10 +110,27 @@ class Poller:
 
     def _register(self, transport: Pollable, events: int) -> None:
         fd = transport.fileno()
-        self._epoll.register(fd, events)
+        try:
+            self._epoll.register(fd, events)
+        except OSError as error:
+            self._refuse(transport, error)
+            return
         self._fd_by_transport[transport] = fd
         self._transport_by_fd[fd] = transport
         self._events[fd] = events
+
+    def _refuse(self, transport: Pollable, error: OSError) -> None:
+        """Close a connection whose socket the kernel cannot watch: it would wait forever."""
+        suppressed = self._refusals.admit(error.errno, self._clock.monotonic_ms())
+        if suppressed is not None:
+            log.warn(
+                "closed a connection: cannot wait for its socket: {error}{remedy}{again}",
+                error=error,
+                remedy=_REMEDIES.get(error.errno or 0, ""),
+                again=f" ({suppressed} more suppressed)" if suppressed else "",
+            )
+        # Later, because the transport may not be complete, or may be in the middle of a call.
+        self.callLater(0, self._lose, transport, Failure(error))
 
     def _unregister(self, transport: Pollable, fd: int) -> None:
         del self._fd_by_transport[transport], self._transport_by_fd[fd], self._events[fd]
@@ -143,7 +166,10 @@ class Poller:
                 if transport is None:
                     # An earlier error has left the descriptor, which would be reported forever.
                     if fd not in self._transport_by_fd:
-                        self._epoll.unregister(fd)
+                        # Fails if a forked child keeps the socket open. The other sockets of the
+                        # round must still be served.
+                        with contextlib.suppress(OSError):
+                            self._epoll.unregister(fd)
                 elif self._fd_by_transport.get(transport) == fd:
                     self._serve(transport, fd, event)
             served_ms = self._clock.monotonic_ms()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import select
 import socket
+import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +16,17 @@ from twisted.python.failure import Failure
 
 from plogd.net.poller import MAX_EVENTS, Poller
 from plogd.ports import Turn
+from tests.helpers.net_parts import (
+    FETCH,
+    METADATA,
+    Pump,
+    RefusingEpoll,
+    frame,
+    reactor_of,
+    response,
+)
 from tests.helpers.sim.sim_ports import SimPorts
+from tests.unit.net.test_transport import MIB, Broker
 
 
 class Reactor:
@@ -23,7 +34,7 @@ class Reactor:
 
     def __init__(self) -> None:
         self.readers: list[Any] = []
-        self.callLater = lambda *_: None
+        self.calls: list[Callable[[], object]] = []
 
     def addReader(self, reader: Any) -> None:
         self.readers.append(reader)
@@ -31,13 +42,16 @@ class Reactor:
     def removeReader(self, reader: Any) -> None:
         self.readers.remove(reader)
 
+    def callLater(self, _: float, function: Callable[..., object], *arguments: Any) -> None:
+        self.calls.append(lambda: function(*arguments))
+
 
 class Transport:
     """One end of a socket pair; `peer` is the other end."""
 
-    def __init__(self, site: Site, name: str) -> None:
+    def __init__(self, site: Site, name: str, *, tcp: bool = False) -> None:
         self.name = name
-        self.socket, self.peer = socket.socketpair()
+        self.socket, self.peer = _tcp_pair() if tcp else socket.socketpair()
         self.socket.setblocking(False)
         self.on_read: Callable[[], Exception | None] = lambda: None
         self.on_write: Callable[[], Exception | None] = lambda: None
@@ -66,6 +80,12 @@ class Transport:
         self.socket.close()
 
 
+def _tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        peer = socket.create_connection(server.getsockname())
+        return server.accept()[0], peer
+
+
 class Site:
     """A poller, its transports, and the calls that they have received."""
 
@@ -78,9 +98,9 @@ class Site:
         self.calls: list[str] = []
         self.transports: list[Transport] = []
 
-    def add(self, name: str) -> Transport:
+    def add(self, name: str, *, tcp: bool = False) -> Transport:
         """Add a transport that reads."""
-        transport = Transport(self, name)
+        transport = Transport(self, name, tcp=tcp)
         self.transports.append(transport)
         self.poller.addReader(transport)
         return transport
@@ -173,6 +193,36 @@ def test_hang_up_ends_the_connection(site: Site, reads: bool) -> None:
     assert not site.is_ready
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_reset_ends_the_connection(site: Site, reads: bool) -> None:
+    """A reset of TCP is reported as EPOLLERR and EPOLLHUP, and as EPOLLIN to a reader."""
+    one = site.add("one", tcp=True)
+    if not reads:
+        site.poller.removeReader(one)
+        site.poller.addWriter(one)
+    one.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    one.peer.close()
+    assert site.round() == (["read one"] if reads else [])
+    # The read fails with ECONNRESET, like any other error of a transport.
+    assert one.lost == [ConnectionResetError if reads else ConnectionLost]
+    assert not site.is_ready
+
+
+def test_peer_that_has_finished_sending_is_read_and_still_written_to(site: Site) -> None:
+    """EPOLLRDHUP is not requested: `doRead` finds the end of the stream, and responses follow."""
+    one = site.add("one", tcp=True)
+    one.peer.sendall(b"x")
+    one.peer.shutdown(socket.SHUT_WR)
+    assert site.round() == ["read one"]
+    assert site.round() == ["read one"]  # Reads no bytes.
+    site.poller.removeReader(one)
+    assert not site.is_ready
+    site.poller.addWriter(one)
+    assert site.round() == ["write one"]
+    one.socket.send(b"y")
+    assert (one.peer.recv(10), one.lost) == (b"y", [])
+
+
 def test_error_of_one_transport_closes_only_this_one(site: Site) -> None:
     def fail() -> None:
         raise ZeroDivisionError("a bug")
@@ -220,6 +270,49 @@ def test_error_of_the_kernel_keeps_the_poller(site: Site) -> None:
     site.poller._epoll = epoll
     assert site.round() == ["read one"]
     assert one.lost == []
+
+
+def refuse(site: Site, name: str, error: int) -> select.epoll:
+    """Let the calls of one method of epoll fail; return the instance that works."""
+    epoll = site.poller._epoll
+    site.poller._epoll = RefusingEpoll(epoll, name, error)  # type: ignore[assignment]
+    return epoll
+
+
+def test_socket_that_the_kernel_does_not_watch_is_closed(site: Site) -> None:
+    """For example, because fs.epoll.max_user_watches is reached."""
+    other = site.add("other")
+    epoll = refuse(site, "register", errno.ENOSPC)
+    refused = [site.add("one"), site.add("two")]
+    site.poller._epoll = epoll
+    assert [one.lost for one in refused] == [[], []]
+    for call in site.reactor.calls:
+        call()
+    assert [one.lost for one in refused] == [[OSError], [OSError]]
+    other.peer.send(b"x")
+    assert site.round() == ["read other"]
+
+
+def test_paused_socket_that_the_kernel_does_not_watch_again_is_closed(site: Site) -> None:
+    one = site.add("one")
+    site.poller.removeReader(one)
+    epoll = refuse(site, "register", errno.ENOMEM)
+    site.poller.addReader(one)
+    site.poller._epoll = epoll
+    [call] = site.reactor.calls
+    call()
+    assert one.lost == [OSError]
+
+
+def test_descriptor_that_cannot_be_removed_does_not_delay_the_round(site: Site) -> None:
+    names = ["one", "two", "three"]
+    transports = [site.add(name) for name in names]
+    del site.poller._transport_by_fd[transports[0].fileno()]
+    refuse(site, "unregister", errno.EBADF)
+    for transport in transports:
+        transport.peer.send(b"x")
+    assert sorted(site.round()) == ["read three", "read two"]
+    del site.poller._fd_by_transport[transports[0]]
 
 
 def test_descriptor_without_a_transport_is_removed(site: Site) -> None:
@@ -321,20 +414,18 @@ def test_any_reactor_can_watch_it(kind: str) -> None:
     reactor.removeAll()
 
 
-def reactor_of(kind: str) -> Any:
-    """Return a new reactor."""
-    if kind == "select":
-        from twisted.internet.selectreactor import SelectReactor
-
-        return SelectReactor()
-    if kind == "poll":
-        from twisted.internet.pollreactor import PollReactor
-
-        return PollReactor()
-    if kind == "epoll":
-        from twisted.internet.epollreactor import EPollReactor
-
-        return EPollReactor()
-    from twisted.internet.asyncioreactor import AsyncioSelectorReactor
-
-    return AsyncioSelectorReactor(asyncio.SelectorEventLoop())
+@pytest.mark.parametrize("kind", ["select", "poll", "asyncio"])
+def test_connections_need_no_epoll_reactor(kind: str) -> None:
+    pump = Pump(reactor_of(kind))
+    broker = Broker(pump, socket_send_buffer_bytes=1 << 14)
+    try:
+        clients = [broker.connect() for _ in range(5)]
+        for client in clients:
+            client.sendall(frame(METADATA, "a") + frame(FETCH, "b" * MIB))
+        for client in clients:  # They are full in turn, so the poller waits until they can write.
+            broker.exchange(client, response("a") + response("b" * MIB))
+        clients[0].close()
+        broker.until(lambda: len(broker.shared) == 4)
+    finally:
+        broker.close()
+        pump.close()

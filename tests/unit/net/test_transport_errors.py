@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import pytest
 
 from plogd.net.output_queue import OutputQueue
-from tests.helpers.net_parts import METADATA, frame, response
+from tests.helpers.net_parts import METADATA, RefusingEpoll, frame, response
 from tests.unit.net.test_transport import make_broker, pump
 
 __all__ = ["make_broker", "pump"]
@@ -27,5 +28,19 @@ def test_error_while_sending_closes_the_connection(
         patched.setattr(OutputQueue, "flush", fail)
         client.sendall(frame(METADATA, "a"))
         broker.until(lambda: len(broker.shared) == 1)
+    other.sendall(frame(METADATA, "b"))
+    broker.exchange(other, response("b"))
+
+
+def test_connection_that_the_kernel_does_not_watch_is_closed(
+    make_broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = make_broker()
+    other = broker.connect()
+    poller = broker.listeners._poller
+    with monkeypatch.context() as patched:
+        patched.setattr(poller, "_epoll", RefusingEpoll(poller._epoll, "register", errno.ENOSPC))
+        broker.end_of_stream(broker.connect())
+    assert (len(broker.shared), broker.shared.closed) == (1, 1)
     other.sendall(frame(METADATA, "b"))
     broker.exchange(other, response("b"))
