@@ -59,9 +59,15 @@ make_venv() {
     [ "$1" = run ] || cp setup.cfg "$venv/installed-$1.cfg"
 }
 
-# compile_codec: compile the record codec again if its source has changed (setup.py). If it cannot be
-# compiled, setup.py prints the reason in one line, and plog runs the source.
+# compile_codec: compile the hot path again if its source has changed (setup.py). If it cannot be compiled,
+# setup.py prints the reason in one line, and plog runs the source. With PLOG_INTERPRETED, plog runs the
+# source, and the compiled modules are kept for the next run.
 compile_codec() {
-    .venv/bin/python -c 'import sys, plog.records as r; sys.exit(not r.codec_is_compiled())' ||
+    [ -z "${PLOG_INTERPRETED:-}" ] || return 0
+    .venv/bin/python -c 'import sys
+from plog.compiled import is_compiled
+from plog.records import codec, produced_batch
+from plog.wire import single_produce
+sys.exit(not all(map(is_compiled, (codec, produced_batch, single_produce))))' ||
         .venv/bin/python -W ignore setup.py -q build_ext --inplace
 }

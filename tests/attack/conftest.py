@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from plog.records import codec_is_compiled
 from tests.attack.target import RESULT, RSS_MAX_MB, Result, Target
 
 Attack = Callable[..., AbstractContextManager[None]]
@@ -70,9 +71,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     longest = max(result.probe_ms for result in results)
     produce = max(result.produce_ms for result in results)
     largest = max(result.rss_mb for result in results)
+    form = "compiled" if codec_is_compiled() else "interpreted"
     write(
-        f"{len(results)} attacks; longest wait {longest:.0f} ms, of a produce {produce:.0f} ms;"
-        f" largest RSS {largest} MB of {RSS_MAX_MB} MB"
+        f"{len(results)} attacks on the {form} hot path; longest wait {longest:.0f} ms,"
+        f" of a produce {produce:.0f} ms; largest RSS {largest} MB of {RSS_MAX_MB} MB"
     )
 
 

@@ -18,11 +18,13 @@ from typing import Any, Self
 import pytest
 
 from plog.errors import KafkaError
+from plog.records import codec_is_compiled
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.running_broker import unique_name
 from tests.attack.probe import Measurement, Probe
 from tests.attack.service_check import check_service
 from tests.fault.peers import Peer
+from tests.helpers.codec_forms import process_is_compiled
 from tests.helpers.hostile import memory_mb
 
 RSS_MAX_MB = 256
@@ -96,6 +98,9 @@ class Target:
         probe = Probe()  # Its process starts while the broker does.
         try:
             self.broker.start()
+            assert process_is_compiled(self.broker.pid) == codec_is_compiled(), (
+                "the broker does not run the same form of the hot path as the tests"
+            )
             probe.connect(self.server)
         except BaseException:
             probe.close()

@@ -16,10 +16,12 @@ from importlib.machinery import (
     SourceFileLoader,
 )
 from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
+from plog import records, wire
 from plog.compiled import INTERPRETED, folder_name, is_compiled
 from plog.errors import KafkaError
 from plog.records import column_decoder
@@ -29,6 +31,8 @@ from tests.helpers.outside import missing
 
 FORMS = ("interpreted", "compiled")
 CODEC = "plog.records.codec"
+PACKAGES = (records, wire)
+"""The packages with modules that can be compiled."""
 
 
 class Nine(NamedTuple):
@@ -43,6 +47,19 @@ class Nine(NamedTuple):
     value: bytes | None
     headers: tuple[object, ...]
     leader_epoch: int
+
+
+def compiled_modules() -> dict[str, bool]:
+    """Return the modules that can be compiled, and whether plog uses the compiled form of each."""
+    names = [f"{package.__name__}.{name}" for package in PACKAGES for name in package.COMPILED]
+    return {name: is_compiled(importlib.import_module(name)) for name in names}
+
+
+def process_is_compiled(pid: int) -> bool:
+    """Return whether a process has loaded compiled modules of plog. Raises OSError."""
+    # The process maps each shared library that it has loaded; other Pythons have other suffixes.
+    maps = Path(f"/proc/{pid}/maps").read_text()
+    return any("/compiled_" in line and "/plog/" in line for line in maps.splitlines())
 
 
 def need(form: str, name: str = CODEC) -> ModuleType:
