@@ -324,7 +324,8 @@ def test_directory_adopted_in_place_returns_to_kafka_with_new_records(
     shutil.copytree(kafka_4.log_dir, data)
     assert plog("storage", "import", data, "--in-place") == 0
     assert plog("storage", "import", data, "--in-place") == 1, "a second import must be refused"
-    broker = start_on(tmp_path)
+    # So small that the segments of Kafka also reserve space, which Kafka must not find.
+    broker = start_on(tmp_path, **{"plog.log.preallocate.bytes": "65536"})
     _assert_has_kafkas_data(broker, kafka_4.topic_ids)
     _assert_appends(broker, kafka_tools)
     (data / "__cluster_metadata-0").rename(tmp_path / "plog-metadata")

@@ -46,18 +46,18 @@ class Preallocation:
         self._files = ports.files
         self._queue = fair_queue
         self._max_bytes = max_bytes
+        self._first_bytes = min(_FIRST_BYTES, max_bytes)
         self._on_bug = on_bug
 
     def extend(self, log: Log, segment: LogSegment) -> None:
         """Reserve space for the next appends to `segment`, the active segment of `log`.
 
-        If this fails, the segment grows without reserved space.
+        If this fails, the segment grows without reserved space for as many bytes.
         """
         size_bytes = segment.size_bytes
-        first_bytes = min(_FIRST_BYTES, self._max_bytes)
         # The metadata log has reserved its own space (disk/reserved_space.py), and keeps it.
         is_wanted = self._max_bytes and not is_metadata_dir(log.directory)
-        segment.preallocate_at = first_bytes if is_wanted else math.inf
+        segment.preallocate_at = self._first_bytes if is_wanted else math.inf
         if size_bytes < segment.preallocate_at:
             return
         segment.preallocate_at = math.inf  # Until the job is done.
@@ -80,9 +80,9 @@ class Preallocation:
 
         def done(is_reserved: bool) -> None:
             file.close()
-            if is_reserved:
-                # Half of it is left when the next job starts.
-                segment.preallocate_at = size_bytes + ahead_bytes // 2
+            # Half of the space is left when the next job starts.
+            used_bytes = ahead_bytes // 2 if is_reserved else ahead_bytes
+            segment.preallocate_at = size_bytes + used_bytes
 
         def failed(_: Exception) -> None:
             # Appends report a disk that has failed.
@@ -101,8 +101,9 @@ class Preallocation:
             segment = log.segments.active
             # Other segments have not reserved space, and may have to be opened. On a slow disk,
             # this would block the reactor, and a job may be appending to the segment.
-            is_open = segment.size_bytes >= _FIRST_BYTES and segment.records_file.is_open
+            is_open = segment.size_bytes >= self._first_bytes and segment.records_file.is_open
             if is_open and log.is_written_directly:
-                segment.preallocate_at = math.inf
+                # Reserved again later if there is space.
+                segment.preallocate_at = segment.size_bytes + self._first_bytes
                 segment.trim()
                 slices.spend(_RELEASE_ELEMENTS)

@@ -174,6 +174,36 @@ def test_first_start_recovers_copy_of_unclean_source() -> None:
     _assert_all_there(broker)
 
 
+@pytest.mark.parametrize("target", ["/plog", "/kafka"])
+def test_segment_that_a_killed_kafka_has_preallocated_is_adopted(target: str) -> None:
+    """With ``log.preallocate=true``, Kafka fills its active segment and indexes with zeros."""
+    files = _kafka(clean=False)
+    zeros = {".log": 3 << 20, ".index": 4096, ".timeindex": 4092}
+    for suffix, size in zeros.items():
+        file = files.open_append(f"/kafka/clicks-0/00000000000000000000{suffix}")
+        file.append(bytes(size))
+        file.close()
+    if target == "/kafka":
+        plan = _plan(files)
+        check_in_place(files, plan)
+        adopt_in_place(plan, _world(files))
+    else:
+        copy_into(_plan(files, target), _world(files))
+    limits = {"plog_log_preallocate_bytes": 200}
+    broker = SimBroker(files=files, log_dirs=(target,), node_id=NODE, **limits).start()
+    assert any(f"truncated {3 << 20} bytes from clicks-0" in line for line in broker.reports)
+    _assert_all_there(broker)
+    # plog reserves space after the records instead, and releases it when it stops.
+    path = f"{target}/clicks-0/00000000000000000000.log"
+    while broker.log("clicks").segments.active.size_bytes < 500:
+        assert broker.produce("clicks", b"more").error_code == 0
+    assert files.reserved_bytes(path)
+    size = len(files.read_file(path))
+    broker.stop()
+    assert (files.reserved_bytes(path), len(files.read_file(path))) == (0, size)
+    assert _values(broker.restart(), "clicks")[: len(VALUES)] == VALUES
+
+
 def test_import_fails_when_broker_starts_in_source() -> None:
     files = _kafka()
 
