@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from plog import compiled, records
 from plog.records import codec
 from tests.helpers import codec_forms
 
+ROOT = Path(__file__).parents[2]
 MODULES = ("first", "second")
 
 
@@ -70,3 +72,13 @@ def test_both_forms_come_from_this_source() -> None:
     form = codec_forms.need("compiled")
     assert compiled.is_compiled(form)
     assert codec_forms.interpreted() is not form
+
+
+@pytest.mark.parametrize("name", codec_forms.compiled_modules())
+def test_pxd_files_hold_declarations_only(name: str) -> None:
+    """Otherwise, the interpreted form would lack code."""
+    source = (ROOT / f"{name.replace('.', '/')}.pxd").read_text()
+    code = [line.partition("#")[0].rstrip() for line in source.splitlines()]
+    bodies = [line for line in code if line.endswith(":") and not line.startswith("cdef class ")]
+    assert bodies == []
+    assert not [line for line in code if re.search(r"\b(return|inline|include|extern)\b", line)]

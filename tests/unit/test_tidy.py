@@ -35,7 +35,14 @@ LONGER_FILES = {
 PRODUCT = ("plog", "daemon", "twisted")
 TESTED = ("plog", "daemon/plogd", "tests", "examples")
 # Files of tests/unit that test the whole tree instead of one module.
-ABOUT_THE_TREE = {"test_docs", "test_faults_doc", "test_imports", "test_prose", "test_tidy"}
+ABOUT_THE_TREE = {
+    "test_docs",
+    "test_faults_doc",
+    "test_hot_path",
+    "test_imports",
+    "test_prose",
+    "test_tidy",
+}
 # A load generator has to wait by the clock.
 MAY_SLEEP = {ROOT / "tests/bench"}
 
