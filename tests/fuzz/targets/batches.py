@@ -68,7 +68,7 @@ def fuzz(data: bytes) -> None:
     if len(data) < 2:
         return
     site, log = _LOGS.log(data[0])
-    sent = _correct(data[2:]) if data[1] & 1 else data[2:]
+    sent = correct(data[2:]) if data[1] & 1 else data[2:]
     end_offset = log.log_end_offset
     try:
         info = log.append_as_leader(
@@ -86,7 +86,7 @@ def fuzz(data: bytes) -> None:
     site.settle()
 
 
-def _correct(data: bytes) -> bytes:
+def correct(data: bytes) -> bytes:
     """Return the batch with a correct size, magic and checksum."""
     if len(data) < HEADER_SIZE:
         return data
