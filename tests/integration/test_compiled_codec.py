@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from plog.compiled import INTERPRETED
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers import codec_forms
 from tests.helpers.outside import missing, need_program
 
 ROOT = Path(__file__).parents[2]
@@ -148,3 +151,14 @@ def test_compiled_codec_accesses_no_memory_outside_the_records(sources: Path) ->
         arguments, cwd=sources, env={**os.environ, **environment}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("is_interpreted", [False, True])
+def test_broker_runs_the_form_that_its_environment_selects(
+    tmp_path: Path, is_interpreted: bool
+) -> None:
+    if not is_interpreted:
+        codec_forms.need("compiled")
+    environment = {INTERPRETED: "1" if is_interpreted else ""}
+    with BrokerProcess(tmp_path, environment=environment) as broker:
+        assert codec_forms.process_is_compiled(broker.pid) == (not is_interpreted)

@@ -35,7 +35,7 @@ def fuzz(data: bytes) -> None:
     ):
         read = outcome(getattr(INTERPRETED, name), payload, header, *rest, **keywords)
         assert outcome(getattr(COMPILED, name), payload, header, *rest, **keywords) == read
-    for skipped, max_rows in ((0, 1 << 20), (2, 2)):
+    for skipped, max_rows in ((0, 1 << 10), (2, 2)):
         from_offset = min(header.base_offset + skipped, (1 << 63) - 1)
         arguments = (payload, header, from_offset, max_rows)
         columns = outcome(read_columns, INTERPRETED, *arguments)
