@@ -25,6 +25,8 @@ _ROOT = Path(__file__).parents[2]
 _WORK = _ROOT / ".fuzz"
 _MAX_INPUT_BYTES = 4_096
 _SLOWEST_S = 20
+_SLOWEST_OF_LONG_S = 300
+"""The time limits for an input; the second if a target's inputs take long (`Target.examples`)."""
 _RSS_LIMIT_MB = 1_024
 _MEMORY_CHECKED_EVERY = 50
 _SHOWN = ("form", "Done", "stat::number_of")
@@ -128,7 +130,7 @@ def _fuzz(name: str, seconds: int, *, is_compiled: bool) -> None:
         sys.argv[0],
         f"-max_total_time={seconds}",
         f"-max_len={_MAX_INPUT_BYTES}",
-        f"-timeout={_SLOWEST_S}",
+        f"-timeout={_SLOWEST_S if target.examples is None else _SLOWEST_OF_LONG_S}",
         f"-rss_limit_mb={_RSS_LIMIT_MB}",
         f"-artifact_prefix={work}/",
         "-print_final_stats=1",
