@@ -86,19 +86,3 @@ cdef tuple _headers(bytes data, Py_ssize_t position, Py_ssize_t end)
 cdef long long _skip_headers(
     bytes data, Py_ssize_t position, Py_ssize_t end, long long headers_left
 ) except -1
-
-@cython.locals(
-    parts=list,
-    varints=tuple,
-    delta=cython.longlong,
-    zigzag=cython.ulonglong,
-    encoded_headers=bytes,
-)
-cdef list _encode(object records, object base_offset, object base_timestamp)
-
-cdef long long _offset_delta(object offset, object base_offset, object previous_delta) except -1
-
-cdef bytes _encode_headers(object headers)
-
-@cython.locals(encoded=bytearray)
-cdef bytes _encode_varint(unsigned long long value)

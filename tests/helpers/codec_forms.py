@@ -33,6 +33,7 @@ FORMS = ("interpreted", "compiled")
 CODEC = "plog.records.codec"
 PACKAGES = (records, wire)
 """The packages with modules that can be compiled."""
+ENCODER = "plog.records.record_encoder"
 
 
 class Nine(NamedTuple):
@@ -85,6 +86,7 @@ def interpreted(name: str = CODEC) -> ModuleType:
     assert spec is not None
     module = module_from_spec(spec)
     loader.exec_module(module)
+    _set_encoder(module, name, interpreted)
     return module
 
 
@@ -103,7 +105,14 @@ def compiled(name: str = CODEC) -> ModuleType | None:
         return None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
+    _set_encoder(module, name, compiled)
     return module
+
+
+def _set_encoder(module: ModuleType, name: str, load: Callable[[str], ModuleType | None]) -> None:
+    """Let the codec re-export the encoder in the codec's own form, not in the form in use."""
+    if name == CODEC:
+        module.encode_records = load(ENCODER).encode_records  # type: ignore[union-attr]
 
 
 def _place(name: str) -> tuple[str, tuple[str, ...], str]:

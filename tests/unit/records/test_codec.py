@@ -312,5 +312,6 @@ def test_walk_yields_records_before_damage(codec: ModuleType) -> None:
 
 def test_doctests_pass() -> None:
     # pytest cannot collect them from a module that was imported in another form.
-    results = doctest.testmod(codec_forms.interpreted())
-    assert results.attempted and not results.failed
+    for name in (codec_forms.CODEC, codec_forms.ENCODER):
+        results = doctest.testmod(codec_forms.interpreted(name))
+        assert results.attempted and not results.failed
