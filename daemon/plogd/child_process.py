@@ -96,12 +96,19 @@ class _Child:
                     [sys.executable, "-P", "-m", "plogd.child_process"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
-                    # The child must find the same modules, wherever this process found them.
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    env=_environment(),
                     # Otherwise, Ctrl-C in the broker's terminal would also interrupt the child.
                     start_new_session=True,
                 )
             return self._process
+
+
+def _environment() -> dict[str, str]:
+    # The child must find the same modules, wherever this process found them.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    # A fixed seed would let clients choose keys whose hashes collide (plog/records/offset_map.py).
+    environment.pop("PYTHONHASHSEED", None)
+    return environment
 
 
 def _write(pipe: IO[bytes], message: Any) -> None:

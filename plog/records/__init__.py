@@ -9,7 +9,7 @@ Source: KIP-98 (the batch format), KIP-32 (timestamps), KIP-110 (zstd), KIP-534 
 
 from plog.compiled import compiled_folders, is_compiled
 
-COMPILED = ("codec", "produced_batch", "record_encoder")
+COMPILED = ("codec", "offset_map", "produced_batch", "record_encoder")
 """Modules that setup.py compiles if Cython and a compiler are available."""
 
 # Inserted in front, so that Python finds a compiled module before its source (decision 0011).

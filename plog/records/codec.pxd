@@ -39,6 +39,19 @@ cpdef (Py_ssize_t, Py_ssize_t, long long) decode_into_columns(
 @cython.locals(
     base_offset=cython.longlong, base_timestamp=cython.longlong,
     lowest=cython.longlong, highest=cython.longlong, last_delta=cython.longlong,
+    delta=cython.longlong, position=cython.Py_ssize_t,
+    is_append_time=cython.bint, append_time=cython.longlong,
+    offsets=cython.longlong[::1], timestamps=cython.longlong[::1], starts=cython.longlong[::1],
+    key_starts=cython.longlong[::1], key_ends=cython.longlong[::1],
+    has_value=cython.uchar[::1], row=cython.Py_ssize_t,
+    end=cython.Py_ssize_t, timestamp_delta=cython.longlong,
+    start=cython.Py_ssize_t, byte=cython.uchar,
+)
+cdef Py_ssize_t _fill_spans(bytes data, object header, object spans) except -1
+
+@cython.locals(
+    base_offset=cython.longlong, base_timestamp=cython.longlong,
+    lowest=cython.longlong, highest=cython.longlong, last_delta=cython.longlong,
     _=cython.Py_ssize_t, end=cython.Py_ssize_t, timestamp_delta=cython.longlong,
     key_start=cython.Py_ssize_t, _value_start=cython.Py_ssize_t, byte=cython.uchar,
 )

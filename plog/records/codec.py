@@ -25,6 +25,7 @@ from plog.records.batch import BatchHeader, Buffer, CorruptRecords, TimestampTyp
 from plog.records.record import NO_OFFSET, Header, Record, RecordFields, RecordHead
 from plog.records.record_columns import RecordColumns
 from plog.records.record_encoder import encode_records
+from plog.records.record_spans import RecordSpans
 
 __all__ = [
     "NO_OFFSET",
@@ -35,6 +36,7 @@ __all__ = [
     "decode_consumer_records",
     "decode_into_columns",
     "decode_records",
+    "decode_spans",
     "encode_records",
     "walk_records",
 ]
@@ -236,6 +238,55 @@ def decode_into_columns(
         row += 1
         key_ends[row], value_ends[row] = key_end, value_end
     return row, position, next_delta
+
+
+def decode_spans(payload: Buffer, header: BatchHeader, spans: RecordSpans) -> None:
+    """Set `spans` to the records in `payload`, without an object for each record.
+
+    Raises CorruptRecords as `decode_records` does.
+    """
+    data = payload if type(payload) is bytes else bytes(payload)
+    _check_header(data, header)
+    spans.begin(header.records_count)
+    try:
+        end = _fill_spans(data, header, spans)
+    except IndexError:
+        raise _incomplete(header) from None
+    _check_end(data, end, header)
+
+
+def _fill_spans(data: bytes, header: BatchHeader, spans: RecordSpans) -> int:
+    """Fill the rows of `spans`, and return the position after the last record.
+
+    Raises CorruptRecords, and IndexError for missing bytes.
+    """
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    lowest, highest = _timestamp_deltas(base_timestamp)
+    last_delta, delta, position = header.last_offset_delta, -1, 0
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    append_time = header.max_timestamp
+    offsets, timestamps, starts = spans.offsets, spans.timestamps, spans.starts
+    key_starts, key_ends, has_value = spans.key_starts, spans.key_ends, spans.has_value
+    for row in range(header.records_count):
+        end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
+        if not lowest <= timestamp_delta <= highest:
+            raise CorruptRecords(f"the timestamp before byte {position} does not fit in an int64")
+        start, position = _span(data, position, end)
+        key_starts[row], key_ends[row] = start, position
+        start, position = _span(data, position, end)
+        has_value[row] = start != 0
+        byte = data[position]
+        if byte:
+            _skip_headers(data, position, end, len(data))
+            position = end
+        else:
+            position += 1
+        if position != end:
+            raise _wrong_end(position, end)
+        offsets[row] = base_offset + delta
+        timestamps[row] = append_time if is_append_time else base_timestamp + timestamp_delta
+        starts[row + 1] = end
+    return position
 
 
 def _walk(

@@ -27,6 +27,7 @@ from plog.errors import KafkaError
 from plog.records import column_decoder
 from plog.records.batch import BatchHeader
 from plog.records.record_columns import RecordColumns
+from plog.records.record_spans import RecordSpans
 from tests.helpers.outside import missing
 
 FORMS = ("interpreted", "compiled")
@@ -140,6 +141,13 @@ def read_columns(
         result = decoder.decode(data, header, from_offset=from_offset)
         decoder.close()
     return [result, *(getattr(filled, name) for name in filled.__slots__)]
+
+
+def read_spans(codec: ModuleType, data: Any, header: BatchHeader) -> list[object]:
+    """Return all rows that this form of `decode_spans` fills."""
+    spans = RecordSpans()
+    codec.decode_spans(data, header, spans)
+    return [spans.count, *(getattr(spans, name) for name in spans.__slots__ if name != "count")]
 
 
 def outcome(function: Callable[..., Any], *args: Any, **keywords: Any) -> tuple[object, ...]:

@@ -23,6 +23,11 @@ def report_process(files: Files, argument: Any) -> Steps:
         yield os.getpid(), os.getpriority(os.PRIO_PROCESS, 0)
 
 
+def report_hash(files: Files, key: bytes) -> Steps:
+    """Yield the hash of a key."""
+    yield hash(key)
+
+
 def echo(files: Files, argument: Any) -> Steps:
     """Yield the argument."""
     yield argument

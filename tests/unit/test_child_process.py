@@ -29,6 +29,7 @@ from tests.helpers.work_functions import (
     fail_to_pickle,
     fail_with_unpicklable,
     print_much,
+    report_hash,
     report_process,
     spin,
     touch_before_each_report,
@@ -108,6 +109,14 @@ def test_function_runs_in_another_process_with_low_priority(begin: Begin) -> Non
     assert pid != os.getpid()
     assert priority == min(19, own + 10)
     assert os.getpriority(os.PRIO_PROCESS, 0) == own
+
+
+def test_hashes_are_secret_even_if_the_broker_has_a_fixed_seed(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    first, second = (begin(report_hash, b"key").next_report() for _ in range(2))
+    assert first != second
 
 
 def test_no_process_is_started_before_the_first_report_is_requested() -> None:

@@ -2,24 +2,35 @@
 
 One byte is the number of records that the header claims, one its attributes, and one determines
 which integers of the header are extreme; the rest are the uncompressed records. Records that can be
-decoded are then encoded, with an extreme offset and timestamp. Checks nothing without a compiled
+decoded are then encoded, with an extreme offset and timestamp. Their keys fill the offset map of a
+compaction. Checks nothing without a compiled
 codec; test_codec_forms.py fails in that case under CI=true.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from plog.records.batch import BatchHeader
+from plog.records.record_spans import RecordSpans
 from tests.fuzz.target import Target
 from tests.fuzz.targets import records
-from tests.helpers.codec_forms import Nine, compiled, interpreted, outcome, read_columns
+from tests.helpers.codec_forms import (
+    Nine,
+    compiled,
+    interpreted,
+    outcome,
+    read_columns,
+    read_spans,
+)
 
 _LIMITS = (0, -1, 1 << 31, (1 << 63) - 1, -(1 << 63), (1 << 63) - (1 << 31), 1 << 62, 100)
 _LAST_DELTAS = (1 << 20, 0, -1, (1 << 31) - 1)
 _ATTRIBUTES = 0x3F
 
 COMPILED, INTERPRETED = compiled(), interpreted()
+_OFFSET_MAP = "plog.records.offset_map"
 
 
 def fuzz(data: bytes) -> None:
@@ -35,6 +46,10 @@ def fuzz(data: bytes) -> None:
     ):
         read = outcome(getattr(INTERPRETED, name), payload, header, *rest, **keywords)
         assert outcome(getattr(COMPILED, name), payload, header, *rest, **keywords) == read
+    spans = outcome(read_spans, INTERPRETED, payload, header)
+    assert outcome(read_spans, COMPILED, payload, header) == spans
+    kept = outcome(_kept, interpreted(_OFFSET_MAP), payload, header)
+    assert outcome(_kept, compiled(_OFFSET_MAP), payload, header) == kept
     for skipped, max_rows in ((0, 1 << 10), (2, 2)):
         from_offset = min(header.base_offset + skipped, (1 << 63) - 1)
         arguments = (payload, header, from_offset, max_rows)
@@ -50,6 +65,17 @@ def fuzz(data: bytes) -> None:
             arguments = (some, base_offset, base_timestamp)
             written = outcome(INTERPRETED.encode_records, *arguments)
             assert outcome(COMPILED.encode_records, *arguments) == written
+
+
+def _kept(offset_map: Any, payload: bytes, header: BatchHeader) -> list[object]:
+    """Return what a map of a few keys contains of the records, and which of them it keeps."""
+    spans = RecordSpans()
+    INTERPRETED.decode_spans(payload, header, spans)
+    offsets = offset_map.OffsetMap(max_bytes=120, load_factor=0.9)
+    has_room = offsets.put_keys(payload, spans, header.base_offset)
+    end_offset = min(header.base_offset + 3, (1 << 63) - 1)
+    counts = offsets.mark_kept(payload, spans, end_offset, bool(header.attributes & 1))
+    return [has_room, offsets.count, counts, spans.is_kept]
 
 
 def _header(count: int, attributes: int, limits: int) -> BatchHeader:

@@ -19,7 +19,7 @@ from plog.records.batch import BatchHeader
 from plog.records.codec import Record
 from tests.corpus.records import load
 from tests.helpers import codec_forms
-from tests.helpers.codec_forms import Nine, outcome, read_columns
+from tests.helpers.codec_forms import Nine, outcome, read_columns, read_spans
 from tests.unit.records.test_codec import HOSTILE, JAVA
 
 INT64_MAX = (1 << 63) - 1
@@ -44,6 +44,8 @@ def assert_same_reading(compiled: ModuleType, data: Any, header: BatchHeader) ->
     ):
         expected = outcome(getattr(interpreted, name), data, header, *rest, **keywords)
         assert outcome(getattr(compiled, name), data, header, *rest, **keywords) == expected
+    expected = outcome(read_spans, interpreted, data, header)
+    assert outcome(read_spans, compiled, data, header) == expected
     for from_offset in (-(1 << 63), min(header.base_offset + 1, INT64_MAX)):
         for max_rows in (1, 1000):
             given_all = (data, header, from_offset, max_rows)
@@ -193,7 +195,7 @@ def test_compiled_codec_accepts_subclass_of_bytes(compiled: ModuleType) -> None:
 
 def test_both_forms_have_same_parameters(compiled: ModuleType) -> None:
     source = codec_forms.interpreted()
-    for name in ("decode_records", "decode_consumer_records", "walk_records", "encode_records"):
+    for name in ("decode_records", "decode_consumer_records", "decode_spans", "encode_records"):
         ours, theirs = getattr(compiled, name), getattr(source, name)
         if not hasattr(ours, "__code__"):
             pytest.skip("Cython 0.29 does not expose parameters")

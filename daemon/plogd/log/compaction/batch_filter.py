@@ -16,6 +16,7 @@ offsets, timestamps and leader epochs of the remaining records do not change.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import compress
 from typing import NamedTuple
 
 from plog.records.batch import (
@@ -27,11 +28,12 @@ from plog.records.batch import (
     TimestampType,
 )
 from plog.records.builder import rebuild_batch
-from plog.records.codec import Record, encode_records
+from plog.records.codec import Record, decode_records, decode_spans, encode_records
 from plog.records.control import read_markers
-from plog.records.reader import read_records
+from plog.records.offset_map import OffsetMap
+from plog.records.reader import read_payload, read_records
+from plog.records.record_spans import RecordSpans
 from plogd.log.compaction.cleaned_transactions import CleanedTransactions
-from plogd.log.compaction.offset_map import OffsetMap, key_digest
 
 _NO_TIMESTAMP = -1
 NO_DATA_OFFSET = -1
@@ -72,6 +74,7 @@ class BatchFilter:
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self._max_decompressed_bytes = max_decompressed_bytes
+        self._spans = RecordSpans()
         self.keyless_records = 0
         """Number of removed records without a key."""
 
@@ -85,17 +88,22 @@ class BatchFilter:
             return self._filter_marker(batch, header)
         if self._transactions.is_aborted(header):
             return self._without_records(batch, header)
-        records = read_records(batch, 0, header, max_bytes=self._max_decompressed_bytes)
-        kept = [record for record in records if self._is_kept(record, header)]
+        spans, horizon_ms = self._spans, header.delete_horizon_ms
+        payload = read_payload(batch, 0, header, max_bytes=self._max_decompressed_bytes)
+        decode_spans(payload, header, spans)
+        kept, tombstones, keyless = self._latest.mark_kept(
+            payload, spans, self._latest_end, horizon_ms is None or self._now_ms < horizon_ms
+        )
+        self.keyless_records += keyless
         if not kept:
             return self._without_records(batch, header)
         # Set once, when the tombstone is the last record of its key for the first time.
-        needs_horizon = header.delete_horizon_ms is None and any(
-            record.value is None for record in kept
-        )
-        if len(kept) == len(records) and not needs_horizon:
+        if tombstones and horizon_ms is None:
+            records = decode_records(payload, header)
+            return self._with_horizon(header, list(compress(records, spans.is_kept)))
+        if kept == spans.count:
             return batch
-        return self._rebuilt(header, kept, needs_horizon=needs_horizon)
+        return self._with_kept(header, payload, kept)
 
     def _filter_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         markers = list(read_markers(batch, header))
@@ -106,18 +114,7 @@ class BatchFilter:
             return self._without_records(batch, header)
         if horizon_ms is not None:
             return batch
-        return self._rebuilt(header, read_records(batch, 0, header), needs_horizon=True)
-
-    def _is_kept(self, record: Record, header: BatchHeader) -> bool:
-        if record.offset >= self._latest_end:
-            return True
-        if record.key is None:
-            self.keyless_records += 1
-            return False
-        if record.offset < self._latest.get(key_digest(record.key)):
-            return False
-        horizon_ms = header.delete_horizon_ms
-        return record.value is not None or horizon_ms is None or self._now_ms < horizon_ms
+        return self._with_horizon(header, read_records(batch, 0, header))
 
     def _without_records(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
         """Return the batch without records if it must remain."""
@@ -145,20 +142,34 @@ class BatchFilter:
             return header.is_control and header.producer_epoch == last.producer_epoch
         return header.last_offset == last.last_data_offset
 
-    def _rebuilt(self, header: BatchHeader, kept: list[Record], *, needs_horizon: bool) -> Buffer:
-        attributes, base_timestamp = header.attributes, header.base_timestamp
-        if needs_horizon:
-            # The base timestamp contains the horizon, and the records' deltas refer to it.
-            attributes |= DELETE_HORIZON_BIT
-            base_timestamp = self._now_ms + self._delete_retention_ms
-        max_timestamp = header.max_timestamp
-        if header.timestamp_type is TimestampType.CREATE_TIME:
-            max_timestamp = max(record.timestamp for record in kept)
+    def _with_kept(self, header: BatchHeader, payload: bytes, kept: int) -> Buffer:
+        """Return the batch with the records that are marked in the spans."""
+        spans = self._spans
+        rows = list(compress(range(spans.count), spans.is_kept))
+        # Their deltas stay valid, so their bytes can be copied.
+        starts = spans.starts
+        records = b"".join([payload[starts[row] : starts[row + 1]] for row in rows])
+        max_timestamp = max([spans.timestamps[row] for row in rows])
+        return self._rebuilt(header, records, kept, max_timestamp)
+
+    def _with_horizon(self, header: BatchHeader, kept: list[Record]) -> Buffer:
+        """Return the batch with these records and a delete horizon."""
+        # The base timestamp contains the horizon, and the records' deltas refer to it.
+        horizon_ms = self._now_ms + self._delete_retention_ms
+        records = encode_records(kept, header.base_offset, horizon_ms)
+        header = header._replace(
+            attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=horizon_ms
+        )
+        return self._rebuilt(header, records, len(kept), max(one.timestamp for one in kept))
+
+    def _rebuilt(
+        self, header: BatchHeader, records: bytes, count: int, max_timestamp: int
+    ) -> Buffer:
+        if header.timestamp_type is not TimestampType.CREATE_TIME:
+            max_timestamp = header.max_timestamp
         return rebuild_batch(
-            header._replace(
-                attributes=attributes, base_timestamp=base_timestamp, records_count=len(kept)
-            ),
-            encode_records(kept, header.base_offset, base_timestamp),
+            header._replace(records_count=count),
+            records,
             compression=header.compression,
             level=None,
             max_timestamp=max_timestamp,

@@ -2,10 +2,10 @@
 
 `clean` is a pure function over files, which runs in a child process (plogd/work.py), because it
 needs as much CPU time as it can get. It first notes the last offset of each key in the uncompacted
-part of the log (offset_map.py). It then copies the log from its beginning, without the outdated
-records (batch_filter.py), and joins small segments. It never changes an existing file: the broker
-puts the new segments in place (segment_swap.py). If the process is killed, the files that it leaves
-are removed, and the next run begins again with the segments that have not been replaced.
+part of the log (plog/records/offset_map.py). It then copies the log from its beginning, without the
+outdated records (batch_filter.py), and joins small segments. It never changes an existing file: the
+broker puts the new segments in place (segment_swap.py). If the process is killed, the files that it
+leaves are removed, and the next run begins again with the segments that have not been replaced.
 
 Source: Kafka 3.9 Cleaner; the record keys and offsets as in KIP-98 and KIP-534.
 """
@@ -17,12 +17,14 @@ from typing import NamedTuple, TypeAlias
 
 from plog.errors import CorruptMessage, InvalidTimestamp, PlogError, UnsupportedCompressionType
 from plog.records.batch import HEADER_SIZE, BatchHeader, crc_is_valid, parse_header
+from plog.records.codec import decode_spans
 from plog.records.control import read_markers
-from plog.records.reader import read_records
+from plog.records.offset_map import OffsetMap
+from plog.records.reader import read_payload
+from plog.records.record_spans import RecordSpans
 from plogd.log.compaction.batch_filter import BatchFilter, LastRecord
 from plogd.log.compaction.cleaned_segment import CleanedSegment
 from plogd.log.compaction.cleaned_transactions import CleanedTransactions
-from plogd.log.compaction.offset_map import OffsetMap, key_digest
 from plogd.log.file_names import LOG_SUFFIX, segment_path
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
 from plogd.log.segment.time_index import TimeIndex
@@ -103,7 +105,11 @@ def clean(files: Files, request: CleaningRequest) -> Generator[Report, None, Non
 
 
 def _clean(files: Files, request: CleaningRequest) -> Generator[Report, None, None]:
-    offsets = OffsetMap(max_bytes=request.max_map_bytes, load_factor=request.load_factor)
+    offsets = OffsetMap(
+        max_bytes=request.max_map_bytes,
+        load_factor=request.load_factor,
+        max_keys=request.segments[-1].end_offset - request.first_dirty_offset,
+    )
     end_offset = yield from _note_keys(files, request, offsets)
     transactions = _transactions_from(request, request.segments[0].base_offset)
     batch_filter = BatchFilter(
@@ -169,6 +175,7 @@ def _note_keys(
     start = request.first_dirty_offset
     dirty = [one for one in request.segments if one.end_offset > start]
     transactions = _transactions_from(request, dirty[0].base_offset)
+    spans = RecordSpans()
     end_offset, read_bytes = start, 0
     for segment in dirty:
         for batch, header in _batches(files, request.directory, segment):
@@ -181,7 +188,7 @@ def _note_keys(
             elif (
                 not transactions.is_aborted(header)
                 and header.last_offset >= start
-                and not _note_batch(request, batch, header, offsets)
+                and not _note_batch(request, batch, header, offsets, spans)
             ):
                 return _end_of_full_map(request, header, end_offset)
             end_offset = max(end_offset, header.next_offset)
@@ -192,18 +199,16 @@ def _note_keys(
 
 
 def _note_batch(
-    request: CleaningRequest, batch: memoryview, header: BatchHeader, offsets: OffsetMap
+    request: CleaningRequest,
+    batch: memoryview,
+    header: BatchHeader,
+    offsets: OffsetMap,
+    spans: RecordSpans,
 ) -> bool:
     """Note the keys of a batch; return False if there is no room for all of them."""
-    for record in read_records(batch, 0, header, max_bytes=request.max_decompressed_bytes):
-        key = record.key
-        if (
-            key is not None
-            and record.offset >= request.first_dirty_offset
-            and not offsets.put(key_digest(key), record.offset)
-        ):
-            return False
-    return True
+    payload = read_payload(batch, 0, header, max_bytes=request.max_decompressed_bytes)
+    decode_spans(payload, header, spans)
+    return offsets.put_keys(payload, spans, request.first_dirty_offset)
 
 
 def _end_of_full_map(request: CleaningRequest, header: BatchHeader, end_offset: int) -> int:

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from plog.records.batch import Compression
+from plog.records.offset_map import ENTRY_BYTES
 from plogd.log.compaction import cleaning
 from plogd.log.compaction.cleaned_segment import unfinished_paths
 from plogd.log.compaction.cleaning import (
@@ -20,7 +21,6 @@ from plogd.log.compaction.cleaning import (
     clean,
     group_segments,
 )
-from plogd.log.compaction.offset_map import ENTRY_BYTES
 from plogd.log.file_names import LOG_SUFFIX, TXN_INDEX_SUFFIX, segment_path
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
 from plogd.log.segment.log_segment import LogSegment
@@ -66,7 +66,7 @@ def test_last_record_of_each_key_is_left() -> None:
     reports = log.compact()
     assert _last_values(log) == before
     assert sorted(_last_values(log).values()) == [(one.offset, one.value) for one in log.records()]
-    assert reports[-1] == Cleaned(log.end_offset, 5 * ENTRY_BYTES / (1 << 20), 0)
+    assert reports[-1] == Cleaned(log.end_offset, 5 / ((1 << 20) // ENTRY_BYTES), 0)
 
 
 def test_log_without_outdated_records_is_not_replaced() -> None:
@@ -142,7 +142,7 @@ def test_end_of_the_range_is_that_of_its_last_segment() -> None:
     log.sealed[0] = log.sealed[0]._replace(end_offset=100)
     log.end_offset = 100
     reports = log.compact()
-    assert reports[-1] == Cleaned(100, ENTRY_BYTES / (1 << 20), 0)
+    assert reports[-1] == Cleaned(100, 1 / ((1 << 20) // ENTRY_BYTES), 0)
 
 
 def test_aborted_records_do_not_replace_others() -> None:
