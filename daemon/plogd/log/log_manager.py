@@ -123,6 +123,9 @@ class LogManager:
             logs=self.logs.values,
             fair_queue=self._queue,
             housekeeping=self.housekeeping,
+            write_recovery_points=lambda path: self._checkpoints.write(
+                self._dirs[path], file_names.RECOVERY_POINT_CHECKPOINT
+            ),
             storage_failed=self.storage_failed,
         )
 

@@ -10,7 +10,7 @@ that is closed, offline, paused or truncated is not changed anymore.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from plog.errors import CorruptMessage, PlogError
@@ -22,6 +22,7 @@ from plogd.log.compaction import segment_swap
 from plogd.log.compaction.batch_filter import NO_DATA_OFFSET, LastRecord
 from plogd.log.compaction.cleanable import Cleanable, cleanable_part, oldest_timestamp
 from plogd.log.compaction.cleaning import (
+    CannotClean,
     Cleaned,
     CleaningRequest,
     Read,
@@ -67,6 +68,7 @@ class LastRun:
 class LogCleaner:
     """Compacts the logs that `logs()` returns; `config()` has the current settings.
 
+    `write_recovery_points(log_dir)` returns whether the checkpoint is up to date;
     `storage_failed(log_dir, error)` takes a log directory offline.
     """
 
@@ -79,6 +81,7 @@ class LogCleaner:
         logs: Callable[[], Collection[Log]],
         fair_queue: FairQueue,
         housekeeping: Housekeeping,
+        write_recovery_points: Callable[[str], Awaitable[bool]],
         storage_failed: Callable[[str, OSError], None],
     ) -> None:
         self._clock = ports.clock
@@ -92,6 +95,7 @@ class LogCleaner:
         self._logs = logs
         self._queue = fair_queue
         self._housekeeping = housekeeping
+        self._write_recovery_points = write_recovery_points
         self._storage_failed = storage_failed
         self._paused: dict[Log, int] = {}
         """Logs that must not be compacted, with the number of reasons."""
@@ -334,6 +338,9 @@ class LogCleaner:
         # First, because from then on, a startup knows that the log may have gaps.
         if log.topic_partition not in self._dirs[log.log_dir].cleaner_offsets:
             await self._write_checkpoint(log, part.first_dirty_offset)
+        # If its snapshots are lost, recovery must not take a gap for records that were not synced.
+        if not await self._write_recovery_points(log.log_dir):
+            raise CannotClean("the recovery points could not be written; free space on the disk")
         rewrites, started_ms = log.rewrites, self._clock.monotonic_ms()
         read_bytes = written_bytes = 0
         task = self._task = self._work.begin(clean, request)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from plogd.log import file_names
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
 from plogd.work import WorkerDied
@@ -81,6 +82,37 @@ def test_full_disk_for_a_new_segment_ends_the_compaction_until_later(
         _check_retried(site, log, expected)
     else:  # An index without an entry is not written.
         assert name == "append"
+
+
+def test_full_disk_for_the_recovery_points_ends_the_compaction_until_later() -> None:
+    site = LogSite().start()
+    log = _create(site)
+    for number in range(12):
+        put(site, log, b"k%d" % (number % 3), b"another %d" % number)
+    site.settle()
+    expected = latest(log)
+    _fail(site, errno.ENOSPC, lambda one: file_names.RECOVERY_POINT_CHECKPOINT in one.path)
+    compact(site)
+    assert not _is_compacted(log)
+    _check_retried(site, log, expected)
+
+
+def test_compacted_records_survive_a_kill_without_producer_snapshots() -> None:
+    """Recovery must not take an empty segment for one whose records were not synced."""
+    site = LogSite().start()
+    log = site.create("t-0", COMPACT)
+    for number in range(20):
+        put(site, log, b"k%d" % (number % 2), b"%d" % number)
+    site.settle()
+    while compact(site):
+        pass
+    expected = latest(log)
+    assert not log.segments.first.size_bytes
+    site = site.next_life()
+    for name in site.files.listdir(log.directory):
+        if name.endswith(file_names.SNAPSHOT_SUFFIX):
+            site.files.unlink(f"{log.directory}/{name}")
+    assert latest(site.start().log()) == expected
 
 
 @pytest.mark.parametrize("error_number", [errno.ENOSPC, errno.EMFILE])
