@@ -65,12 +65,19 @@ SHARED = (
 )
 CORE = (*LIBRARY, *COMMON, *SHARED, "plogd.log", "plogd.replica", "plogd.coordinator")
 EMBEDDED = (
+    "plogd.metadata.embedded_metadata",
     "plogd.metadata.embedded_store",
     "plogd.metadata.image",
+    "plogd.metadata.image_loader",
+    "plogd.metadata.image_records",
     "plogd.metadata.log_replay",
     "plogd.metadata.pending_write",
     "plogd.metadata.record_batch",
     "plogd.metadata.security_image",
+    "plogd.metadata.snapshot_generator",
+    "plogd.metadata.snapshot_name",
+    "plogd.metadata.snapshot_reader",
+    "plogd.metadata.snapshot_writer",
 )
 BELOW_BROKER = (*CORE, *EMBEDDED, "plogd.controller", "plogd.connection_context")
 PURE = (*BELOW_BROKER, "plogd.broker", "plogd.apis")

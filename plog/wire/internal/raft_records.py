@@ -1,7 +1,8 @@
 """Control records of a KRaft metadata log: leaders, voters, snapshot headers and footers.
 
-Logs and snapshots of Kafka's controllers contain these records. A plog broker does not use Raft and
-never writes them. A record starts with its version, which is also one of its fields.
+Logs and snapshots of Kafka's controllers contain these records. A plog broker does not use Raft,
+and writes only the headers and footers of snapshots. A record starts with its version, which is
+also one of its fields.
 Source: Kafka 4.3 clients/src/main/resources/common/message, ControlRecordUtils.
 
   LeaderChangeMessage   1 directory ids of the voters (KIP-853)

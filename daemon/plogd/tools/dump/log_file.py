@@ -38,8 +38,8 @@ from plog.records.reader import read_records
 from plog.wire.as_json import as_json, compact_json
 from plog.wire.internal.raft_records import RAFT_RECORDS, decode_raft_record
 from plogd.log.file_names import LOG_SUFFIX
+from plogd.metadata.snapshot_name import parse_snapshot_name
 from plogd.tools.dump.problem_report import ProblemReport, absolute
-from plogd.tools.metadata.kraft_log_reader import parse_snapshot_name
 
 CHECKPOINT_SUFFIX: Final = ".checkpoint"
 NO_LIMIT: Final = 0x7FFFFFFF

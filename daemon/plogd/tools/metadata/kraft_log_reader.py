@@ -12,10 +12,8 @@ MetadataBatchLoader; KIP-630 (snapshots).
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from plog.errors import PlogError
 from plog.records.batch import BatchHeader, CorruptBatch, crc_is_valid, iter_batches
@@ -37,7 +35,6 @@ from plog.wire.primitives import WireError, decode_varint
 from plogd.tools.storage.cluster_state import ClusterState, KafkaPartition, KafkaTopic
 
 _REMEDY = "start Kafka once more and stop it cleanly"
-_SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 _TOPIC, _BROKER = 2, 4
 _NO_LEADER_CHANGE = -2  # As in Kafka's LeaderConstants.
 
@@ -65,25 +62,6 @@ _CLEAR_ELIGIBLE = 28
 
 class UnreadableMetadata(PlogError):
     """Kafka's metadata log cannot be read; the message contains the place and the remedy."""
-
-
-# A tuple, so that snapshots are sorted by their offsets and then by their epochs.
-class SnapshotName(NamedTuple):
-    """The name of a snapshot, which replaces all records below `end_offset`."""
-
-    end_offset: int
-    epoch: int
-
-
-def parse_snapshot_name(name: str) -> SnapshotName | None:
-    """Parse the name of a snapshot; return None for other names and for incomplete snapshots.
-
-    >>> parse_snapshot_name("00000000000000000123-0000000004.checkpoint")
-    SnapshotName(end_offset=123, epoch=4)
-    >>> parse_snapshot_name("00000000000000000123-0000000004.checkpoint.part")
-    """
-    match = _SNAPSHOT_NAME.fullmatch(name)
-    return SnapshotName(int(match[1]), int(match[2])) if match else None
 
 
 def snapshot_values(data: bytes) -> list[bytes]:

@@ -23,9 +23,11 @@ from plog.version import VERSION
 from plog.wire.internal.kraft_records import KNOWN_RECORDS
 from plog.wire.internal.metadata_records import decode_known_record
 from plogd.log import file_names
+from plogd.metadata.snapshot_name import SnapshotName, parse_snapshot_name
 from plogd.os_files import OsFiles
 from plogd.ports import Files
 from plogd.tools.metadata import kraft_log_reader
+from plogd.tools.metadata.kraft_log_reader import UnreadableMetadata
 from plogd.tools.metadata.metadata_tree import MetadataTree
 from plogd.tools.metadata.shell_commands import COMMANDS, Shell
 from plogd.tools.storage.import_source import METADATA_DIR
@@ -147,7 +149,7 @@ def read_source(files: Files, path: str) -> Source:
     data = files.read_file(path)
     from_plog = not files.exists(posixpath.join(posixpath.dirname(path), _RAFT_STATE_FILE))
     if path.endswith(".checkpoint"):
-        parsed = kraft_log_reader.parse_snapshot_name(posixpath.basename(path))
+        parsed = parse_snapshot_name(posixpath.basename(path))
         # The name bootstrap.checkpoint does not contain an offset.
         end_offset = parsed.end_offset if parsed else 1
         # The records of a snapshot do not have offsets in the log, but all of them precede its end.
@@ -160,21 +162,32 @@ def read_source(files: Files, path: str) -> Source:
 
 def _read_directory(files: Files, directory: str) -> Source:
     listed = files.listdir(directory)
-    snapshots = sorted(
-        (parsed, name)
-        for parsed, name in ((kraft_log_reader.parse_snapshot_name(x), x) for x in listed)
-        if parsed is not None
-    )
+    parsed = [parse_snapshot_name(name) for name in listed]
+    snapshots = sorted((name for name in parsed if name is not None), reverse=True)
+    problem: UnreadableMetadata | None = None
+    # As a broker does, use an older snapshot or the log alone if the newest snapshot is damaged.
+    for snapshot in [*snapshots, None]:
+        try:
+            return _read_since(files, directory, listed, snapshot)
+        except UnreadableMetadata as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def _read_since(
+    files: Files, directory: str, listed: list[str], snapshot: SnapshotName | None
+) -> Source:
+    """Read a snapshot and the records after it, or the whole log."""
     values: list[tuple[int, bytes]] = []
     start, parts = 0, []
-    if snapshots:
-        newest, name = snapshots[-1]
-        start = newest.end_offset
-        parts = [files.read_file(posixpath.join(directory, name))]
+    if snapshot is not None:
+        start = snapshot.end_offset
+        parts = [files.read_file(posixpath.join(directory, snapshot.file_name))]
         values += [(start - 1, value) for value in kraft_log_reader.snapshot_values(parts[0])]
     segments = [files.read_file(path) for path in _segments(listed, directory, start)]
     if not segments and not parts:
-        raise PlogError(
+        raise UnreadableMetadata(
             f"cannot find metadata in {directory}: specify a log directory that contains "
             f"{METADATA_DIR}, or a .checkpoint file"
         )

@@ -29,6 +29,7 @@ from plogd.log.disk.checkpoint_files import (
 )
 from plogd.log.disk.log_dir import OFFSET_CHECKPOINTS
 from plogd.metadata.embedded_store import METADATA_PARTITION
+from plogd.metadata.snapshot_name import parse_snapshot_name
 from plogd.ports import Files
 from plogd.tools.metadata import kraft_log_reader
 from plogd.tools.storage.cluster_state import ClusterState
@@ -169,7 +170,7 @@ def read_kraft_metadata(files: Files, log_dir: str) -> ClusterState:
     """Read Kafka's `__cluster_metadata-0` in `log_dir`. Raises UnreadableMetadata, OSError."""
     directory = posixpath.join(log_dir, METADATA_DIR)
     listed = files.listdir(directory)
-    snapshots = [(kraft_log_reader.parse_snapshot_name(name), name) for name in listed]
+    snapshots = [(parse_snapshot_name(name), name) for name in listed]
     values: list[tuple[int, bytes]] = []
     start = 0
     complete = sorted((parsed, name) for parsed, name in snapshots if parsed is not None)

@@ -80,6 +80,27 @@ def test_snapshot_replaces_records_before_it(
     assert capsys.readouterr().out.startswith("offset 1, ")
 
 
+def test_damaged_snapshot_is_replaced_by_the_older_one_or_the_log(
+    metadata: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (metadata / f"{2:020d}.log").write_bytes(_topics("c", base_offset=2))
+    newest = metadata / "00000000000000000003-0000000007.checkpoint"
+    newest.write_bytes(_control(ControlType.SNAPSHOT_HEADER, 0))
+    _run("--snapshot", metadata, "ls", "/image/topics/byName")
+    assert capsys.readouterr().out.split() == ["a", "b", "c"]
+    (metadata / SNAPSHOT).write_bytes(
+        _control(ControlType.SNAPSHOT_HEADER, 0)
+        + _topics("x", base_offset=1)
+        + _control(ControlType.SNAPSHOT_FOOTER, 2)
+    )
+    (metadata / f"{0:020d}.log").unlink()
+    _run("--snapshot", metadata, "ls", "/image/topics/byName")
+    assert capsys.readouterr().out.split() == ["c", "x"]
+    (metadata / SNAPSHOT).unlink()
+    _run("--snapshot", metadata, "ls", code=1)
+    assert "it is incomplete and has no footer" in capsys.readouterr().err
+
+
 def test_shell_runs_commands_until_exit_or_end_of_input(
     metadata: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
