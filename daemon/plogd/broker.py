@@ -41,12 +41,12 @@ from plogd.coordinator.runtime.shard_runtime import RuntimeContext
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.fair_queue import FairQueue
 from plogd.log.compaction.cleaner_gauges import register_cleaner_gauges
-from plogd.log.disk.reserved_space import keep_room
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.metadata.cache import MetadataCache, TopicState
-from plogd.metadata.embedded_store import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
+from plogd.metadata.embedded_metadata import EmbeddedMetadata, open_embedded_metadata
+from plogd.metadata.embedded_store import METADATA_PARTITION, EmbeddedStore
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key
 from plogd.metrics import Registry
 from plogd.ports import CopyMemory, Later, Ports, spawn
@@ -65,13 +65,6 @@ _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
 continues."""
 _NO_SPACE_RETRY_MS = 1_000
 """Interval between attempts to write the registration that a full disk has postponed."""
-_METADATA_LOG_CONFIG = TopicConfig(
-    cleanup_policy=(),  # No record may be deleted, because there are no snapshots.
-    # A change is answered only after its record is durable.
-    flush_messages=1,
-    # All changes in a write are in one batch, such as those for a topic with many partitions.
-    max_message_bytes=64 << 20,
-)
 
 
 class Broker:
@@ -113,6 +106,7 @@ class Broker:
         """Called when the last log directory has failed."""
         self.on_config: Callable[[BrokerConfig], None] = lambda config: None
         """Called with the new settings each time they change."""
+        self._metadata: EmbeddedMetadata | None = None
         self.logs: Logs | None = None
         """Sets the levels of the broker's loggers; None if clients may not change them."""
         self.on_address_advertised: Callable[[ConnectionContext, str, int], None] = lambda *_: None
@@ -241,14 +235,10 @@ class Broker:
 
     async def _start(self) -> None:
         await self.log_manager.open_directories()
-        metadata_log = await self.log_manager.load_metadata_log(
-            METADATA_PARTITION, METADATA_TOPIC_ID, _METADATA_LOG_CONFIG
+        self._metadata = await open_embedded_metadata(
+            self.log_manager, self.ports, config=self.config, fair_queue=self.fair_queue
         )
-        self.store = EmbeddedStore(
-            metadata_log, clock=self.clock, turn=self.ports.turn, fair_queue=self.fair_queue
-        )
-        self.store.open()
-        self._metadata_log = metadata_log
+        self.store = self._metadata.store
         # Before the first record is written, so that other files cannot take the space that it
         # needs.
         await self.keep_room()
@@ -322,11 +312,9 @@ class Broker:
         self.client_quotas.watch(self.quotas.update)
 
     def keep_room(self) -> Later[bool]:
-        """Reserve disk space for metadata records; return whether enough space is reserved.
-
-        With this reserve, the broker can start and topics can be deleted even if the disk is full.
-        """
-        return keep_room(self._metadata_log, self.jobs)
+        """Reserve disk space for metadata records; return whether enough space is reserved."""
+        assert self._metadata is not None, "the broker has not started"
+        return self._metadata.keep_room()
 
     async def _load_logs(self, topics: Sequence[TopicState]) -> None:
         known = {
@@ -368,6 +356,8 @@ class Broker:
         self.replica_manager.append_queues.close()
         # Before the logs are closed, because a coordinator that is still loading reads them.
         await self.group_coordinator.shutdown()
+        if self._metadata is not None:
+            await self._metadata.stop()
         await self.log_manager.shutdown()
 
     # -- settings -----------------------------------------------------------------------------

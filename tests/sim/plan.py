@@ -34,8 +34,10 @@ class PeriodicTask:
     function: Callable[[Broker], Later[Any] | None]
 
 
-def make_config(chance: random.Random) -> BrokerConfig:
+def make_config(chance: random.Random, seed: int) -> BrokerConfig:
     """Return the broker's settings for one seed."""
+    # A generator of its own, so that the other choices of each seed stay the same.
+    snapshots = random.Random(f"metadata snapshots {seed}")
     return BrokerConfig(
         log_dirs=LOG_DIRS[: chance.choice((1, 1, 2))],
         listeners=("PLAINTEXT://127.0.0.1:9092",),
@@ -45,6 +47,10 @@ def make_config(chance: random.Random) -> BrokerConfig:
         log_index_interval_bytes=chance.choice((0, 100, 500, 4096)),
         log_index_size_max_bytes=chance.choice((48, 200, 4096)),
         log_segment_delete_delay_ms=chance.choice((0, 50, 1_000)),
+        metadata_log_max_record_bytes_between_snapshots=snapshots.choice(
+            (1, 500, 3_000, 20 << 20, 20 << 20)
+        ),
+        metadata_log_max_snapshot_interval_ms=snapshots.choice((0, 0, 200, 2_000)),
         plog_unsynced_max_bytes=chance.choice((500, 1 << 20)),
         plog_flush_syncfs=chance.choice(("auto", "never")),
         plog_log_preallocate_bytes=chance.choice((0, 300, 64 << 20)),

@@ -134,6 +134,8 @@ class Process:
         if "and will reload in" in text:
             self.reloads += 1
             self._world.service.coordinator_reloads()
+        if text.startswith(("wrote metadata snapshot", "loaded metadata snapshot")):
+            self._world.count(f"metadata snapshots {text.split()[0]}")
         self.reports.append(text)
         self._world.trace(f"broker: {text}")
 

@@ -5,6 +5,8 @@ A seed that once found a bug stays in `REMEMBERED`. docs/reliability.md explains
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tests.sim import __main__ as command
@@ -23,6 +25,7 @@ REMEMBERED: tuple[int, ...] = (
     3520,  # A log was created between a producer's first batch, refused without it, and the next.
 )
 EXCEPTION_SEEDS = range(200, 216)
+SNAPSHOT_SEEDS = (12, 19, 20)
 LONG_SEEDS = range(1000, 1400)
 LONG_STEPS = 2000
 
@@ -42,6 +45,16 @@ def test_seed_with_injected_exceptions_shows_no_anomaly() -> None:
         world.run()
         met += world.counts["exceptions"]
     assert met > len(EXCEPTION_SEEDS)
+
+
+def test_brokers_start_from_metadata_snapshots() -> None:
+    counts = Counter[str]()
+    for seed in SNAPSHOT_SEEDS:
+        world = World(seed, STEPS, exceptions=False)
+        world.run()
+        counts += world.counts
+    assert counts["metadata snapshots wrote"] > 20
+    assert counts["metadata snapshots loaded"] > 10
 
 
 @pytest.mark.long

@@ -69,7 +69,7 @@ class World(Stage):
         self.history = History()
         self.topics = Topics()
         self.network = Network(self.clock, self.timers, self._derive(), self.fail)
-        self.config = make_config(self.chance)
+        self.config = make_config(self.chance, seed)
         super().__init__(make_topics(self.chance))
         self.history.compacted = {plan.name for plan in self.plans if plan.is_compacted}
         self.tasks = make_tasks(self.chance, self.config)

@@ -29,6 +29,7 @@ from plogd.config.listener import (
 )
 from plogd.config.listener_overrides import overridden_row, override_name, tls_settings
 from plogd.config.log_settings import LogSettings
+from plogd.config.metadata_log_settings import MetadataLogSettings
 from plogd.config.network_settings import NetworkSettings
 from plogd.config.offsets_settings import OffsetsSettings
 from plogd.config.tls_settings import TlsSettings, check_tls
@@ -55,6 +56,7 @@ class DynamicSettings:
 class BrokerConfig(
     OffsetsSettings,
     GroupSettings,
+    MetadataLogSettings,
     CleanerSettings,
     LogSettings,
     TlsSettings,

@@ -38,7 +38,7 @@ from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log import Log
 from plogd.log.log_results import Writing
 from plogd.metadata.image import MetadataImage, registration_record
-from plogd.metadata.log_replay import replay_log
+from plogd.metadata.image_loader import LoadedImage, load_image
 from plogd.metadata.pending_write import LARGE, PendingWrite
 from plogd.metadata.record_batch import batch_in_slices, batch_of
 from plogd.metadata.store import (
@@ -53,7 +53,7 @@ from plogd.metadata.store import (
     Written,
 )
 from plogd.notify_all import notify_all
-from plogd.ports import Clock, Later, Turn, ready, spawn
+from plogd.ports import Clock, Files, Later, Report, Turn, ready, silence, spawn
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
@@ -93,6 +93,7 @@ class EmbeddedStore:
         self._in_flight_records: list[MetadataRecord] = []
         self._in_flight_base = 0
         self._in_flight_end = 0
+        self._in_flight_size = self._in_flight_ms = 0
         self._in_flight_writing: Writing | None = None
         """The pending write of the batch to a slow disk; None if it was written immediately."""
         self._is_applying = False
@@ -101,13 +102,29 @@ class EmbeddedStore:
         self._failure: KafkaStorageError | None = None
         self._unwritten: list[MetadataRecord] = []
         """This broker's registration records, if the disk was too full to write them."""
+        self.on_applied: Callable[[int, int], None] = lambda size_bytes, timestamp_ms: None
+        """Called with each batch that has been applied to the image, before the next one begins."""
 
-    def open(self) -> None:
-        """Replay the log. Raises KafkaStorageError if it is damaged or has unknown records."""
+    def open(self, files: Files, report: Report = silence) -> LoadedImage:
+        """Load the newest snapshot and the records after it.
+
+        Raises KafkaStorageError if records are missing, damaged or unknown.
+        """
         log = self._log
         log.on_durable = self._log_is_durable
-        replay_log(log, self._image)
+        loaded = load_image(files, log, report)
+        self._image = loaded.image
+        # The log may be empty, because the snapshot has replaced its records.
+        if loaded.snapshot is not None:
+            self._epoch = max(self._epoch, loaded.snapshot.epoch + 1)
         log.high_watermark = log.log_end_offset  # With one replica, durable means committed.
+        return loaded
+
+    @property
+    def stable_image(self) -> MetadataImage | None:
+        """The image, if it matches the end of the log; otherwise None."""
+        is_changing = self._in_flight or self._unwritten or self._failure is not None
+        return None if is_changing else self._image
 
     # -- reading ------------------------------------------------------------------------------
 
@@ -386,6 +403,7 @@ class EmbeddedStore:
         )
         self._in_flight_base = info.first_offset
         self._in_flight_end = info.last_offset + 1
+        self._in_flight_size, self._in_flight_ms = len(batch), now_ms
         self._in_flight_writing = info.writing
 
     def _log_is_durable(self) -> None:
@@ -427,7 +445,8 @@ class EmbeddedStore:
             return
         group, self._in_flight, self._in_flight_records = self._in_flight, [], []
         # Notify watchers first: a client that has its response must not see an older state.
-        notify_all([*self._notifications(changed), *self._outcomes(group), self._pump])
+        calls = [*self._notifications(changed), *self._outcomes(group)]
+        notify_all([*calls, self._notify_applied, self._pump])
 
     def _apply(self, records: Sequence[MetadataRecord], base_offset: int) -> dict[Key, None]:
         """Apply records to the image and return the keys that have changed."""
@@ -458,7 +477,10 @@ class EmbeddedStore:
             self._is_applying = False
         if self._in_flight:  # Otherwise, the store has already failed these writes.
             self._in_flight, self._in_flight_records = [], []
-            notify_all([*calls, *outcomes, self._pump])
+            notify_all([*calls, *outcomes, self._notify_applied, self._pump])
+
+    def _notify_applied(self) -> None:
+        self.on_applied(self._in_flight_size, self._in_flight_ms)
 
     async def _apply_in_slices(self) -> dict[Key, None]:
         records, base_offset = self._in_flight_records, self._in_flight_base

@@ -1,11 +1,12 @@
 """Replay the metadata log into an image when a broker starts.
 
-Called by `EmbeddedStore.open`, before anything else runs. A damaged, missing or unknown record
-aborts the startup: otherwise, the broker would run without some of its topics or settings.
+Called by image_loader.py, before anything else runs. A damaged, missing or unknown record aborts
+the startup: otherwise, the broker would run without some of its topics or settings.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from plog.errors import KafkaStorageError, PlogError
@@ -16,18 +17,32 @@ from plog.wire.primitives import WireError
 from plogd.log.log import Log
 from plogd.metadata.image import MetadataImage
 
-# The log has no snapshots yet (docs/decisions/0002), so it is not read in one piece.
+# Up to metadata.log.max.record.bytes.between.snapshots may follow the newest snapshot, so they are
+# not read in one piece.
 _READ_BYTES: Final = 1 << 20
 
 
-def replay_log(log: Log, image: MetadataImage) -> None:
-    """Replay all of `log`. Raises KafkaStorageError if it is damaged or has unknown records."""
-    offset = log.log_start_offset
+@dataclass(slots=True)
+class Replayed:
+    """The batches that were replayed."""
+
+    size_bytes: int = 0
+    last_timestamp_ms: int = -1
+    """The timestamp of the last batch; -1 before the first one."""
+
+
+def replay_log(log: Log, image: MetadataImage, offset: int) -> Replayed:
+    """Replay `log` from `offset` on, which is the start of a batch, or the end of the log.
+
+    Raises KafkaStorageError if the log is damaged or has unknown records.
+    """
+    replayed = Replayed()
     while offset < log.log_end_offset:
-        next_offset = _replay_batches(log, image, _read(log, offset), offset)
+        next_offset = _replay_batches(log, image, _read(log, offset), offset, replayed)
         if next_offset <= offset:  # No complete batch was read, so the loop would never end.
             raise _lost(log, offset)
         offset = next_offset
+    return replayed
 
 
 def _read(log: Log, offset: int) -> bytes:
@@ -48,7 +63,9 @@ def _read(log: Log, offset: int) -> bytes:
         ) from error
 
 
-def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int) -> int:
+def _replay_batches(
+    log: Log, image: MetadataImage, payload: bytes, offset: int, replayed: Replayed
+) -> int:
     """Replay the complete batches in `payload`; return the offset after the last batch."""
     for position, header in iter_batches(payload):
         # The metadata log is not compacted, so a gap in its offsets means that a file is missing.
@@ -61,6 +78,8 @@ def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int)
                 "is damaged; restore its files from a backup"
             )
         offset = header.next_offset
+        replayed.size_bytes += header.size_bytes
+        replayed.last_timestamp_ms = header.max_timestamp
         if header.is_control:  # Raft's own records, which do not change the metadata.
             continue
         records = payload[position + HEADER_SIZE : position + header.size_bytes]

@@ -64,7 +64,7 @@ class Disk:
         log = settled(self.ports, loading)
         manager.on_offline = lambda log_dir, logs: store.storage_failed()
         store = self.store(log)
-        store.open()
+        self.load(store)
         return store
 
     def store(self, log: Log) -> EmbeddedStore:
@@ -72,6 +72,10 @@ class Disk:
         ports = self.ports
         queue = FairQueue(ports.timers)
         return EmbeddedStore(log, clock=ports.clock, turn=ports.turn, fair_queue=queue)
+
+    def load(self, store: EmbeddedStore) -> None:
+        """Open `store`."""
+        store.open(self.ports.bundle().files)
 
     def settle(self, later: Later[Any]) -> Any:
         return settled(self.ports, later)
@@ -353,7 +357,7 @@ class TestStarting:
         file.truncate(0)
         file.append(content)
         with pytest.raises(KafkaStorageError, match="__cluster_metadata-0"):
-            disk.store(log).open()
+            disk.load(disk.store(log))
 
     def test_unknown_record_refuses_the_start(self) -> None:
         disk = Disk()
@@ -365,7 +369,7 @@ class TestStarting:
         )
         disk.ports.settle()
         with pytest.raises(KafkaStorageError, match="record at offset 0"):
-            disk.store(log).open()
+            disk.load(disk.store(log))
 
     def test_slow_disk_delays_the_outcome(self) -> None:
         disk = Disk()
