@@ -263,6 +263,8 @@ def test_modification_time_is_in_milliseconds(tmp_path: Path) -> None:
     path.write_bytes(b"x")
     os.utime(path, ns=(0, 1_700_000_000_123_456_789))
     assert OsFiles().modified_ms(str(path)) == 1_700_000_000_123
+    os.utime(tmp_path, ns=(0, 1_700_000_000_456_000_000))
+    assert OsFiles().modified_ms(str(tmp_path)) == 1_700_000_000_456
 
 
 def test_descriptor_works_with_sendfile_and_is_not_inherited(tmp_path: Path) -> None:

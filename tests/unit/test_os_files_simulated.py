@@ -348,7 +348,11 @@ def test_modification_time_comes_from_the_clock() -> None:
     file = files.open_append("/d/a")
     clock.advance_to(500)
     file.append(b"x")
-    assert files.modified_ms("/d/a") == 1500
+    assert files.modified_ms("/d/a") == files.modified_ms("/d") + 500 == 1500
+    clock.advance_to(700)
+    file.truncate(0)
+    files.rename("/d/a", "/d/b")
+    assert files.modified_ms("/d/b") == files.modified_ms("/d") == 1700
     assert files.crash(random.Random(1)) is not files
 
 

@@ -121,10 +121,11 @@ class Inode:
 class Directory:
     """The current names of a directory, and its durable names."""
 
-    __slots__ = ("device", "durable", "entries")
+    __slots__ = ("device", "durable", "entries", "modified_ms")
 
     def __init__(self, device: int) -> None:
         self.device = device
+        self.modified_ms = 0
         self.entries: dict[str, Node] = {}
         self.durable: dict[str, Node] = {}
 
@@ -169,7 +170,9 @@ class Disk:
         self.root = root
         self.changes: list[Change] = []
 
-    def change(self, *edits: Edit) -> None:
+    def change(self, now_ms: int, *edits: Edit) -> None:
+        for edit in edits:
+            edit.directory.modified_ms = now_ms
         change = Change(edits)
         change.apply()
         self.changes.append(change)
@@ -219,6 +222,7 @@ class Disk:
 
 def _copy_directory(directory: Directory, chance: Chance, copies: dict[int, Node]) -> Directory:
     copy = Directory(directory.device)
+    copy.modified_ms = directory.modified_ms
     copies[id(directory)] = copy
     for name, node in sorted(directory.durable.items()):
         found = copies.get(id(node))

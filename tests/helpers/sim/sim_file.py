@@ -52,6 +52,7 @@ class SimFile:
         self._check()
         with self._files.operation("truncate", self.path):
             self._inode.truncate(size_bytes)
+            self._inode.modified_ms = self._files.now_ms()
 
     def reserve(self, nbytes: int) -> bool:
         self._check()

@@ -206,7 +206,7 @@ class SimFiles:
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         self._last_append = inode, len(inode.content)
         inode.content += data if error is None else data[: len(data) // 2]
-        inode.modified_ms = self._now_ms()
+        inode.modified_ms = self.now_ms()
         if error is not None:
             raise error
         self.maybe_crash(operation)
@@ -239,8 +239,8 @@ class SimFiles:
         if node is None:
             with self.operation("create", path):
                 node = Inode(self.device(posixpath.dirname(_absolute(path))))
-                node.modified_ms = self._now_ms()
-                self._disk.change(Edit(directory, name, node))
+                node.modified_ms = self.now_ms()
+                self._disk.change(self.now_ms(), Edit(directory, name, node))
         return SimFile(self, path, _as_file(node, path))
 
     def open_existing(self, path: str) -> File:
@@ -268,7 +268,9 @@ class SimFiles:
         if isinstance(there, Directory) and there.entries:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), source, None, target)
         with self.operation("rename", source):
-            self._disk.change(Edit(old_parent, old_name, None), Edit(parent, name, node))
+            self._disk.change(
+                self.now_ms(), Edit(old_parent, old_name, None), Edit(parent, name, node)
+            )
 
     def exchange(self, first: str, second: str) -> None:
         self._check_alive()
@@ -281,7 +283,9 @@ class SimFiles:
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), first, None, second)
         with self.operation("exchange", first):
             self._disk.change(
-                Edit(one_parent, one_name, nodes[1]), Edit(other_parent, other_name, nodes[0])
+                self.now_ms(),
+                Edit(one_parent, one_name, nodes[1]),
+                Edit(other_parent, other_name, nodes[0]),
             )
 
     def unlink(self, path: str) -> None:
@@ -289,7 +293,7 @@ class SimFiles:
         directory, name = self._parent(path)
         _as_file(self._find(path), path)
         with self.operation("unlink", path):
-            self._disk.change(Edit(directory, name, None))
+            self._disk.change(self.now_ms(), Edit(directory, name, None))
 
     def mkdir(self, path: str) -> None:
         self._check_alive()
@@ -300,7 +304,7 @@ class SimFiles:
         self.mkdir(posixpath.dirname(_absolute(path)))
         directory, name = self._parent(path)
         with self.operation("mkdir", path):
-            self._disk.change(Edit(directory, name, Directory(self.device(path))))
+            self._disk.change(self.now_ms(), Edit(directory, name, Directory(self.device(path))))
 
     def rmdir(self, path: str) -> None:
         self._check_alive()
@@ -308,7 +312,7 @@ class SimFiles:
         if self._directory(path).entries:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
         with self.operation("rmdir", path):
-            self._disk.change(Edit(directory, name, None))
+            self._disk.change(self.now_ms(), Edit(directory, name, None))
 
     def listdir(self, path: str) -> list[str]:
         self.reading("listdir", path)
@@ -324,7 +328,7 @@ class SimFiles:
 
     def modified_ms(self, path: str) -> int:
         self._check_alive()
-        return _as_file(self._find(path), path).modified_ms
+        return self._find(path).modified_ms
 
     def sync_dir(self, path: str) -> None:
         operation, error = self._begin("sync_dir", path)
@@ -394,7 +398,8 @@ class SimFiles:
         """Damage a file silently and durably, without an operation or a fault."""
         _as_file(self._find(path), path).replace(content)
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
+        """Return the wall-clock time; 0 without a clock."""
         return 0 if self.clock is None else self.clock.now_ms()
 
     def _check_alive(self) -> None:

@@ -25,6 +25,12 @@ def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None
     write_atomic(files, posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE), mark.encode())
 
 
+def clean_mark_ms(files: Files, log_dir: str) -> int | None:
+    """Return the wall-clock time at which the file was written; None without the file."""
+    path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
+    return files.modified_ms(path) if files.exists(path) else None
+
+
 def take_clean_mark(files: Files, log_dir: str) -> bool:
     """Durably remove the clean shutdown file; return whether it existed. Raises OSError."""
     path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)

@@ -46,6 +46,8 @@ class LogDir:
         self.offline = False
         self.was_clean = False
         """Whether the last broker that used the directory stopped cleanly."""
+        self.clean_since_ms: int | None = None
+        """The wall-clock time of that clean stop."""
         self.identity: MetaProperties | None = None
         """The content of meta.properties; None if the file is missing."""
         self._offsets: dict[str, Mapping[TopicPartition, int]] = {
@@ -130,6 +132,7 @@ class LogDir:
     def take_over(self, identity: MetaProperties) -> None:
         """Start using the directory: remove its clean shutdown file and write its identity."""
         # First, because a crash after this point must not look like a clean stop (KAFKA-10471).
+        self.clean_since_ms = clean_shutdown.clean_mark_ms(self.files, self.path)
         self.was_clean = clean_shutdown.take_clean_mark(self.files, self.path)
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.

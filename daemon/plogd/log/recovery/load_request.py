@@ -31,6 +31,8 @@ class LoadRequest:
     now_ms: int
     monotonic_ms: float
     """The monotonic time that corresponds to `now_ms`."""
+    clean_since_ms: int | None = None
+    """The wall-clock time of the clean stop; None if unknown."""
     leader_epoch: int | None = None
     """The leader epoch that the log is about to enter; None if unknown."""
     knows_log_start: bool = False

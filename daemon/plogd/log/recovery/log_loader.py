@@ -93,6 +93,7 @@ class LogLoader:
             config=topic.config,
             leader_epoch=topic.leader_epoch,
             clean=log_dir.was_clean,
+            clean_since_ms=log_dir.clean_since_ms,
             recovery_point=log_dir.recovery_points.get(key, 0),
             high_watermark=log_dir.high_watermarks.get(key, 0),
             log_start_offset=log_dir.log_starts.get(key, 0),

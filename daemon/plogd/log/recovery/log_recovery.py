@@ -1,10 +1,11 @@
 """Load a log from its directory, and recover the log after a crash.
 
-After a clean stop, loading reads only the end of the last segment, the newest producer snapshot and
-the leader epochs. After a crash, it reads all segments from the recovery point on, from the disk
-and not from the page cache. Data that was not durable may be missing, torn or garbage: recovery
-truncates the log at the first incomplete batch, rebuilds the indexes, and syncs the files before
-the log is used. Only disk errors prevent loading, regardless of what the files contain.
+After a clean stop, loading reads only the batches after the last index entry of the log, the ends
+of the indexes, the newest producer snapshot and the leader epochs (unchanged_files.py has the
+exception). After a crash, it reads all segments from the recovery point on, from the disk and not
+from the page cache. Data that was not durable may be missing, torn or garbage: recovery truncates
+the log at the first incomplete batch, rebuilds the indexes, and syncs the files before the log is
+used. Only disk errors prevent loading, regardless of what the files contain.
 
 The checkpoints and the producer snapshots prove up to which offset records were durable. Damage
 below this offset is bit rot: the damaged bytes are kept, and the other records are served. A
@@ -42,9 +43,10 @@ from plogd.log.recovery.transaction_recovery import (
     TransactionRecovery,
     open_transaction_indexes,
 )
+from plogd.log.recovery.unchanged_files import UnchangedFiles
 from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
-from plogd.log.segment.sanity_check import sanity_check
+from plogd.log.segment.sanity_check import check_indexes, sanity_check
 from plogd.ports import Files, Report
 
 
@@ -56,8 +58,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = DamageReport(request.topic_partition, request.directory, report)
-    complete_swaps(files, request)
-    _remove_leftovers(files, request.directory)
+    unchanged = UnchangedFiles(files, request)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
     # If the log start offset is higher, the log may end below it, which `_complete` detects.
@@ -65,19 +66,19 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         segments = _drop_below_start(segments, request, dropped, {})
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
-    ends = _repair_indexes(files, segments, sealed, request, findings, report)
+    ends = _repair_indexes(files, segments, sealed, request, unchanged, findings, report)
     # Even after a clean stop, a file may have been truncated while no broker was running.
-    is_clean = request.clean and _is_whole(segments[-1], request)
+    is_clean = request.clean and _next_offset(segments[-1], ends) >= request.durable_end_offset
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
-    suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
+    suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed], ends)
     transactions = TransactionRecovery(files, request, [*dropped, *segments])
     # Index rebuilds may have scanned bytes that were not included in the estimate.
     request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     if suspects:
         segments += _recover(files, suspects, request, epochs, transactions, findings, ends)
     segments = _complete(files, request, segments, findings, ends, dropped)
-    log_end_offset = _next_offset(segments[-1])
+    log_end_offset = _next_offset(segments[-1], ends)
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     # Before load_producers, whose replay only adds epochs above the newest entry.
     epochs.truncate_from_end(log_end_offset)
@@ -133,7 +134,7 @@ def _complete(
     dropped: list[LogSegment],
 ) -> list[LogSegment]:
     """Report missing records; return segments that do not end below any known offset."""
-    log_end_offset = _next_offset(segments[-1])
+    log_end_offset = _next_offset(segments[-1], ends)
     if log_end_offset >= request.log_start_offset:
         segments = _drop_below_start(segments, request, dropped, ends)
     if not request.may_have_gaps:
@@ -171,6 +172,9 @@ def _remove_leftovers(files: Files, directory: str) -> None:
 
 
 def _open_segments(files: Files, request: LoadRequest) -> list[LogSegment]:
+    """Complete what a crash has interrupted, and open all segments; there is at least one."""
+    complete_swaps(files, request)
+    _remove_leftovers(files, request.directory)
     base_offsets = sorted(
         parsed.base_offset
         for name in files.listdir(request.directory)
@@ -229,13 +233,13 @@ def _is_below_start(
     return is_whole and segment.base_offset < end_offset <= request.log_start_offset
 
 
-def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
+def _drop_overtaken(segments: Sequence[LogSegment], ends: Mapping[int, int]) -> list[LogSegment]:
     """Delete empty segments that begin at an offset in the preceding segment."""
     kept: list[LogSegment] = []
     for segment in segments:
         # Left by a failed roll, after which appends continued in the old segment: the files could
         # not be removed, or a power loss has undone their removal.
-        if kept and not segment.size_bytes and _next_offset(kept[-1]) > segment.base_offset:
+        if kept and not segment.size_bytes and _next_offset(kept[-1], ends) > segment.base_offset:
             segment.delete_files()
         else:
             kept.append(segment)
@@ -276,11 +280,6 @@ def _check_epochs_exist(files: Files, request: LoadRequest, segments: Sequence[L
         path = posixpath.join(request.directory, file_names.LEADER_EPOCH_CHECKPOINT)
         if not files.exists(path):
             raise CorruptCheckpoint(f"{path} is missing")
-
-
-def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:
-    """Return whether the last segment still contains all its records after a clean stop."""
-    return _next_offset(segment) >= request.durable_end_offset
 
 
 def _sealed_count(segments: Sequence[LogSegment], recovery_point: int) -> int:
@@ -371,17 +370,23 @@ def _repair_indexes(
     segments: Sequence[LogSegment],
     count: int,
     request: LoadRequest,
+    unchanged: UnchangedFiles,
     findings: DamageReport,
     report: Report,
 ) -> dict[int, int]:
     """Rebuild the indexes of the first `count` segments where they fail the sanity check.
 
-    Returns the end offset of each of these segments, by base offset.
+    Returns the end offsets of these segments, by base offset, as far as they are known: after a
+    clean stop, only the last segment is read, unless files have changed.
     """
     ends: dict[int, int] = {}
     for number, segment in enumerate(segments[:count]):
         try:
-            ends[segment.base_offset] = sanity_check(segment)
+            is_unchanged = unchanged.includes(segment)
+            if is_unchanged and segment is not segments[-1]:
+                check_indexes(segment)
+            else:
+                ends[segment.base_offset] = sanity_check(segment, only_end=is_unchanged)
         except (CorruptIndex, FileNotFoundError) as error:
             report(
                 "rebuilding an index: {error}",
@@ -421,8 +426,13 @@ def _bind_note(
     return note
 
 
-def _next_offset(segment: LogSegment) -> int:
-    """Return the offset after the segment's last batch, or the base offset if it is empty."""
+def _next_offset(segment: LogSegment, ends: Mapping[int, int]) -> int:
+    """Return the offset after the segment's last batch, or the base offset if it is empty.
+
+    `ends` contains the offsets that are already known, by base offset.
+    """
+    if segment.base_offset in ends:
+        return ends[segment.base_offset]
     # Damage at the end of the segment includes offsets that are in no valid batch.
     next_offset = max([segment.base_offset, *(kept.end_offset for kept in segment.corrupt_ranges)])
 

@@ -51,7 +51,8 @@ def load_producers(
         # segment needs a snapshot, because a truncation deletes those above the new end.
         if offset < segment.base_offset and (following is None or state.producers):
             is_noted = _write_snapshot(state, segment.base_offset)
-        if following is None or following.base_offset > offset:
+        end_offset = log_end_offset if following is None else following.base_offset
+        if end_offset > offset:
             replay_readable(segment, offset, _bind_replay(segment, state, epochs, request.work))
     for segment in dropped:
         if is_noted:
