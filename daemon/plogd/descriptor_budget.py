@@ -42,9 +42,14 @@ class DescriptorBudget:
         self.open_on_demand: Callable[[], int] = _none
         self.set_limit(limit, max_clients)
 
-    def set_limit(self, limit: int, max_clients: int) -> None:
-        """Divide `limit` descriptors; clients never need more than `max_clients`."""
+    def set_limit(self, limit: int, max_clients: int, max_open_segments: int = 0) -> None:
+        """Divide `limit` descriptors; clients never need more than `max_clients`.
+
+        Idle files of logs are closed while more than `max_open_segments` are open; 0 means half of
+        the limit.
+        """
         self.limit = limit
+        self._max_open = min(max_open_segments or limit // 2, limit)
         # With a low limit, 128 descriptors would leave too few for logs and clients.
         self._internal = min(_INTERNAL_MAX, limit // 8)
         self._reserved_for_clients = min(max_clients, limit // 4)
@@ -61,7 +66,23 @@ class DescriptorBudget:
     def max_idle(self) -> int:
         """The maximum number of log files that stay open while they are not being written."""
         wanted = min(2 * self._spare, self._logs_max() - self.writing)
-        return min(_IDLE_MAX, max(self._spare, wanted))
+        unused = max(self._min_idle, self._max_open - self.writing)
+        return min(_IDLE_MAX, max(self._spare, wanted), unused)
+
+    @property
+    def _min_idle(self) -> int:
+        """The number of idle files that stay open no matter how many are being written."""
+        return max(1, min(self._spare, self._max_open // 8))
+
+    @property
+    def excess_writing(self) -> int:
+        """The number of files that must be closed so that the limit on open segments is met."""
+        return self.writing - max(1, self._max_open - self._min_idle)
+
+    @property
+    def is_nearly_used_up(self) -> bool:
+        """Whether writes to further files will soon be refused."""
+        return self.writing > self._logs_max() - 2 * self._spare
 
     @property
     def max_logs(self) -> int:

@@ -84,9 +84,11 @@ class FilePool:
             # The caller cannot write, so the file must not remain counted.
             self.end_writing(file)
             raise
-        # If the file was already open, it was idle until now.
         with self._lock:
+            # If the file was already open, it was idle until now.
             self._idle.pop(file, None)
+            surplus = self._take_surplus()  # The more files are written, the fewer may be idle.
+        _close(surplus)
         return opened
 
     def end_writing(self, file: PooledFile) -> None:

@@ -115,7 +115,9 @@ class BrokerService(Service):
             node_id=config.node_id,
             limit=limit,
         )
-        self._machine.files.descriptors.set_limit(limit, config.max_connections)
+        self._machine.files.descriptors.set_limit(
+            limit, config.max_connections, config.plog_log_max_open_segments
+        )
         self._check_max_connections()
         self._make_parts()
         self._supervision.starting()

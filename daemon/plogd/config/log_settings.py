@@ -181,6 +181,14 @@ class LogSettings:
         at_least=1,
         unit="bytes",
     )
+    plog_log_max_open_segments: int = setting(
+        "plog.log.max.open.segments",
+        0,
+        "Maximum number of segments that are open, for all logs; 0 means half of the limit on open"
+        " files. Beyond it, the broker closes the segments that were used least recently, and opens"
+        " them again when they are needed. Segments with unsynced records stay open.",
+        at_least=0,
+    )
     plog_log_preallocate_bytes: int = setting(
         "plog.log.preallocate.bytes",
         64 * MIB,

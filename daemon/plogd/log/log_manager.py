@@ -31,7 +31,7 @@ from plogd.log.disk.log_start_checkpoint import LogStartCheckpoint
 from plogd.log.disk.offset_checkpoints import OffsetCheckpoints
 from plogd.log.disk.write_refusals import WriteRefusals
 from plogd.log.housekeeping import Housekeeping
-from plogd.log.io_errors import describe, is_refusal
+from plogd.log.io_errors import describe, is_out_of_files, is_refusal
 from plogd.log.log import Log
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.recovery.load_progress import LoadProgress
@@ -39,6 +39,7 @@ from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
 from plogd.log.recovery.log_loader import LogLoader
 from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
+from plogd.log.segment.open_segments import OpenSegments
 from plogd.log.segment.preallocation import Preallocation
 from plogd.log.segment.sealing import Sealing
 from plogd.log.segment.uncached_lookup import UncachedLookup
@@ -152,6 +153,7 @@ class LogManager:
             max_bytes=self._config.plog_log_preallocate_bytes,
             on_bug=self._on_bug,
         )
+        self._open_segments = OpenSegments(self._ports, on_bug=self._on_bug)
         self._truncations = Truncations(
             self._ports,
             sealing=self._sealing,
@@ -166,11 +168,15 @@ class LogManager:
             seal=self._sealing.seal,
             retire=self._retire,
             truncate=self._truncations.truncate,
-            preallocate=self._preallocation.extend,
+            preallocate=self._extended,
             operation_failed=self._operation_failed,
             report=self._report,
             on_bug=self._on_bug,
         )
+
+    def _extended(self, log: Log, segment: LogSegment) -> None:
+        self._open_segments.written(log)
+        self._preallocation.extend(log, segment)
 
     def _retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
         """Delete the files of segments removed from `log`, after their pending seals."""
@@ -353,6 +359,7 @@ class LogManager:
             log = self.logs.pop(key)
             log.close()  # Before the rename: a closed log does not start jobs in its directory.
             self._truncations.forget(log)
+            self._open_segments.forget(log)
             await self.cleaner.forget(log)
             by_dir[log.log_dir].append(log)
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
@@ -437,6 +444,8 @@ class LogManager:
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
+        if is_out_of_files(error):
+            self._open_segments.close_idle()
         # At most once a minute, because it looks at all logs.
         if self.refusals.note(path, error):
             self._preallocation.release(self._logs_in(path))

@@ -145,6 +145,11 @@ class FileRecords:
         self._writer = self.file.retain_for_writing(is_reserved=is_reserved)
         return self._writer
 
+    @property
+    def is_being_written(self) -> bool:
+        """Whether the file has a descriptor for appends."""
+        return self._writer is not None
+
     def end_writing(self) -> None:
         """Stop appending: the file pool can then close the descriptor. The file must be durable."""
         writer, self._writer = self._writer, None

@@ -458,6 +458,16 @@ class LogSegment:
         self.indexes.flush()
         self.transactions.flush()
 
+    @property
+    def is_being_written(self) -> bool:
+        """Whether the segment has a descriptor for appends."""
+        return self.records.is_being_written
+
+    def end_writing(self) -> None:
+        """Release the descriptor for appends until the next one; all records must be durable."""
+        self.records.end_writing()
+        self.preallocate_at = 0  # The next append calls the hook `preallocate` again.
+
     def on_sealed(self) -> None:
         """Release the resources for appends: the descriptor and the positions of recent batches."""
         self._recent = RecentBatches()  # A new object, because a job may be reading the old one.
