@@ -12,6 +12,7 @@ The caller serializes changes to the counters; `FilePool` uses its lock for that
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -32,12 +33,15 @@ class DescriptorBudget:
 
     Attributes:
         writing: number of files being written, which keep their descriptors.
+        regions: has an element for each part of a response that keeps a file open. A deque,
+            because any thread may add and remove elements without a lock.
         clients: returns the number of client connections.
         open_on_demand: returns the number of other log files that are open now.
     """
 
     def __init__(self, limit: int = UNLIMITED, max_clients: int = UNLIMITED) -> None:
         self.writing = 0
+        self.regions: deque[None] = deque()
         self.clients: Callable[[], int] = _none
         self.open_on_demand: Callable[[], int] = _none
         self.set_limit(limit, max_clients)
@@ -83,6 +87,12 @@ class DescriptorBudget:
     def is_nearly_used_up(self) -> bool:
         """Whether writes to further files will soon be refused."""
         return self.writing > self._logs_max() - 2 * self._spare
+
+    @property
+    def has_room_for_region(self) -> bool:
+        """Whether another part of a response may keep a file open."""
+        others = self.writing + self.open_on_demand()
+        return len(self.regions) < max(1, self._logs_max() - others)
 
     @property
     def max_logs(self) -> int:

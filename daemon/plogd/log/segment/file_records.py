@@ -18,12 +18,15 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import struct
+from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from plog.errors import CorruptMessage, PlogError
 from plog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+from plogd.descriptor_budget import DescriptorBudget
 from plogd.log.file_names import is_metadata_dir
+from plogd.log.segment.copied_records import COPIED_MAX_BYTES, CopiedRecords
 from plogd.log.segment.uncached_lookup import uncached_range
 from plogd.ports import Buffer, File
 
@@ -66,10 +69,16 @@ class FileRegion:
     A region keeps the file open until `close`, which the owner of the region must call.
     """
 
-    __slots__ = ("_open", "file", "nbytes", "position")
+    __slots__ = ("_counted", "_open", "file", "nbytes", "position")
 
-    def __init__(self, file: File, position: int, nbytes: int) -> None:
+    def __init__(
+        self, file: File, position: int, nbytes: int, counted: deque[None] | None = None
+    ) -> None:
+        """Retain `file`, and add an element to `counted` (`DescriptorBudget.regions`)."""
         self.file = file.retain()
+        self._counted = counted
+        if counted is not None:
+            counted.append(None)
         self.position = position
         self.nbytes = nbytes
         self._open = True
@@ -94,6 +103,8 @@ class FileRegion:
         if self._open:
             self._open = False
             self.file.close()
+            if self._counted is not None:
+                self._counted.pop()
 
     def __repr__(self) -> str:
         return f"FileRegion({self.file.path!r}, {self.position}, {self.nbytes})"
@@ -102,10 +113,12 @@ class FileRegion:
 class FileRecords:
     """The batches of a ``.log`` file. One thread appends; any thread reads."""
 
-    __slots__ = ("_torn", "_writer", "corrupt_ranges", "file", "size_bytes")
+    __slots__ = ("_descriptors", "_torn", "_writer", "corrupt_ranges", "file", "size_bytes")
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, descriptors: DescriptorBudget | None = None) -> None:
+        """Take over `file`; `descriptors` limits how many regions keep their files open."""
         self.file = file
+        self._descriptors = descriptors
         self._writer: File | None = None
         """The open file, from the first append until `end_writing`."""
         try:
@@ -189,12 +202,28 @@ class FileRecords:
         """Read up to `nbytes` from `position`, but not past the last whole batch."""
         return self.file.pread(max(0, min(nbytes, self.size_bytes - position)), position)
 
-    def region(self, position: int, nbytes: int) -> FileRegion:
-        """Return a slice for a response; the caller closes the slice."""
+    @property
+    def can_keep_open(self) -> bool:
+        """Whether a region can keep the file open; otherwise, regions should be short."""
+        descriptors = self._descriptors
+        return self._writer is not None or descriptors is None or descriptors.has_room_for_region
+
+    def region(self, position: int, nbytes: int, *, nowait: bool = False) -> FileRegion:
+        """Return a slice for a response; the caller closes the slice.
+
+        If descriptors are scarce, a short slice is a copy. With `nowait`, raises UncachedLookup.
+        """
         # The size is fixed now: if it were computed while sending, it might include later appends
         # (KAFKA-9835).
         assert position + nbytes <= self.size_bytes, (position, nbytes, self.size_bytes)
-        return FileRegion(self._writer or self.file, position, nbytes)
+        if self._writer is not None:
+            return FileRegion(self._writer, position, nbytes)
+        if nbytes <= COPIED_MAX_BYTES and not self.can_keep_open:
+            data = self._read_cached(position, nbytes) if nowait else self.read(position, nbytes)
+            copied = CopiedRecords(self.file.path, position, data)
+            return FileRegion(cast(File, copied), position, nbytes)
+        counted = None if self._descriptors is None else self._descriptors.regions
+        return FileRegion(self.file, position, nbytes, counted)
 
     def header_at(self, position: int) -> BatchHeader | None:
         """Return the header of the batch at `position`; None at the end of the file.

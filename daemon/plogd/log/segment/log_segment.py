@@ -29,6 +29,7 @@ from plogd.log.file_names import (
     segment_path,
 )
 from plogd.log.io_errors import HalfWritten
+from plogd.log.segment.copied_records import COPIED_MAX_BYTES
 from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.segment.offset_index import OffsetIndex
@@ -87,7 +88,8 @@ class LogSegment:
         self._files = files
         self._directory = directory
         self._state = state
-        self.records = FileRecords(files.open_on_demand(self._path(LOG_SUFFIX)))
+        records_file = files.open_on_demand(self._path(LOG_SUFFIX))
+        self.records = FileRecords(records_file, files.descriptors)
         """The batches."""
         self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
         self.transactions = SegmentTransactions(files, self._path(TXN_INDEX_SUFFIX), base_offset)
@@ -365,13 +367,12 @@ class LogSegment:
         for damaged in self.corrupt_ranges:
             if place.position < damaged.position:
                 end_position = min(end_position, damaged.position)
-        nbytes = max_bytes
+        nbytes = max_bytes if self.records.can_keep_open else min(max_bytes, COPIED_MAX_BYTES)
         # Never a part of the first batch: clients treat bytes without a whole batch as an error.
-        if max_bytes < place.size_bytes:
-            nbytes = place.size_bytes if at_least_one else 0
-        return self.records.region(
-            place.position, max(0, min(nbytes, end_position - place.position))
-        )
+        if nbytes < place.size_bytes:
+            nbytes = place.size_bytes if at_least_one or place.size_bytes <= max_bytes else 0
+        nbytes = max(0, min(nbytes, end_position - place.position))
+        return self.records.region(place.position, nbytes, nowait=nowait)
 
     def _sound_place(self, offset: int, nowait: bool) -> BatchPlace | None:
         """Return the result of `find_offset`. Raises CorruptMessage inside known damage."""
