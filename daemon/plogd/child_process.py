@@ -26,10 +26,18 @@ from plogd.work import Task, WorkerDied, WorkFunction
 _LENGTH = Struct(">I")
 _NEXT = b"n"
 _NICENESS = 10
+_WORTHWHILE_BYTES = 32 << 20
+"""A thread checks this in 0.03 to 1 s, depending on the size of the batches; a process needs 0.2 s
+to start."""
 
 
 class ChildProcesses:
     """The port `Work`: a child process for each function."""
+
+    worthwhile_bytes = _WORTHWHILE_BYTES
+
+    def __init__(self) -> None:
+        self.max_processes = len(os.sched_getaffinity(0))
 
     def begin(self, function: WorkFunction, argument: Any) -> Task:
         """Begin `function` when its first report is requested."""

@@ -279,9 +279,9 @@ class PooledFile:
         """Return whether these bytes are in the page cache."""
         return self._call(lambda file: file.cached(position, length))
 
-    def drop_cache(self) -> None:
-        """Drop cached clean pages."""
-        self._call(lambda file: file.drop_cache())
+    def drop_cache(self, position: int = 0) -> None:
+        """Drop cached clean pages from `position` on."""
+        self._call(lambda file: file.drop_cache(position))
 
     def _call(self, function: Callable[[File], T]) -> T:
         file = self.retain()

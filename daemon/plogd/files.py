@@ -76,8 +76,11 @@ class File(Protocol):
         """Return whether these bytes are in the page cache, so that a read does not wait."""
         ...
 
-    def drop_cache(self) -> None:
-        """Drop clean pages from the page cache, so that the next read comes from the disk."""
+    def drop_cache(self, position: int = 0) -> None:
+        """Drop clean pages from the page cache, so that the next read comes from the disk.
+
+        Bytes before `position` may stay cached.
+        """
         ...
 
     @property

@@ -60,6 +60,10 @@ _RELEASED_FROM_BYTES = 64 * 1024
 """Less space after the end of a file may be a part of its last block."""
 
 
+_DROPPED_UNIT_BYTES = 1 << 21
+"""At least the largest group of pages (folio) that the page cache uses."""
+
+
 class OsFile:
     """An open file; see `plogd.ports.File`. Any thread may use it.
 
@@ -177,9 +181,11 @@ class OsFile:
                 return True
         return True
 
-    def drop_cache(self) -> None:
-        """Drop clean pages from the page cache."""
-        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    def drop_cache(self, position: int = 0) -> None:
+        """Drop clean pages from the page cache, from `position` or a little before it."""
+        # The kernel keeps a page, or a group of pages, that is only partly in the range.
+        start = position - position % _DROPPED_UNIT_BYTES
+        os.posix_fadvise(self._fd, start, 0, os.POSIX_FADV_DONTNEED)
 
     @property
     def is_open(self) -> bool:

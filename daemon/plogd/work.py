@@ -16,6 +16,8 @@ from typing import Any, Protocol, TypeAlias
 from plog.errors import PlogError
 from plogd.files import Files
 
+_NEVER = 1 << 62
+
 WorkFunction: TypeAlias = Callable[[Files, Any], Generator[Any, None, None]]
 
 
@@ -43,7 +45,16 @@ class Task(Protocol):
 
 
 class Work(Protocol):
-    """Runs functions in other processes."""
+    """Runs functions in other processes.
+
+    Attributes:
+        max_processes: the number of processes that can run at the same time without waiting for a
+            core.
+        worthwhile_bytes: the number of bytes to check for which it is worth starting a process.
+    """
+
+    max_processes: int
+    worthwhile_bytes: int
 
     def begin(self, function: WorkFunction, argument: Any) -> Task:
         """Begin `function` when its first report is requested."""
@@ -53,8 +64,11 @@ class Work(Protocol):
 class InPlaceWork:
     """Runs functions in this process, on the thread of the job that requests a report."""
 
-    def __init__(self, files: Files) -> None:
+    max_processes = 2
+
+    def __init__(self, files: Files, *, worthwhile_bytes: int = _NEVER) -> None:
         self._files = files
+        self.worthwhile_bytes = worthwhile_bytes
 
     def begin(self, function: WorkFunction, argument: Any) -> Task:
         """Begin `function` when its first report is requested."""

@@ -63,7 +63,10 @@ class Process:
             files=cast(Files, self._files),
             random=SimRandom(chance.randrange(1 << 30)),
             jobs=self.jobs,
-            work=InPlaceWork(cast(Files, self._files)),
+            # Every other life recovers its logs on threads.
+            work=InPlaceWork(
+                cast(Files, self._files), worthwhile_bytes=1 if number % 2 else 1 << 62
+            ),
             turn=self.turn,
             report=self.report,
         )

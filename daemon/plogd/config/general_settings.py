@@ -52,7 +52,8 @@ class GeneralSettings:
         "num.recovery.threads.per.data.dir",
         2,  # KIP-1030.
         "Number of logs per directory that the broker loads or recovers concurrently at startup."
-        " A new value takes effect at the next startup.",
+        " If much has to be recovered, this is a number of processes, of which never more run than"
+        " there are cores. A new value takes effect at the next startup.",
         at_least=1,
         importance="high",
         update="cluster-wide",

@@ -76,9 +76,10 @@ class Inode:
     def fail_sync(self) -> None:
         self._doomed = not self.is_durable
 
-    def drop_cache(self) -> None:
+    def drop_cache(self, position: int = 0) -> None:
         """Drop clean pages, which are then read from disk; dirty ones stay."""
         if self._doomed:
+            assert position <= self._stable, "bytes that are not on disk would stay in the cache"
             self.content[self._stable :] = bytes(len(self.content) - self._stable)
             self._doomed = False  # Later writes are dirty again, and are synced.
 

@@ -76,9 +76,9 @@ class SimFile:
         self._check()
         return self._files.everything_cached
 
-    def drop_cache(self) -> None:
+    def drop_cache(self, position: int = 0) -> None:
         self._check()
-        self._inode.drop_cache()
+        self._inode.drop_cache(position)
 
     @property
     def is_open(self) -> bool:

@@ -89,7 +89,10 @@ class SimPorts:
         timers: SimTimers | None = None,
         jobs: SimJobs | None = None,
         files: SimFiles | None = None,
+        worthwhile_bytes: int = 1 << 62,
     ) -> None:
+        """`worthwhile_bytes` is that of the port `Work`: by default, recovery runs on threads."""
+        self._worthwhile_bytes = worthwhile_bytes
         self.timers = timers or SimTimers(SimClock())
         self.clock = self.timers.clock
         self.random = SimRandom(seed)
@@ -107,7 +110,7 @@ class SimPorts:
             files=self.files,
             random=self.random,
             jobs=self.jobs,
-            work=InPlaceWork(cast(Files, self.files)),
+            work=InPlaceWork(cast(Files, self.files), worthwhile_bytes=self._worthwhile_bytes),
             turn=self.turn,
             report=self.report,
         )
@@ -120,7 +123,12 @@ class SimPorts:
         """Return the ports of a process that starts on `files` after this one has ended."""
         self.jobs.forget_all()
         seed = self.random.randrange(1 << 30)
-        return SimPorts(seed, timers=timers or SimTimers(self.clock), files=files)
+        return SimPorts(
+            seed,
+            timers=timers or SimTimers(self.clock),
+            files=files,
+            worthwhile_bytes=self._worthwhile_bytes,
+        )
 
     def settle(self) -> None:
         """Run all work that needs no time."""

@@ -33,6 +33,8 @@ class LoadRequest:
     """The monotonic time that corresponds to `now_ms`."""
     clean_since_ms: int | None = None
     """The wall-clock time of the clean stop; None if unknown."""
+    was_recovered: bool = False
+    """Whether this process has recovered the log, which is therefore as after a clean stop."""
     leader_epoch: int | None = None
     """The leader epoch that the log is about to enter; None if unknown."""
     knows_log_start: bool = False

@@ -12,7 +12,7 @@ Called on the reactor's thread; file access runs in jobs on the directories' lan
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from plog.types import TopicPartition, uuid_to_text
 from plogd.config import BrokerConfig
@@ -34,6 +34,8 @@ from plogd.log.recovery.log_discovery import (
     with_topic_id_first,
 )
 from plogd.log.recovery.log_recovery import load_log
+from plogd.log.recovery.recovery_processes import RecoveryProcesses
+from plogd.log.recovery.recovery_work import Line
 from plogd.ports import Later, Ports, gather, spawn
 
 
@@ -60,6 +62,7 @@ class LogLoader:
         self._storage_failed = storage_failed
         self._lanes_given = 0
         self._lanes: set[str] = set()
+        self._recovery = RecoveryProcesses(ports, self._lanes)
         self._bytes_to_scan: dict[str, int] = {}
         """The number of bytes that recovery will scan, by partition directory."""
         self.progress = LoadProgress()
@@ -83,9 +86,12 @@ class LogLoader:
 
     async def load(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
         """Load a log from its existing directory. Raises OSError or LoadingStopped."""
+        await self._load(log_dir, self._request(log_dir, key, topic))
+
+    def _request(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> LoadRequest:
+        """Return the request to load a log, whose progress counts from now on."""
         directory = _directory(log_dir, key)
-        work = self.progress.begin(self._bytes_to_scan.pop(directory, 0))
-        request = LoadRequest(
+        return LoadRequest(
             topic_partition=key,
             topic_id=topic.topic_id,
             directory=directory,
@@ -102,14 +108,23 @@ class LogLoader:
             producer_id_expiration_ms=self._config().producer_id_expiration_ms,
             now_ms=self._clock.now_ms(),
             monotonic_ms=self._clock.monotonic_ms(),
-            work=work,
+            work=self.progress.begin(self._bytes_to_scan.pop(directory, 0)),
         )
+
+    async def _load(
+        self, log_dir: LogDir, request: LoadRequest, reported: Collection[Line] = ()
+    ) -> None:
+        def report(message: str, **fields: object) -> None:
+            # The damage that recovery has left is found again.
+            if Line(message, fields) not in reported:
+                self._report(message, **fields)
+
         try:
             state = await self._jobs.submit(
-                self.lane(log_dir), lambda: load_log(self._files, request, self._report)
+                self.lane(log_dir), lambda: load_log(self._files, request, report)
             )
         finally:
-            self.progress.end(work)
+            self.progress.end(request.work)
         self._loaded(state)
 
     async def load_all(
@@ -124,6 +139,7 @@ class LogLoader:
         # Before any log is loaded, so that the progress report has a total from the beginning.
         await gather([spawn(self._measure(log_dir, everything)) for log_dir in self._dirs.online])
         loads: list[Later[None]] = []
+        dirty: dict[str, dict[TopicPartition, KnownTopic]] = {}
         for found in with_topic_id_first(everything):
             key = found.topic_partition
             if path_by_partition.get(key) == found.log_dir.path:
@@ -137,7 +153,12 @@ class LogLoader:
             # A second directory of the metadata log is an error, not a stray directory.
             if topic is not None or any(key == one for one, _ in already):
                 claim(path_by_partition, key, found.log_dir.path)
-            loads.append(spawn(self._load_or_move_aside(found, topic)))
+            if topic is not None and found.topic_id is not None and self._is_dirty(found):
+                dirty.setdefault(found.log_dir.path, {})[key] = topic
+            else:
+                loads.append(spawn(self._load_or_move_aside(found, topic)))
+        for path, topics in dirty.items():
+            loads += self._recover_all(self._dirs[path], topics)
         if not self._dirs.offline_paths:  # A missing log may be in an offline directory.
             loads += self._recreate_missing(topic_of, path_by_partition.keys())
         await gather(loads)
@@ -183,6 +204,53 @@ class LogLoader:
             await self.load(found.log_dir, found.topic_partition, topic)
         except OSError as error:
             self._storage_failed(found.log_dir.path, error)
+
+    # -- recovery -----------------------------------------------------------------------------
+
+    def _is_dirty(self, found: FoundLog) -> bool:
+        directory = _directory(found.log_dir, found.topic_partition)
+        return self._bytes_to_scan.get(directory, 0) > 0
+
+    def _recover_all(
+        self, log_dir: LogDir, topics: Mapping[TopicPartition, KnownTopic]
+    ) -> list[Later[None]]:
+        """Recover and load the logs of a directory, in processes if there is much to scan."""
+        shares = self._recovery.shares(
+            {key: self._bytes_to_scan[_directory(log_dir, key)] for key in topics},
+            self._config().num_recovery_threads_per_data_dir,
+        )
+        requests = {key: self._request(log_dir, key, topics[key]) for key in topics}
+        if not shares:
+            return [spawn(self._load_recovered(log_dir, one)) for one in requests.values()]
+        return [
+            spawn(self._recover_share(log_dir, [requests[key] for key in share]))
+            for share in shares
+        ]
+
+    async def _recover_share(self, log_dir: LogDir, share: Sequence[LoadRequest]) -> None:
+        loads: list[Later[None]] = []
+
+        def load(request: LoadRequest, reported: Collection[Line]) -> None:
+            loads.append(spawn(self._load_recovered(log_dir, request, reported)))
+
+        failure: Exception | None = None
+        try:
+            await self._recovery.recover(share, load)
+        except Exception as error:
+            failure = error
+        await gather(loads)
+        if failure is not None:
+            raise failure
+
+    async def _load_recovered(
+        self, log_dir: LogDir, request: LoadRequest, reported: Collection[Line] = ()
+    ) -> None:
+        try:
+            await self._load(log_dir, request, reported)
+        except OSError as error:
+            self._storage_failed(log_dir.path, error)
+
+    # -- directories that do not match --------------------------------------------------------
 
     async def _adopt(self, found: FoundLog, topic: KnownTopic) -> None:
         """Assign a directory to the topic of the same name, and write the topic id."""

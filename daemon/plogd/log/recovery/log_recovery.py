@@ -2,10 +2,10 @@
 
 After a clean stop, loading reads only the batches after the last index entry of the log, the ends
 of the indexes, the newest producer snapshot and the leader epochs (unchanged_files.py has the
-exception). After a crash, it reads all segments from the recovery point on, from the disk and not
-from the page cache. Data that was not durable may be missing, torn or garbage: recovery truncates
-the log at the first incomplete batch, rebuilds the indexes, and syncs the files before the log is
-used. Only disk errors prevent loading, regardless of what the files contain.
+exception). After a crash, it reads all segments from the recovery point on; what may not be durable
+is read from the disk and not from the page cache. This data may be missing, torn or garbage:
+recovery truncates the log at the first incomplete batch, rebuilds the indexes, and syncs the files
+before the log is used. Only disk errors prevent loading, regardless of what the files contain.
 
 The checkpoints and the producer snapshots prove up to which offset records were durable. Damage
 below this offset is bit rot: the damaged bytes are kept, and the other records are served. A
@@ -23,7 +23,7 @@ nothing below `LoadRequest.durable_end_offset` is truncated; no log ends below t
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -36,7 +36,7 @@ from plogd.log.log_state import LogState
 from plogd.log.recovery.damage_report import DamageReport
 from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.producer_recovery import load_producers
-from plogd.log.recovery.segment_recovery import recover_segment, replay_readable
+from plogd.log.recovery.segment_recovery import recover_steps, replay_readable, run_steps
 from plogd.log.recovery.stray_segments import mark_stray
 from plogd.log.recovery.swap_recovery import complete_swaps
 from plogd.log.recovery.transaction_recovery import (
@@ -52,6 +52,13 @@ from plogd.ports import Files, Report
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     """Load the log in an existing directory. Raises OSError or LoadingStopped."""
+    return run_steps(load_steps(files, request, report))
+
+
+def load_steps(
+    files: Files, request: LoadRequest, report: Report
+) -> Generator[None, None, LogState]:
+    """Load a log as `load_log` does, and yield after each step of recovery."""
     # A clean log is loaded even if the broker is stopping: loading is fast, and the log stays
     # clean.
     if not request.clean:
@@ -66,7 +73,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         segments = _drop_below_start(segments, request, dropped, {})
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
-    ends = _repair_indexes(files, segments, sealed, request, unchanged, findings, report)
+    ends = yield from _repair_indexes(files, segments, sealed, request, unchanged, findings, report)
     # Even after a clean stop, a file may have been truncated while no broker was running.
     is_clean = request.clean and _next_offset(segments[-1], ends) >= request.durable_end_offset
     if request.clean and not is_clean:
@@ -76,7 +83,8 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     # Index rebuilds may have scanned bytes that were not included in the estimate.
     request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     if suspects:
-        segments += _recover(files, suspects, request, epochs, transactions, findings, ends)
+        kept = yield from _recover(files, suspects, request, epochs, transactions, findings, ends)
+        segments += kept
     segments = _complete(files, request, segments, findings, ends, dropped)
     log_end_offset = _next_offset(segments[-1], ends)
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
@@ -87,9 +95,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     producer_state = load_producers(files, request, dropped, segments, log_end_offset, epochs)
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None  # The limit is for recovered batches; later epochs will be higher.
-    for segment in segments:
-        # A log may have thousands of segments; the next lookup opens a segment's indexes again.
-        segment.release_indexes()
+    _release_indexes(segments)
     # After recovery, all segments are durable, but there is no snapshot at the active one's end.
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
     # If the epochs could not be written, the next startup must find them in the batches again.
@@ -109,6 +115,12 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         high_watermark=min(max(request.high_watermark, log_start_offset), log_end_offset),
         recovery_point=recovery_point,
     )
+
+
+def _release_indexes(segments: Sequence[LogSegment]) -> None:
+    # A log may have thousands of segments; the next lookup opens a segment's indexes again.
+    for segment in segments:
+        segment.release_indexes()
 
 
 def _durable_end(files: Files, request: LoadRequest) -> int:
@@ -304,7 +316,7 @@ def _recover(
     transactions: TransactionRecovery,
     findings: DamageReport,
     ends: dict[int, int],
-) -> list[LogSegment]:
+) -> Generator[None, None, list[LogSegment]]:
     """Recover the segments that may not be durable, and return the segments to keep.
 
     Truncates the log at the first incomplete batch. Adds the end offset of each segment to `ends`.
@@ -319,15 +331,15 @@ def _recover(
         if is_torn and _is_gap(next_offset, segment.base_offset, request.durable_end_offset):
             _reject(files, suspects[number:], findings)
             break
-        # The page cache may contain pages that were never written to the disk (rule R13).
-        segment.records_file.drop_cache()
         # This segment contains no offsets at or above the base offset of the next segment.
         following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
-        recovered = recover_segment(
+        recovered = yield from recover_steps(
             segment,
             keep_below_offset=min([request.durable_end_offset, *following]),
             following_base_offset=min(following, default=None),
             may_have_gaps=request.may_have_gaps,
+            # Above this offset, the page cache may contain pages that were never written (R13).
+            uncached_from_offset=request.durable_end_offset,
             on_batch=_bind_note(segment, epochs, transactions),
             work=request.work,
         )
@@ -373,7 +385,7 @@ def _repair_indexes(
     unchanged: UnchangedFiles,
     findings: DamageReport,
     report: Report,
-) -> dict[int, int]:
+) -> Generator[None, None, dict[int, int]]:
     """Rebuild the indexes of the first `count` segments where they fail the sanity check.
 
     Returns the end offsets of these segments, by base offset, as far as they are known: after a
@@ -399,7 +411,7 @@ def _repair_indexes(
             # The transaction index may be missing, too, and must be replaced first: the next
             # startup would not notice that it is missing once the other indexes exist.
             transactions = TransactionRecovery(files, request, segments[:number])
-            recovered = recover_segment(
+            recovered = yield from recover_steps(
                 segment,
                 keep_below_offset=following[0] if following else request.durable_end_offset,
                 following_base_offset=following[0] if following else None,

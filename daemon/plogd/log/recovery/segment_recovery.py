@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from plog.errors import CorruptMessage
 from plog.records.batch import (
@@ -41,6 +42,7 @@ from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.transaction_index import AbortedTransaction
 
+T = TypeVar("T")
 _CHUNK_BYTES = 1 << 20
 _SEARCH_BYTES = 64 * 1024
 """Number of bytes read in each step of the search for the next valid batch."""
@@ -59,23 +61,35 @@ class RecoveredSegment:
     """Damage that was kept."""
 
 
-def recover_segment(
+def run_steps(steps: Generator[None, None, T]) -> T:
+    """Run all steps of a generator, and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def recover_steps(
     segment: LogSegment,
     *,
     keep_below_offset: int,
     following_base_offset: int | None = None,
     may_have_gaps: bool = False,
+    uncached_from_offset: int | None = None,
     on_batch: Callable[[int, BatchHeader], None],
     on_scanned: Callable[[], None] = lambda: None,
     work: LoadWork | None = None,
-) -> RecoveredSegment:
+) -> Generator[None, None, RecoveredSegment]:
     """Check a segment, truncate it at the end of its valid batches, and rebuild its indexes.
 
     `following_base_offset` is the base offset of the next segment, if any; `may_have_gaps` is set
-    if compaction may have removed records. `on_batch` is called with the position and header of
+    if compaction may have removed records. Batches from `uncached_from_offset` on are read from the
+    disk, not from the page cache. `on_batch` is called with the position and header of
     each valid batch, in order; `on_scanned` is called before the indexes are complete. Reads the
     whole segment, and counts the bytes in `work`. If the work is stopped, the next startup recovers
-    the segment again. Raises OSError or LoadingStopped.
+    the segment again. Yields after each MiB. Raises OSError or LoadingStopped.
     """
     work = work or LoadWork()
     scanned_bytes, size_bytes = work.scanned_bytes, segment.size_bytes
@@ -85,10 +99,15 @@ def recover_segment(
         keep_below_offset=keep_below_offset,
         following_base_offset=following_base_offset,
         may_have_gaps=may_have_gaps,
+        uncached_from_offset=uncached_from_offset,
     )
     segment.reset_indexes()  # Old entries may lead to bytes that are truncated later.
+    step_position = _CHUNK_BYTES
     for found in scan.steps():
         work.scanned_to(scanned_bytes + scan.position)
+        if scan.position >= step_position:
+            step_position = scan.position + _CHUNK_BYTES
+            yield
         if found is not None:
             position, header = found
             segment.indexes.add_found(position, header, always=scan.is_after_damage)
@@ -188,6 +207,7 @@ class SegmentScan:
         keep_below_offset: int,
         following_base_offset: int | None,
         may_have_gaps: bool = False,
+        uncached_from_offset: int | None = None,
     ) -> None:
         self.position = 0
         self.next_offset = base_offset
@@ -200,6 +220,7 @@ class SegmentScan:
         self._keep_below_offset = keep_below_offset
         self._following_base_offset = following_base_offset
         self._may_have_gaps = may_have_gaps
+        self._uncached_from_offset = uncached_from_offset
         self._chunk = memoryview(b"")
         self._chunk_position = 0
 
@@ -210,6 +231,12 @@ class SegmentScan:
         """
         while self.position < self._records.size_bytes:
             position, next_offset = self.position, self.next_offset
+            if self._uncached_from_offset is not None and (
+                next_offset >= self._uncached_from_offset
+            ):
+                self._uncached_from_offset = None
+                self._records.file.drop_cache(position)
+                self._chunk = memoryview(b"")
             header = self.valid_batch(position, next_offset)
             if header is not None and not self._is_misplaced(position, header, next_offset):
                 self.is_after_damage = (

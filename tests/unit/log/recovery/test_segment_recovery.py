@@ -18,9 +18,10 @@ from plogd.log.producer_snapshot import ProducerSnapshots
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.recovery.segment_recovery import (
     RecoveredSegment,
-    recover_segment,
+    recover_steps,
     replay_batch,
     replay_segment,
+    run_steps,
 )
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.sanity_check import sanity_check
@@ -54,7 +55,7 @@ def _recover(
     def note(position: int, header: BatchHeader) -> None:
         seen.append(header.base_offset)
 
-    found = recover_segment(segment, keep_below_offset=keep_below_offset, on_batch=note)
+    found = run_steps(recover_steps(segment, keep_below_offset=keep_below_offset, on_batch=note))
     if not any(damaged.end_position == segment.size_bytes for damaged in found.corrupt_ranges):
         sanity_check(segment)
     return segment, found, seen
@@ -242,7 +243,7 @@ def test_lowered_index_size_leaves_the_rest_without_entries() -> None:
     small = LogSegment(
         files, "/log", BASE, type(SMALL)(index_interval_bytes=300, segment_index_bytes=60)
     )
-    recover_segment(small, keep_below_offset=0, on_batch=lambda position, header: None)
+    run_steps(recover_steps(small, keep_below_offset=0, on_batch=lambda position, header: None))
     assert (small.offset_index.count, small.time_index.count) == (4, 5)
     assert next_offset(small) == BASE + 60
 
@@ -348,7 +349,9 @@ def test_segment_is_recovered_on_a_full_disk() -> None:
     files, _ = _segment()
     files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     segment = _open(files)
-    found = recover_segment(segment, keep_below_offset=0, on_batch=lambda position, header: None)
+    found = run_steps(
+        recover_steps(segment, keep_below_offset=0, on_batch=lambda position, header: None)
+    )
     assert (found.next_offset, found.truncated_bytes) == (BASE + 10, 0)
     segment.release_indexes()  # Otherwise, the entries would still be in memory.
     assert segment.offset_index.count == 0
