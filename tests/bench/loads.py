@@ -20,6 +20,7 @@ from tests.bench.rounds import (
     of_possible_rate,
     ratio,
 )
+from tests.bench.scale_targets import SCALE_LOADS
 from tests.bench.spark_targets import SPARK_LOADS
 
 KAFKA_AND_PLOG = ("kafka", "plog")
@@ -465,6 +466,7 @@ LAST_LOADS = (
 LOADS = (
     *CPU_LOADS,
     *OTHER_LOADS,
+    *SCALE_LOADS,
     *PAPER_LOADS,
     *CLIENT_LOADS,
     *SPARK_LOADS,

@@ -70,11 +70,14 @@ class Plog:
         http_port = free_ports(1)
         self.metrics_url = f"http://127.0.0.1:{http_port}/metrics"
         ours = {"plog.http.port": str(http_port), **_DELETE_FILES_SOON}
-        self._process = BrokerProcess(
-            directory, {**ours, **(settings or {})}, environment=environment
-        )
+        self._environment = environment
+        self._process = self.make_process({**ours, **(settings or {})})
         self.bootstrap = ""
         self.version = git_version()
+
+    def make_process(self, settings: Mapping[str, str]) -> BrokerProcess:
+        """Return the process to start."""
+        return BrokerProcess(self.directory, settings, environment=self._environment)
 
     @property
     def pid(self) -> int:
@@ -90,6 +93,10 @@ class Plog:
         """Stop the broker cleanly if it is running."""
         if self._process.is_running:
             self._process.stop()
+
+    def kill(self) -> None:
+        """Kill the broker."""
+        self._process.kill()
 
 
 class Kafka:
@@ -136,6 +143,13 @@ class Kafka:
         if self.pid:
             end_process(self.pid)
             self.pid = 0
+
+    def kill(self) -> None:
+        """Kill the broker."""
+        os.kill(self.pid, signal.SIGKILL)
+        while _is_running(self.pid):
+            time.sleep(0.01)
+        self.pid = 0
 
 
 class Disk:

@@ -21,7 +21,7 @@ _TOPICS = 10
 _CONNECTIONS = 2000
 _SETTLE_S = 2.0
 _BIG_GB = float(os.environ.get("BENCH_LOG_GB", "50"))
-_SPARE_GB = 10.0
+SPARE_GB = 10.0
 _BATCHES = "--mode rawproduce --batch 100 --size 1000 --topic-conf segment.bytes=104857600"
 _MESSAGES_PER_GB = 1_000_000
 
@@ -110,12 +110,12 @@ def big_log(session: Session) -> Generator[Round]:
     """
     big_gb = 1.0 if session.quick else _BIG_GB
     free_gb = shutil.disk_usage(session.folder).free / 1e9
-    if free_gb < big_gb + _SPARE_GB:
-        raise Skipped(f"{big_gb:g} GB and {_SPARE_GB:g} to spare do not fit: {free_gb:.0f} free")
+    if free_gb < big_gb + SPARE_GB:
+        raise Skipped(f"{big_gb:g} GB and {SPARE_GB:g} to spare do not fit: {free_gb:.0f} free")
     folders = {name: session.folder / f"{name}-log" for name in ("big", "small")}
     peers = {name: session.start_new("plog", folder) for name, folder in folders.items()}
     try:
-        session.run(peers["big"], f"{_BATCHES} --n {_messages(big_gb)}", "log")
+        session.run(peers["big"], f"{_BATCHES} --n {messages(big_gb)}", "log")
         number = 0
         while True:
             number += 1
@@ -131,14 +131,15 @@ def big_log(session: Session) -> Generator[Round]:
             shutil.rmtree(folders[name])
 
 
-def _messages(gb: float) -> int:
+def messages(gb: float) -> int:
+    """Return the number of messages of 1,000 bytes that have this size."""
     return int(gb * _MESSAGES_PER_GB)
 
 
 def _append_and_fetch(session: Session, peer: Peer, topic: str, *, new: bool) -> dict[str, Any]:
     if new:
-        session.run(peer, f"{_BATCHES} --n {_messages(0.5)}", topic)
-    count = _messages(0.5)
+        session.run(peer, f"{_BATCHES} --n {messages(0.5)}", topic)
+    count = messages(0.5)
     produced = session.run(peer, f"{_BATCHES} --n {count}", topic)
     fetch = f"--mode rawfetch --last --size 1000 --n {count}"
     return {"produce": produced, "fetch": session.run(peer, fetch, topic, delete=new)}
