@@ -44,7 +44,7 @@ from plogd.log.compaction.cleaner_gauges import register_cleaner_gauges
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.recovery.log_discovery import KnownTopic
-from plogd.metadata.cache import MetadataCache, TopicState
+from plogd.metadata.cache import LiveBroker, MetadataCache, TopicState
 from plogd.metadata.embedded_metadata import EmbeddedMetadata, open_embedded_metadata
 from plogd.metadata.embedded_store import METADATA_PARTITION, EmbeddedStore
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key
@@ -246,6 +246,7 @@ class Broker:
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
+        self._list_brokers()
         # If the registration could not be written, the broker would reuse the leader epochs of
         # these writes after a crash.
         self.replica_manager.topics.refuse_writes(not self.store.is_registered)
@@ -288,6 +289,12 @@ class Broker:
                 level="error",
             )
             self._register_later()
+
+    def _list_brokers(self) -> None:
+        """Show this broker to clients as the only broker and the controller."""
+        node_id = self.config.node_id
+        registration: BrokerRegistration = self.store.get(("broker", node_id))[0]
+        self.cache.update_brokers([LiveBroker.of(registration)], controller_id=node_id)
 
     def _register_later(self) -> None:
         """Retry the registration until it is written or the disk fails."""
@@ -413,7 +420,7 @@ class Broker:
         return Defaults(
             num_partitions=self.config.num_partitions,
             replication_factor=self.config.default_replication_factor,
-            brokers=(self.config.node_id,),
+            brokers=tuple(self.cache.live_brokers),
         )
 
     # -- identity -----------------------------------------------------------------------------
@@ -447,6 +454,7 @@ class Broker:
                 )
                 for listener in self.config.bound_listeners()
             ),
+            rack=self.config.broker_rack,
         )
 
     # -- failures -----------------------------------------------------------------------------

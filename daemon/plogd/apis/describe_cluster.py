@@ -1,10 +1,10 @@
-"""DescribeCluster (key 60): this broker, which is also the controller, and its address.
+"""DescribeCluster (key 60): the live brokers with their addresses, and the controller.
 
 Serves versions 0-2.
 
   1 endpoint type (KIP-919)      2 fenced brokers (KIP-1073); plog does not fence brokers
 
-The address is the same as in a Metadata response.
+The addresses are the same as in a Metadata response.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from plog.wire.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from plogd.apis.error_responses import refuse_at_top_level
+from plogd.apis.listener_view import ListenerView
 from plogd.apis.metadata import CLUSTER_OPERATIONS
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
@@ -30,14 +31,17 @@ CONTROLLERS: Final = 2
 def handle_describe_cluster(
     request: DescribeClusterRequest, context: RequestContext, broker: Broker
 ) -> DescribeClusterResponse:
-    """Return the cluster's only broker."""
+    """Return the brokers that have the client's listener, and the controller."""
     _check_endpoint_type(request.endpoint_type)
-    host, port = broker.address_for(context.connection)
+    nodes = ListenerView(context.connection, broker).nodes()
     response = DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
-        controller_id=broker.config.node_id,
-        brokers=[DescribeClusterBroker(broker_id=broker.config.node_id, host=host, port=port)],
+        controller_id=broker.cache.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker_id, host=host, port=port, rack=rack)
+            for broker_id, host, port, rack in nodes
+        ],
     )
     if request.include_cluster_authorized_operations:
         # Otherwise, the field keeps its default, Java's Integer.MIN_VALUE, which means "not

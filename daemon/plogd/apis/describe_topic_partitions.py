@@ -2,7 +2,8 @@
 
 Serves version 0. A page contains as many partitions as the client requests, up to
 ``max.request.partition.size.limit``; the cursor in the response is the start of the next page. A
-partition in a failed log directory has no leader.
+partition has no leader in the response if clients of the listener cannot reach it
+(listener_view.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from plog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from plogd.apis.listener_view import ListenerView, PartitionView
 from plogd.apis.metadata import TOPIC_OPERATIONS
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
@@ -27,7 +29,6 @@ from plogd.fair_queue import Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, spawn
 
-_NO_LEADER = -1
 _NAME = attrgetter("name")
 
 
@@ -35,17 +36,17 @@ def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeTopicPartitionsResponse]:
     """Return the page that starts at the cursor."""
-    return spawn(_describe(request, broker))
+    return spawn(_describe(request, ListenerView(context.connection, broker), broker))
 
 
 async def _describe(
-    request: DescribeTopicPartitionsRequest, broker: Broker
+    request: DescribeTopicPartitionsRequest, view: ListenerView, broker: Broker
 ) -> DescribeTopicPartitionsResponse:
     slices = Slices(broker.fair_queue)
     names = await _names(request, broker, slices)
     # At least one partition per page, as in Kafka: otherwise, a client would never reach the end.
     limit = min(broker.config.max_request_partition_size_limit, request.response_partition_limit)
-    return await _page(names, request.cursor, max(1, limit), broker, slices)
+    return await _page(names, request.cursor, max(1, limit), view, broker, slices)
 
 
 async def _names(
@@ -69,7 +70,12 @@ async def _names(
 
 
 async def _page(
-    names: Sequence[str], cursor: Cursor | None, limit: int, broker: Broker, slices: Slices
+    names: Sequence[str],
+    cursor: Cursor | None,
+    limit: int,
+    view: ListenerView,
+    broker: Broker,
+    slices: Slices,
 ) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse()
     room = limit
@@ -84,7 +90,7 @@ async def _page(
             continue
         start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         states = state.partitions[start : start + room]
-        response.topics.append(_topic(state, states, broker))
+        response.topics.append(_topic(state, states, view))
         # The cursor names the next partition, not the last one, so that no partition is sent twice.
         if start + room < len(state.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=start + room)
@@ -94,33 +100,33 @@ async def _page(
 
 
 def _topic(
-    topic: TopicState, states: Sequence[PartitionState], broker: Broker
+    topic: TopicState, states: Sequence[PartitionState], view: ListenerView
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=lazy_array(
-            states,
-            lambda state: _partition(
-                state, broker.replica_manager.is_offline(topic.name, state.partition)
-            ),
+            states, lambda state: _partition(state, view.partition(topic.name, state))
         ),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(state: PartitionState, is_offline: bool) -> DescribeTopicPartitionsResponsePartition:
+def _partition(
+    state: PartitionState, view: PartitionView
+) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=state.partition,
-        leader_id=_NO_LEADER if is_offline else state.leader,
+        # As in Kafka, without an error code.
+        leader_id=view.leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         # Only in-sync replicas can become leaders: plog does not maintain the ELR of KIP-966.
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=list(state.replicas) if is_offline else [],
+        offline_replicas=view.offline_replicas,
     )
 
 

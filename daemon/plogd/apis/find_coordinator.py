@@ -3,8 +3,8 @@
 Serves versions 0-6. Version 0 supports only groups; from version 4, a request can contain several
 keys.
 
-  group         this broker; the response waits until `__consumer_offsets` has been created, whereas
-                Kafka makes the client retry
+  group         the leader of the group's partition of `__consumer_offsets`; the response waits
+                until this topic has been created, whereas Kafka makes the client retry
   transaction   TRANSACTIONAL_ID_AUTHORIZATION_FAILED, because transactions are not supported yet
   share         INVALID_REQUEST, as in Kafka if share groups are disabled
 
@@ -15,16 +15,23 @@ from __future__ import annotations
 
 from typing import Final
 
-from plog.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
+from plog.errors import (
+    CoordinatorNotAvailable,
+    InvalidRequest,
+    KafkaError,
+    TransactionalIdAuthorizationFailed,
+)
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from plogd.apis.listener_view import ListenerView, Node
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices
 from plogd.broker import Broker
+from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from plogd.ports import MaybeLater, spawn
 
 _FIRST_BATCHED_VERSION = 4  # KIP-699.
@@ -56,31 +63,46 @@ async def _find_groups(
     request: FindCoordinatorRequest, context: RequestContext, broker: Broker
 ) -> FindCoordinatorResponse:
     if context.version < _FIRST_BATCHED_VERSION:
-        await broker.group_coordinator.find(request.key)
-        host, port = broker.address_for(context.connection)
+        number = await broker.group_coordinator.find(request.key)
+        node = _leader(number, ListenerView(context.connection, broker), broker)
+        if isinstance(node, KafkaError):
+            raise node
         return FindCoordinatorResponse(
             error_message="NONE",  # Kafka's text for no error.
-            node_id=broker.config.node_id,
-            host=host,
-            port=port,
+            node_id=node.broker_id,
+            host=node.host,
+            port=node.port,
         )
     # Each key once, because a small request can repeat a key thousands of times.
     keys = list(dict.fromkeys(request.coordinator_keys))
     found = await ask_in_slices(keys, broker.group_coordinator.find, broker)
+    view = ListenerView(context.connection, broker)
     return FindCoordinatorResponse(
         coordinators=lazy_array(
-            list(zip(keys, found, strict=True)), lambda one: _coordinator(*one, context, broker)
+            list(zip(keys, found, strict=True)), lambda one: _coordinator(*one, view, broker)
         )
     )
 
 
 def _coordinator(
-    key: str, found: int | KafkaError, context: RequestContext, broker: Broker
+    key: str, found: int | KafkaError, view: ListenerView, broker: Broker
 ) -> Coordinator:
-    if isinstance(found, KafkaError):
-        return _none(key, found)
-    host, port = broker.address_for(context.connection)
-    return Coordinator(key=key, node_id=broker.config.node_id, host=host, port=port)
+    node = found if isinstance(found, KafkaError) else _leader(found, view, broker)
+    if isinstance(node, KafkaError):
+        return _none(key, node)
+    return Coordinator(key=key, node_id=node.broker_id, host=node.host, port=node.port)
+
+
+def _leader(number: int, view: ListenerView, broker: Broker) -> Node | KafkaError:
+    """Return the leader of a partition of `__consumer_offsets`, or CoordinatorNotAvailable."""
+    topic = broker.cache.topic(OFFSETS_TOPIC)
+    # The topic can be deleted, and recreated with fewer partitions, before the response is encoded.
+    if topic is not None and number < len(topic.partitions):
+        node = view.node(view.partition(topic.name, topic.partitions[number]).leader)
+        if node is not None:
+            return node
+    # As in Kafka, also if the leader does not have the client's listener.
+    return CoordinatorNotAvailable(f"{OFFSETS_TOPIC}-{number} has no available leader")
 
 
 def _none(key: str, error: KafkaError) -> Coordinator:

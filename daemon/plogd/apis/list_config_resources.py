@@ -56,4 +56,4 @@ def _names(resource_type: ConfigResourceType, broker: Broker) -> Iterator[str]:
             yield from (topic.name for topic in broker.cache.topics())
         case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
             # In Kafka, the resource of a broker's loggers is also named by the broker's id.
-            yield str(broker.config.node_id)
+            yield from map(str, broker.cache.live_brokers)

@@ -5,14 +5,18 @@ Serves versions 0-13. An empty list means all topics in version 0; from version 
    4 whether to create topics       5 offline replicas        8 authorized operations (KIP-430)
   10 topic ids in responses        12 topic ids in requests (KIP-516)
 
+Version 0 lists only live replicas; if others exist, the partition gets REPLICA_NOT_AVAILABLE.
+
 A missing topic is created if the request and ``auto.create.topics.enable`` allow it. The response
 waits for the creation, so that it can contain the leaders; Kafka responds immediately with
 UNKNOWN_TOPIC_OR_PARTITION, and the client retries. A topic gets LEADER_NOT_AVAILABLE if its
 creation takes too long or would exceed ``plog.auto.create.topics.max.per.second``.
 
-The broker's address in the response is the one to which the client connected, unless
-``advertised.listeners`` has an address for that listener. A response with all topics is encoded
-once for all clients.
+The response lists the live brokers that have the listener on which the request arrived, with their
+endpoints for this listener (listener_view.py). This broker's own address is the one to which the
+client connected, unless ``advertised.listeners`` has an address for that listener. If the leader of
+a partition does not have the listener, the partition gets LISTENER_NOT_FOUND, or
+LEADER_NOT_AVAILABLE before version 6. A response with all topics is encoded once for all clients.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from typing import Any, Final
 
 from plog.errors import (
     CoordinatorNotAvailable,
+    ErrorCode,
     InvalidRequest,
     KafkaError,
     LeaderNotAvailable,
@@ -40,6 +45,7 @@ from plog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from plogd.apis.encoded_response import SharedResponse
+from plogd.apis.listener_view import ListenerView
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices
 from plogd.broker import Broker
@@ -50,6 +56,7 @@ from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn
 
 _FIRST_VERSION_NULL_IS_ALL = 1  # KIP-4.
+_FIRST_VERSION_WITH_LISTENER_ERROR = 6  # Kafka's KafkaApis.handleTopicMetadataRequest.
 _FIRST_VERSION_WITH_OPERATIONS = 8  # KIP-430.
 _FIRST_VERSION_BY_ID = 12  # KIP-516.
 _FEW_TOPICS = 32
@@ -137,8 +144,9 @@ def _all_topics(
 ) -> MetadataResponse:
     # A copy: the response is encoded in slices, between which topics can be created.
     states = list(broker.cache.topics())
-    topics = lazy_array(states, lambda state: _topic(state, request, context, broker))
-    return _response(topics, request, context, broker)
+    view = ListenerView(context.connection, broker)
+    topics = lazy_array(states, lambda state: _topic(state, request, context, view))
+    return _response(topics, request, context, broker, view)
 
 
 def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker) -> SharedResponse:
@@ -150,6 +158,7 @@ def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker
         key=(
             request.api_key,
             context.version,
+            context.connection.listener_name,
             address,
             request.include_topic_authorized_operations,
             request.include_cluster_authorized_operations,
@@ -219,10 +228,12 @@ def _respond(
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
+    view = ListenerView(context.connection, broker)
     topics = lazy_array(
-        list(asked.values()), lambda topic: _asked_topic(topic, errors, request, context, broker)
+        list(asked.values()),
+        lambda topic: _asked_topic(topic, errors, request, context, broker, view),
     )
-    return _response(topics, request, context, broker)
+    return _response(topics, request, context, broker, view)
 
 
 def _asked_topic(
@@ -231,6 +242,7 @@ def _asked_topic(
     request: MetadataRequest,
     context: RequestContext,
     broker: Broker,
+    view: ListenerView,
 ) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID:
         name = broker.cache.topic_name(asked.topic_id)
@@ -240,11 +252,11 @@ def _asked_topic(
             # Only version 12 and later can request by id, and in these versions, the name may be
             # null.
             return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
-        return _topic(state, request, context, broker)
+        return _topic(state, request, context, view)
     name = asked.name or ""
     state = broker.cache.topic(name)
     if state is not None:
-        return _topic(state, request, context, broker)
+        return _topic(state, request, context, view)
     error = errors.get(name) or _why_unknown(name)
     return MetadataResponseTopic(
         error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
@@ -260,18 +272,14 @@ def _why_unknown(name: str) -> KafkaError:
 
 
 def _topic(
-    state: TopicState, request: MetadataRequest, context: RequestContext, broker: Broker
+    state: TopicState, request: MetadataRequest, context: RequestContext, view: ListenerView
 ) -> MetadataResponseTopic:
-    is_offline = broker.replica_manager.is_offline
-
-    def of_partition(partition: PartitionState) -> MetadataResponsePartition:
-        return _partition(partition, is_offline(state.name, partition.partition))
-
+    name, version = state.name, context.version
     # Creating elements during the encoding saves memory, but costs CPU time in small responses.
     if len(state.partitions) > SLICE:
-        partitions = lazy_array(state.partitions, of_partition)
+        partitions = lazy_array(state.partitions, lambda x: _partition(name, x, version, view))
     else:
-        partitions = [_partition(x, is_offline(state.name, x.partition)) for x in state.partitions]
+        partitions = [_partition(name, x, version, view) for x in state.partitions]
     topic = MetadataResponseTopic(
         name=state.name,
         topic_id=state.topic_id,
@@ -287,18 +295,29 @@ def _topic(
     return topic
 
 
-def _partition(state: PartitionState, is_offline: bool) -> MetadataResponsePartition:
-    """Describe a partition, which has no leader if its log directory has failed."""
+def _partition(
+    topic: str, state: PartitionState, version: int, view: ListenerView
+) -> MetadataResponsePartition:
+    """Describe a partition as the clients of the listener see it."""
+    # As in Kafka, a partition without a leader is listed with an error, and clients refresh their
+    # metadata until it has one.
+    leader, error_code, offline_replicas = view.partition(topic, state)
+    replicas, isr = list(state.replicas), list(state.isr)
+    if version < _FIRST_VERSION_WITH_LISTENER_ERROR and error_code:
+        error_code = ErrorCode.LEADER_NOT_AVAILABLE
+    # Clients of version 0 expect every replica in the list of brokers.
+    if not version and not view.reachable.issuperset(state.replicas):
+        replicas = [replica for replica in replicas if replica in view.reachable]
+        isr = [replica for replica in isr if replica in view.reachable]
+        error_code = error_code or ErrorCode.REPLICA_NOT_AVAILABLE
     return MetadataResponsePartition(
-        # As in Kafka, a partition without a leader is listed with this error, and clients refresh
-        # their metadata until it has one.
-        error_code=LeaderNotAvailable.code if is_offline else 0,
+        error_code=error_code,
         partition_index=state.partition,
-        leader_id=-1 if is_offline else state.leader,
+        leader_id=leader,
         leader_epoch=state.leader_epoch,
-        replica_nodes=list(state.replicas),
-        isr_nodes=list(state.isr),
-        offline_replicas=list(state.replicas) if is_offline else [],
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline_replicas,
     )
 
 
@@ -307,14 +326,17 @@ def _response(
     request: MetadataRequest,
     context: RequestContext,
     broker: Broker,
+    view: ListenerView,
 ) -> MetadataResponse:
-    host, port = broker.address_for(context.connection)
-    broker.on_address_advertised(context.connection, host, port)
+    broker.on_address_advertised(context.connection, *broker.address_for(context.connection))
     response = MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=broker.config.node_id, host=host, port=port)],
+        brokers=[
+            MetadataResponseBroker(node_id=broker_id, host=host, port=port, rack=rack)
+            for broker_id, host, port, rack in view.nodes()
+        ],
         cluster_id=broker.cluster_id,
-        # Clients send requests that create or change topics to this broker.
-        controller_id=broker.config.node_id,
+        # Clients send requests that create or change topics to the controller.
+        controller_id=broker.cache.controller_id,
         topics=topics,
     )
     if request.include_cluster_authorized_operations:

@@ -78,7 +78,7 @@ def _reassign(
             broker.cache.topic(topic),
             asked.partition_index,
             asked.replicas,
-            brokers=(broker.config.node_id,),
+            brokers=tuple(broker.cache.live_brokers),
         )
     except KafkaError as error:
         response.error_code, response.error_message = error.code, error.message

@@ -29,6 +29,13 @@ class GeneralSettings:
         group="Identity and data",
         aliases=("broker.id",),  # The name in ZooKeeper mode, which Kafka still accepts.
     )
+    broker_rack: str | None = setting(
+        "broker.rack",
+        None,
+        "Rack of this broker, for example the availability zone of its host. Clients see it in the"
+        " cluster's metadata.",
+        type=SettingType.STRING,
+    )
     log_dirs: tuple[str, ...] | None = setting(
         "log.dirs",
         None,

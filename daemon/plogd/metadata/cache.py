@@ -1,11 +1,11 @@
-"""The topics that this broker shows to clients, by name and id.
+"""The topics, live brokers and controller that this broker shows to clients.
 
 A topic is added when its partitions have started on this broker and their logs are ready, so
 clients only see topics that they can use. The metadata store is authoritative; the cache is a copy
 that request handlers read without waiting. The store's own log is not a topic, so the cache does
 not contain it.
 
-Source: Kafka 4.0 KRaftMetadataCache.
+Source: Kafka 3.9 ZkMetadataCache; Kafka 4.0 KRaftMetadataCache.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from plog.types import Uuid
+from plogd.metadata.store import BrokerRegistration, Endpoint
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that hold the state of coordinators, as in Kafka's Topic.INTERNAL_TOPICS."""
@@ -29,6 +30,25 @@ class PartitionState:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int
+    offline_replicas: tuple[int, ...] = ()
+    """Replicas that the controller knows to be offline; replicas on dead brokers may be missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveBroker:
+    """A broker that is running, and its endpoints by listener name."""
+
+    broker_id: int
+    endpoints: Mapping[str, Endpoint]
+    rack: str | None = None
+
+    @classmethod
+    def of(cls, registration: BrokerRegistration) -> LiveBroker:
+        """Return the broker with this registration."""
+        # A listener name can have an IPv4 and an IPv6 endpoint (KIP-797). Kafka's responses have
+        # only one address for each broker: clients get the first one.
+        endpoints = {each.name: each for each in reversed(registration.endpoints)}
+        return cls(broker_id=registration.broker_id, endpoints=endpoints, rack=registration.rack)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +67,7 @@ class TopicState:
 
 
 class MetadataCache:
-    """All topics that this broker shows to clients. A lookup is one dictionary access."""
+    """The topics and brokers that this broker shows to clients. A lookup is one dict access."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicState] = {}
@@ -55,6 +75,12 @@ class MetadataCache:
         self._names: dict[Uuid, str] = {}
         self._sorted: list[str] | None = []
         """All names in order; None if they have to be sorted again."""
+        self.live_brokers: Mapping[int, LiveBroker] = {}
+        """The live brokers by id, in the order of their ids."""
+        self.controller_id = -1
+        """The id of the active controller; -1 if it is unknown."""
+        self._ids_by_listener: dict[str, frozenset[int]] = {}
+        """The results of `brokers_with`."""
         # Encoded Metadata responses are shared between clients until this number changes.
         self.version = 0
         """Increases with each change."""
@@ -78,6 +104,27 @@ class MetadataCache:
     def topic_count(self) -> int:
         """Number of topics."""
         return len(self._topics)
+
+    def brokers_with(self, listener_name: str) -> frozenset[int]:
+        """Return the ids of the live brokers that have a listener with this name."""
+        ids = self._ids_by_listener.get(listener_name)
+        if ids is None:  # Computed once after each change instead of for each request.
+            ids = frozenset(
+                broker_id
+                for broker_id, broker in self.live_brokers.items()
+                if listener_name in broker.endpoints
+            )
+            self._ids_by_listener[listener_name] = ids
+        return ids
+
+    def update_brokers(self, brokers: Iterable[LiveBroker], *, controller_id: int) -> None:
+        """Replace all live brokers and the controller, as UpdateMetadata does."""
+        # A new dict, because responses that are encoded in slices keep the old one.
+        in_order = sorted(brokers, key=lambda broker: broker.broker_id)
+        self.live_brokers = {broker.broker_id: broker for broker in in_order}
+        self.controller_id = controller_id
+        self._ids_by_listener = {}
+        self.version += 1
 
     def update(self, topic: TopicState) -> None:
         """Add or replace a topic."""

@@ -9,6 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_cluster import NO_OPERATIONS, DescribeClusterRequest
 from plog.wire.messages.metadata import MetadataRequest
+from tests.helpers.sim.several_brokers import add_brokers, live_broker
 from tests.helpers.sim.sim_broker import SimBroker, connection
 
 
@@ -25,6 +26,19 @@ def test_broker_is_the_controller_in_every_version(version: int) -> None:
     [node] = answer.brokers
     assert (node.broker_id, node.host, node.port) == (7, "192.0.2.1", 9092)
     assert (node.rack, node.is_fenced) == (None, False)
+
+
+def test_brokers_with_the_listener_are_listed() -> None:
+    broker = make(broker_rack="r1")
+    inside = live_broker(3, "INSIDE", rack="r3")
+    add_brokers(broker, live_broker(2, "PLAINTEXT", "INSIDE"), inside, controller_id=3)
+    answer = broker.ask(DescribeClusterRequest(), 2)
+    nodes = [(node.broker_id, node.host, node.port, node.rack) for node in answer.brokers]
+    assert nodes == [(1, "192.0.2.1", 9092, "r1"), (2, "b2", 9092, None)]
+    assert answer.controller_id == 3
+    answer = broker.ask(DescribeClusterRequest(), 2, connection=connection("INSIDE"))
+    nodes = [(node.broker_id, node.host, node.port, node.rack) for node in answer.brokers]
+    assert nodes[1:] == [(2, "b2", 9093, None), (3, "b3", 9092, "r3")]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from plog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
 )
 from plogd.apis.metadata import TOPIC_OPERATIONS
+from tests.helpers.sim.several_brokers import add_brokers, live_broker, set_partition
 from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 PLACES = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("c", 0)]
@@ -132,3 +133,14 @@ def test_partition_of_failed_directory_has_no_leader() -> None:
     [topic] = ask(broker, "c").topics
     [one] = topic.partitions
     assert (one.error_code, one.leader_id, one.offline_replicas) == (0, -1, [1])
+
+
+def test_partition_has_a_leader_only_if_clients_can_reach_it() -> None:
+    broker = make()
+    add_brokers(broker, live_broker(2, "PLAINTEXT"), live_broker(3, "INSIDE"))
+    expected = {2: (0, 2, [4]), 3: (0, -1, [4]), 4: (0, -1, [4]), -1: (0, -1, [4])}
+    for leader, described in expected.items():
+        set_partition(broker, "c", leader=leader, replicas=(4, 3, 2))
+        [one] = ask(broker, "c").topics[0].partitions
+        assert (one.error_code, one.leader_id, one.offline_replicas) == described
+        assert one.replica_nodes == [4, 3, 2]

@@ -9,6 +9,7 @@ import pytest
 from plog.errors import ErrorCode, error_from_code
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC
+from tests.helpers.sim.several_brokers import add_brokers, live_broker, set_partition
 from tests.helpers.sim.sim_broker import SimBroker, connection, create_topic
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -56,6 +57,35 @@ def test_address_is_that_of_the_clients_listener(broker: SimBroker) -> None:
     by_another = connection(local_address=("198.51.100.7", 9999))
     answer = broker.ask(FindCoordinatorRequest(key="g"), 2, connection=by_another)
     assert (answer.host, answer.port) == ("198.51.100.7", 9999)
+
+
+class TestSeveralBrokers:
+    """The coordinator of a group is the leader of the group's partition."""
+
+    def make(self, leader: int) -> SimBroker:
+        broker = SimBroker(offsets_topic_num_partitions=1).start()
+        broker.ask(FindCoordinatorRequest(key="g"), 2)  # Creates the topic.
+        add_brokers(broker, live_broker(2, "PLAINTEXT"), live_broker(3, "INSIDE"))
+        set_partition(broker, OFFSETS_TOPIC, leader=leader)
+        return broker
+
+    @pytest.mark.parametrize(("leader", "host"), [(1, "192.0.2.1"), (2, "b2")])
+    def test_leader_is_the_coordinator(self, leader: int, host: str) -> None:
+        broker = self.make(leader)
+        answer = broker.ask(FindCoordinatorRequest(key="g"), 3)
+        assert (answer.error_code, answer.node_id) == (0, leader)
+        assert (answer.host, answer.port) == (host, 9092)
+        [one] = broker.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 6).coordinators
+        assert (one.error_code, one.node_id, one.host, one.port) == (0, leader, host, 9092)
+
+    @pytest.mark.parametrize("leader", [-1, 3, 4], ids=["none", "other listener", "dead"])
+    def test_group_without_a_reachable_leader_has_no_coordinator(self, leader: int) -> None:
+        broker = self.make(leader)
+        answer = broker.ask(FindCoordinatorRequest(key="g"), 3)
+        nothing = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+        assert (answer.error_code, answer.node_id, answer.host, answer.port) == nothing
+        [one] = broker.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 6).coordinators
+        assert (one.error_code, one.node_id, one.host, one.port) == nothing
 
 
 @pytest.mark.parametrize("version", range(1, 4))

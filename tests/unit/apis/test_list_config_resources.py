@@ -8,6 +8,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.list_config_resources import ListConfigResourcesRequest
+from tests.helpers.sim.several_brokers import add_brokers, live_broker
 from tests.helpers.sim.sim_broker import SimBroker, create_topic
 
 
@@ -31,6 +32,12 @@ def listed(broker: SimBroker, *types: int) -> list[tuple[int, str]]:
 
 def test_all_resources_are_listed_when_no_types_are_named(broker: SimBroker) -> None:
     assert listed(broker) == [(2, "t"), (2, "u"), (4, "7"), (8, "7")]
+
+
+def test_every_live_broker_is_listed() -> None:
+    broker = SimBroker(node_id=7).start()
+    add_brokers(broker, live_broker(12))
+    assert listed(broker) == [(4, "7"), (4, "12"), (8, "7"), (8, "12")]
 
 
 def test_named_types_are_listed_once(broker: SimBroker) -> None:

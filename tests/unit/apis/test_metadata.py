@@ -17,6 +17,7 @@ from plog.wire.messages.metadata import (
     MetadataResponse,
 )
 from plog.wire.schema import ApiMessage
+from tests.helpers.sim.several_brokers import add_brokers, live_broker, set_partition
 from tests.helpers.sim.sim_broker import LOG_DIR, SimBroker, connection, create_topic
 
 
@@ -195,6 +196,78 @@ class TestAutomaticCreation:
         broker.files.fail_when(lambda op: op.name == "sync" and "__cluster" in op.path, errno.EIO)
         answer = broker.ask(named("new"), 9)
         assert answer.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class TestSeveralBrokers:
+    """Responses of one broker of a cluster."""
+
+    def make(self) -> SimBroker:
+        broker = make(broker_rack="r1")
+        add_brokers(
+            broker,
+            live_broker(2, "PLAINTEXT", "INSIDE", rack="r2"),
+            live_broker(3, "INSIDE"),
+            controller_id=3,
+        )
+        set_partition(broker, "t", 0, leader=3, replicas=(3, 1, 4), isr=(3, 1))
+        set_partition(broker, "t", 1, leader=2, replicas=(2, 1), isr=(2, 1))
+        return broker
+
+    @pytest.mark.parametrize("version", range(14))
+    def test_brokers_with_the_listener_and_the_controller_are_listed(self, version: int) -> None:
+        answer = self.make().ask(named("t"), version)
+        nodes = [(node.node_id, node.host, node.port, node.rack) for node in answer.brokers]
+        racks = ("r1", "r2") if version >= 1 else (None, None)
+        assert nodes == [(1, "192.0.2.1", 9092, racks[0]), (2, "b2", 9092, racks[1])]
+        # As in Kafka, the controller's id is given even if it does not have the listener.
+        assert answer.controller_id == (3 if version >= 1 else -1)
+
+    @pytest.mark.parametrize(
+        ("version", "expected"),
+        [
+            (0, (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1], [1], [])),
+            (1, (ErrorCode.LEADER_NOT_AVAILABLE, -1, [3, 1, 4], [3, 1], [])),
+            (5, (ErrorCode.LEADER_NOT_AVAILABLE, -1, [3, 1, 4], [3, 1], [4])),
+            (6, (ErrorCode.LISTENER_NOT_FOUND, -1, [3, 1, 4], [3, 1], [4])),
+            (13, (ErrorCode.LISTENER_NOT_FOUND, -1, [3, 1, 4], [3, 1], [4])),
+        ],
+    )
+    def test_leader_without_the_listener_is_an_error(self, version: int, expected: object) -> None:
+        first, second = self.make().ask(named("t"), version).topics[0].partitions
+        assert (
+            first.error_code,
+            first.leader_id,
+            first.replica_nodes,
+            first.isr_nodes,
+            first.offline_replicas,
+        ) == expected
+        assert (second.error_code, second.leader_id, second.replica_nodes) == (0, 2, [2, 1])
+
+    def test_version_0_does_not_list_dead_replicas(self) -> None:
+        broker = self.make()
+        set_partition(broker, "t", 1, leader=2, replicas=(2, 4), isr=(2,))
+        partition = broker.ask(named("t"), 0).topics[0].partitions[1]
+        actual = partition.error_code, partition.leader_id, partition.replica_nodes
+        assert actual == (ErrorCode.REPLICA_NOT_AVAILABLE, 2, [2])
+
+    def test_partition_without_a_leader_is_an_error(self) -> None:
+        broker = self.make()
+        set_partition(broker, "t", 1, leader=-1, isr=(2,))
+        partition = broker.ask(named("t"), 12).topics[0].partitions[1]
+        assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+        assert (partition.replica_nodes, partition.offline_replicas) == ([2, 1], [])
+
+    def test_shared_response_is_not_shared_between_listeners(self) -> None:
+        broker = self.make()
+        for number in range(40):  # More topics than responses that are encoded for each client.
+            create_topic(broker, f"other{number}")
+        everything = MetadataRequest(topics=None)
+        here = broker.ask(everything, 12)
+        inside = broker.ask(everything, 12, connection=connection("INSIDE"))
+        assert [node.node_id for node in here.brokers] == [1, 2]
+        assert [node.node_id for node in inside.brokers] == [1, 2, 3]
+        add_brokers(broker)
+        assert [node.node_id for node in broker.ask(everything, 12).brokers] == [1]
 
 
 class TestAddress:
