@@ -22,6 +22,7 @@ from plog.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
 )
 from plog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from plog.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from plog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -40,6 +41,10 @@ from plog.wire.messages.client_quotas import (
 from plog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
+)
+from plog.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
 )
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from plog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -70,6 +75,7 @@ from plog.wire.messages.incremental_alter_configs import (
 )
 from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from plog.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
@@ -92,10 +98,12 @@ from plog.wire.messages.offset_for_leader_epoch import (
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse
 from plog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from plog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from plog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from plog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from plog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from plog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from plog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from plog.wire.messages.user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -120,6 +128,10 @@ APIS = (
     Api(FetchRequest, FetchResponse),
     Api(ListOffsetsRequest, ListOffsetsResponse),
     Api(MetadataRequest, MetadataResponse),
+    Api(LeaderAndIsrRequest, LeaderAndIsrResponse),
+    Api(StopReplicaRequest, StopReplicaResponse),
+    Api(UpdateMetadataRequest, UpdateMetadataResponse),
+    Api(ControlledShutdownRequest, ControlledShutdownResponse),
     Api(OffsetCommitRequest, OffsetCommitResponse),
     Api(OffsetFetchRequest, OffsetFetchResponse),
     Api(FindCoordinatorRequest, FindCoordinatorResponse),
@@ -160,6 +172,7 @@ APIS = (
     Api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
     Api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
     Api(DescribeQuorumRequest, DescribeQuorumResponse),
+    Api(AlterPartitionRequest, AlterPartitionResponse),
     Api(UpdateFeaturesRequest, UpdateFeaturesResponse),
     Api(DescribeClusterRequest, DescribeClusterResponse),
     Api(DescribeProducersRequest, DescribeProducersResponse),
