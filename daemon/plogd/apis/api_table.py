@@ -1,15 +1,18 @@
 """The table of supported APIs: each row contains an API's handler and its range of versions.
 
 A new API needs a row here and a handler in the file of its API family. The response to ApiVersions
-is built from this table. Source of the version ranges: Kafka 4.3.
+is built from this table, and depends on the metadata store and on the listener. Source of the
+version ranges: Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeAlias
 
+from plog.errors import ClusterAuthorizationFailed
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
 from plog.wire.messages.acls import DescribeAclsResponse
@@ -116,6 +119,11 @@ class Row:
     refuse: Refusal
     advertised_from: int | None = None
     """The first version in ApiVersions responses, if it is lower than `first_version`."""
+    only_embedded: bool = False
+    """Whether the API requires the embedded metadata store, as Kafka's requires KRaft."""
+    only_between_brokers: bool = False
+    """Whether only brokers may send the request. On any listener other than the inter-broker
+    listener, it is rejected with CLUSTER_AUTHORIZATION_FAILED and not advertised."""
 
     @property
     def request(self) -> type[ApiMessage]:
@@ -137,8 +145,11 @@ class Row:
 def _handle_api_versions(
     request: ApiVersionsRequest, context: RequestContext, broker: Broker
 ) -> ApiVersionsResponse:
-    # Not a partial function: ADVERTISED is derived from the table that contains this handler.
-    return handle_api_versions(request, context, broker, ADVERTISED)
+    # Not a partial function: the APIs are derived from the table that contains this handler.
+    config = broker.config
+    is_inter_broker = context.connection.listener_name == config.used_inter_broker_listener_name
+    advertised = _advertised(config.has_embedded_store, is_inter_broker)
+    return handle_api_versions(request, context, broker, advertised)
 
 
 HANDLERS: tuple[Row, ...] = (
@@ -232,8 +243,22 @@ HANDLERS: tuple[Row, ...] = (
         handle_alter_user_scram_credentials,
         refuse_alter_user_scram_credentials,
     ),
-    Row(ApiKey.DESCRIBE_QUORUM, 0, 2, handle_describe_quorum, refuse_describe_quorum),
-    Row(ApiKey.UPDATE_FEATURES, 0, 2, handle_update_features, refuse_update_features),
+    Row(
+        ApiKey.DESCRIBE_QUORUM,
+        0,
+        2,
+        handle_describe_quorum,
+        refuse_describe_quorum,
+        only_embedded=True,
+    ),
+    Row(
+        ApiKey.UPDATE_FEATURES,
+        0,
+        2,
+        handle_update_features,
+        refuse_update_features,
+        only_embedded=True,
+    ),
     Row(ApiKey.DESCRIBE_CLUSTER, 0, 2, handle_describe_cluster, refuse_describe_cluster),
     Row(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle_describe_producers, refuse_describe_producers),
     Row(
@@ -252,4 +277,35 @@ HANDLERS: tuple[Row, ...] = (
     ),
 )
 
-ADVERTISED: tuple[Advertised, ...] = tuple(row.advertised for row in HANDLERS)
+
+def served_rows(*, is_embedded: bool, rows: Iterable[Row] = HANDLERS) -> dict[int, Row]:
+    """Return the APIs that a broker with or without the embedded store serves, by key."""
+    served = [row for row in rows if is_embedded or not row.only_embedded]
+    return {int(row.api_key): _checked(row) if row.only_between_brokers else row for row in served}
+
+
+def _checked(row: Row) -> Row:
+    """Return `row` with a handler that rejects requests from the listeners of clients."""
+
+    def handle(
+        request: Any, context: RequestContext, broker: Broker
+    ) -> Response | Later[Any] | None:
+        name = broker.config.used_inter_broker_listener_name
+        if context.connection.listener_name != name:
+            raise ClusterAuthorizationFailed(
+                f"{row.name} is a request between brokers; only listener {name} accepts it"
+            )
+        return row.handle(request, context, broker)
+
+    return replace(row, handle=handle)
+
+
+def advertised_by(rows: Iterable[Row], *, is_inter_broker: bool) -> tuple[Advertised, ...]:
+    """Return the versions in ApiVersions responses on the inter-broker or another listener."""
+    return tuple(row.advertised for row in rows if is_inter_broker or not row.only_between_brokers)
+
+
+@cache
+def _advertised(is_embedded: bool, is_inter_broker: bool) -> tuple[Advertised, ...]:
+    rows = served_rows(is_embedded=is_embedded).values()
+    return advertised_by(rows, is_inter_broker=is_inter_broker)

@@ -1,8 +1,8 @@
 """ApiVersions (key 18): the APIs that this broker supports, and their versions.
 
 Serves versions 0-4. The response is built from the table of handlers, so it cannot list an API
-without a handler. Its only feature is metadata.version (features.py); Kafka's other features have
-level 0 until they are implemented.
+without a handler. Its only feature is metadata.version (features.py), which exists only with the
+embedded store; Kafka's other features have level 0 until they are implemented.
 
 A client sends this request before it knows the broker's versions. If the request's version is
 unknown, the response is in version 0, with UNSUPPORTED_VERSION and only the versions of this API
@@ -58,20 +58,24 @@ def handle_api_versions(
             raise InvalidRequest(f"invalid client software name {name!r} or version {version!r}")
         context.connection.client_software_name = name
         context.connection.client_software_version = version
-    return ApiVersionsResponse(
-        api_keys=[_api_version(api) for api in advertised],
-        supported_features=[
-            SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
-            for name, levels in SUPPORTED.items()
-        ],
-        # The offset of the feature record in the metadata log.
-        finalized_features_epoch=broker.store.features_epoch,
-        finalized_features=[
-            # As in Kafka, a finalized feature has a single level.
-            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in broker.store.features.items()
-        ],
-    )
+    response = ApiVersionsResponse(api_keys=[_api_version(api) for api in advertised])
+    if broker.config.has_embedded_store:
+        _add_features(response, broker)
+    return response
+
+
+def _add_features(response: ApiVersionsResponse, broker: Broker) -> None:
+    response.supported_features = [
+        SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
+        for name, levels in SUPPORTED.items()
+    ]
+    # The offset of the feature record in the metadata log.
+    response.finalized_features_epoch = broker.store.features_epoch
+    response.finalized_features = [
+        # As in Kafka, a finalized feature has a single level.
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in broker.store.features.items()
+    ]
 
 
 def refuse_api_versions(

@@ -17,7 +17,7 @@ call raises only CloseConnection, and its Later fails only with CloseConnection 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from plog.errors import KafkaError
@@ -28,7 +28,7 @@ from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
 from plog.wire.single_fetch import SingleFetch, decode_single_fetch
 from plog.wire.single_produce import SingleProduce, decode_single_produce
-from plogd.apis.api_table import ADVERTISED, HANDLERS, Response, Row
+from plogd.apis.api_table import HANDLERS, Response, Row, served_rows
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.encoded_response import (
@@ -103,7 +103,7 @@ class Dispatcher:
         shared_responses: holds responses that are encoded once for many clients.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, rows: Iterable[Row] = HANDLERS) -> None:
         self._broker = broker
         self._max_elements = broker.config.plog_request_max_elements
         self._max_bytes = broker.config.plog_request_without_records_max_bytes
@@ -111,7 +111,7 @@ class Dispatcher:
         self.memory = WorkMemory(lambda: broker.config.plog_queued_max_response_bytes)
         self.large_requests = LargeRequests()
         self.shared_responses = SharedResponses(broker, self.memory)
-        self._rows = {int(row.api_key): row for row in HANDLERS}
+        self._rows = served_rows(is_embedded=broker.config.has_embedded_store, rows=rows)
         self._produce_row = self._rows[ApiKey.PRODUCE]
         self._fetch_row = self._rows[ApiKey.FETCH]
         self._requests = broker.metrics.counters(
@@ -306,7 +306,7 @@ class Dispatcher:
     ) -> Dispatched:
         if row.api_key != ApiKey.API_VERSIONS:
             raise CloseConnection(explain_version(row, header, connection, frame))
-        response = unknown_version_response(ADVERTISED)
+        response = unknown_version_response([row.advertised])
         # In version 0, which every client can decode (KIP-511).
         return Dispatched(False, frame_response(header.api_key, 0, header.correlation_id, response))
 

@@ -104,6 +104,22 @@ class BrokerConfig(
         protocols = parse_protocol_map(self.listener_security_protocol_map)
         return bound_listeners(self.listeners, protocols, self.controller_listener_names)
 
+    @property
+    def has_embedded_store(self) -> bool:
+        """Return whether this is a single broker that stores the metadata itself."""
+        return self.plog_metadata_store == "embedded"
+
+    @property
+    def used_inter_broker_listener_name(self) -> str:
+        """Return the name of the listener that brokers use between each other."""
+        # As in Kafka, a listener is named after its protocol if no name is set.
+        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    def inter_broker_listener(self) -> Listener | None:
+        """Return the listener for other brokers; None if a single broker does not have it."""
+        name = self.used_inter_broker_listener_name
+        return next((each for each in self.bound_listeners() if each.name == name), None)
+
     def advertised_by_name(self) -> dict[str, Listener]:
         """Return ``advertised.listeners`` by listener name; empty if not set. See `Listener`."""
         return advertised_listeners(
@@ -245,6 +261,13 @@ def _check_listeners(config: BrokerConfig) -> Iterator[tuple[str, str]]:
 def _check_inter_broker_listener(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     name = config.inter_broker_listener_name
     if not name:
+        # A single broker with the embedded store does not need the listener.
+        if not config.has_embedded_store and config.inter_broker_listener() is None:
+            yield (
+                "security.inter.broker.protocol",
+                f"listeners has no listener {config.used_inter_broker_listener_name} for other"
+                " brokers; add it, or set inter.broker.listener.name",
+            )
         return
     if "security.inter.broker.protocol" in config.explicit:
         yield (

@@ -12,6 +12,7 @@ detected. `restart` starts the next broker on the same disk.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any, TypeVar, cast
 
 from plog.records.builder import build_batch
@@ -36,6 +37,7 @@ from plog.wire.messages.produce import (
     TopicProduceData,
 )
 from plog.wire.schema import ApiMessage
+from plogd.apis.api_table import HANDLERS, Row
 from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
 from plogd.config import BrokerConfig
@@ -115,13 +117,14 @@ def _bytes_of(part: Any) -> bytes:
 
 
 class SimBroker:
-    """A broker on simulated ports. `settings` are fields of BrokerConfig."""
+    """A broker on simulated ports, which serves `rows`. `settings` are fields of BrokerConfig."""
 
     def __init__(
         self,
         *,
         files: SimFiles | None = None,
         ports: SimPorts | None = None,
+        rows: Iterable[Row] = HANDLERS,
         **settings: Any,
     ) -> None:
         assert files is None or ports is None, "the ports have a disk"
@@ -138,7 +141,7 @@ class SimBroker:
             metrics=self.metrics,
             on_bug=lambda where, error: self.bugs.append((where, error)),
         )
-        self.dispatch = Dispatcher(self.broker)
+        self.dispatch = Dispatcher(self.broker, rows)
         self.connection = connection()
         self._correlation_id = 0
 

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
+from plog.errors import ErrorCode
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    RemainingPartition,
+)
+from plogd.apis.api_table import HANDLERS, Row, advertised_by, served_rows
+from plogd.apis.error_responses import refuse_at_top_level
+from plogd.apis.request_context import RequestContext
+from plogd.broker import Broker
+from tests.helpers.sim.sim_broker import SimBroker, connection
 
 KAFKA_4_3 = {
     0: (3, 13),
@@ -81,4 +95,55 @@ def test_versions_common_to_all_clients_are_served() -> None:
 
 
 def test_apis_are_advertised_in_the_order_of_their_keys() -> None:
-    assert [api.api_key for api in ADVERTISED] == sorted(KAFKA_4_3)
+    advertised = advertised_by(HANDLERS, is_inter_broker=False)
+    assert [api.api_key for api in advertised] == sorted(KAFKA_4_3)
+
+
+def test_apis_of_kraft_require_the_embedded_store() -> None:
+    embedded, other = (set(served_rows(is_embedded=each)) for each in (True, False))
+    assert embedded == set(KAFKA_4_3)
+    assert embedded - other == {ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES}
+    assert other < embedded
+
+
+class TestRequestsBetweenBrokers:
+    """A request between brokers, which no row of the table has yet."""
+
+    def make(self, **settings: Any) -> SimBroker:
+        def handle(
+            request: ControlledShutdownRequest, context: RequestContext, broker: Broker
+        ) -> ControlledShutdownResponse:
+            return ControlledShutdownResponse(
+                remaining_partitions=[RemainingPartition(topic_name="t")]
+            )
+
+        row = Row(
+            ApiKey.CONTROLLED_SHUTDOWN,
+            1,
+            3,
+            handle,
+            refuse_at_top_level(ControlledShutdownResponse),
+            only_between_brokers=True,
+        )
+        return SimBroker(rows=(*HANDLERS, row), **settings).start()
+
+    def outcome(self, broker: SimBroker, listener_name: str) -> tuple[int, int]:
+        asked = ControlledShutdownRequest(broker_id=2)
+        answer = broker.ask(asked, 3, connection=connection(listener_name))
+        return answer.error_code, len(answer.remaining_partitions)
+
+    def test_request_is_accepted_only_on_the_inter_broker_listener(self) -> None:
+        refused = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0)
+        broker = self.make(inter_broker_listener_name="inside")
+        assert self.outcome(broker, "INSIDE") == (0, 1)
+        assert self.outcome(broker, "PLAINTEXT") == refused
+        by_protocol = self.make(security_inter_broker_protocol="SSL")
+        assert self.outcome(by_protocol, "SSL") == (0, 1)
+        assert self.outcome(by_protocol, "PLAINTEXT") == refused
+
+    def test_request_is_advertised_only_on_the_inter_broker_listener(self) -> None:
+        [*others, row] = [*HANDLERS, replace(HANDLERS[0], only_between_brokers=True)]
+        inside = advertised_by((*others, row), is_inter_broker=True)
+        outside = advertised_by((*others, row), is_inter_broker=False)
+        assert inside == (*outside, row.advertised)
+        assert len(outside) == len(HANDLERS)

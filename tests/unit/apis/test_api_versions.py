@@ -7,7 +7,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.header import RequestHeader, encode_request
 from plog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest
-from plogd.apis.api_table import ADVERTISED
+from plogd.apis.api_table import HANDLERS
 from tests.helpers.sim.sim_broker import Asked, SimBroker
 
 
@@ -22,7 +22,7 @@ def test_response_lists_all_apis_in_every_version(broker: SimBroker, version: in
     answer = broker.ask(request, version)
     assert answer.error_code == 0
     actual = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
-    assert actual == [tuple(api) for api in ADVERTISED]
+    assert actual == [tuple(row.advertised) for row in HANDLERS]
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plog.enums import ConfigSource
 from plog.settings import Setting, settings_of
 from plogd.config import BrokerConfig, ConfigSynonym, SettingType, load_config
+from plogd.config.broker_config import cross_check
 from plogd.config.known_settings import KAFKA_4_NAMES
 
 ROWS = settings_of(BrokerConfig)
@@ -90,3 +93,42 @@ def test_explicit_value_is_described_as_static_even_if_it_equals_the_default() -
 def test_setting_without_a_value_is_described_as_null() -> None:
     entry = {e.name: e for e in BrokerConfig().describe()}["log.retention.ms"]
     assert (entry.value, entry.source, entry.synonyms) == (None, ConfigSource.DEFAULT_CONFIG, ())
+
+
+class TestInterBrokerListener:
+    """The listener that brokers use between each other."""
+
+    def config(self, **settings: str | tuple[str, ...] | None) -> BrokerConfig:
+        protocols = "INSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL"
+        listeners = ("PLAINTEXT://:9092", "INSIDE://:9093")
+        defaults = {"listener_security_protocol_map": protocols, "listeners": listeners}
+        return replace(BrokerConfig(), **(defaults | settings))  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(
+        ("settings", "name", "port"),
+        [
+            ({}, "PLAINTEXT", 9092),
+            ({"inter_broker_listener_name": "inside"}, "INSIDE", 9093),
+            ({"security_inter_broker_protocol": "SSL"}, "SSL", None),
+            ({"security_inter_broker_protocol": "SSL", "listeners": ("SSL://:9",)}, "SSL", 9),
+        ],
+    )
+    def test_listener_has_the_set_name_or_that_of_the_protocol(
+        self, settings: dict[str, str], name: str, port: int | None
+    ) -> None:
+        config = self.config(**settings)
+        assert config.used_inter_broker_listener_name == name
+        listener = config.inter_broker_listener()
+        assert (None if listener is None else listener.port) == port
+
+    def test_only_a_cluster_requires_the_listener(self) -> None:
+        only_tls = self.config(security_inter_broker_protocol="SSL")
+        assert list(cross_check(only_tls)) == []
+        [(name, problem)] = cross_check(replace(only_tls, plog_metadata_store="zookeeper"))
+        assert name == "security.inter.broker.protocol"
+        assert problem == (
+            "listeners has no listener SSL for other brokers; add it, or set"
+            " inter.broker.listener.name"
+        )
+        inside = self.config(inter_broker_listener_name="INSIDE", plog_metadata_store="zookeeper")
+        assert list(cross_check(inside)) == []
