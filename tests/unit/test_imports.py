@@ -62,6 +62,7 @@ SHARED = (
     "plogd.quota",
     "plogd.audit",
     "plogd.features",
+    "plogd.peers",
 )
 CORE = (*LIBRARY, *COMMON, *SHARED, "plogd.log", "plogd.replica", "plogd.coordinator")
 EMBEDDED = (

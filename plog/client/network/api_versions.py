@@ -14,7 +14,8 @@ Ranges = dict[int, tuple[int, int]]
 """The lowest and highest version that a broker serves, by API key."""
 
 # Later versions of these requests identify topics only by id (KIP-516, KIP-848), which the client
-# would have to look up first. It uses the last versions with topic names instead.
+# would have to look up first. It uses the last versions with topic names instead. Brokers know the
+# ids.
 _HIGHEST_BY_NAME = {
     ApiKey.PRODUCE: 12,
     ApiKey.FETCH: 12,
@@ -28,15 +29,20 @@ def ranges_of(versions: ApiVersionsResponse) -> Ranges:
     return {api.api_key: (api.min_version, api.max_version) for api in versions.api_keys}
 
 
-def common_version(request: type[ApiMessage] | ApiMessage, ranges: Ranges, address: str) -> int:
+def common_version(
+    request: type[ApiMessage] | ApiMessage, ranges: Ranges, address: str, *, by_name: bool = True
+) -> int:
     """Return the highest version of this request that both sides support.
 
-    If there is no common version, raises UnsupportedVersion with the broker's `address`.
+    With `by_name`, the version identifies topics by name. If there is no common version, raises
+    UnsupportedVersion with the broker's `address`.
     """
     key = ApiKey(request.api_key)
     # (0, -1) is an empty range: the broker does not serve the request at all.
     lowest, highest = ranges.get(key, (0, -1))
-    version = min(highest, request.max_version, _HIGHEST_BY_NAME.get(key, highest))
+    version = min(highest, request.max_version)
+    if by_name:
+        version = min(version, _HIGHEST_BY_NAME.get(key, highest))
     if version < max(lowest, request.min_version):
         served = f"only versions {lowest} to {highest}" if highest >= 0 else "no version"
         raise UnsupportedVersion(

@@ -70,13 +70,18 @@ class Connection:
         """Close the connection. Repeated calls have no effect."""
         self._channel.close()
 
-    def version_of(self, request: type[ApiMessage] | ApiMessage) -> int:
-        """Return the highest version that both sides support. Raises UnsupportedVersion."""
-        # Every request needs its version, so cache it.
-        version = self._version_by_key.get(request.api_key)
+    def version_of(self, request: type[ApiMessage] | ApiMessage, *, by_name: bool = True) -> int:
+        """Return the highest version that both sides support, as `common_version` does.
+
+        Raises UnsupportedVersion.
+        """
+        # Every request needs its version, so cache it. API keys are not negative, so their
+        # complements are free for the other kind.
+        key = request.api_key if by_name else ~request.api_key
+        version = self._version_by_key.get(key)
         if version is None:
-            version = common_version(request, self._ranges, self.address)
-            self._version_by_key[request.api_key] = version
+            version = common_version(request, self._ranges, self.address, by_name=by_name)
+            self._version_by_key[key] = version
         return version
 
     def speaks(self, request: type[ApiMessage]) -> bool:

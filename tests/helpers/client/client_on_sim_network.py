@@ -52,7 +52,7 @@ class SimNetwork(DeferredNetwork):
         self.timers = SimTimers(SimClock())
         self._life = LifeTimers(self.timers)
         self._ports = SimPorts(seed, timers=self._life)
-        super().__init__(_Clock(self.timers, self._ports))  # type: ignore[arg-type]
+        super().__init__(DeferredClock(self.timers, self._ports))  # type: ignore[arg-type]
         self.broker = SimBroker(ports=self._ports, **settings).start()
         self._settings = settings
         self.chance = random.Random(seed)
@@ -190,7 +190,7 @@ class _Call:
         self._timer.cancel()
 
 
-class _Clock:
+class DeferredClock:
     """The part of a reactor's clock that a `DeferredNetwork` uses, on simulated timers."""
 
     def __init__(self, timers: SimTimers, ports: SimPorts) -> None:
