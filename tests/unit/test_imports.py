@@ -36,6 +36,7 @@ BASE = (
     "plog.cipher_suites",
     "plog.pem",
     "plog.scram",
+    "plog.zookeeper.operations",
 )
 SETTINGS = ("plog.pem_settings", "plog.properties", "plog.settings", "plog.settings_text")
 LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records", "plog.audit", "plog.search")
@@ -57,7 +58,6 @@ COMMON = (
 SHARED = (
     "plogd.metadata.store",
     "plogd.metadata.cache",
-    "plogd.metadata.zk_paths",
     "plogd.security",
     "plogd.quota",
     "plogd.audit",
@@ -80,7 +80,8 @@ EMBEDDED = (
     "plogd.metadata.snapshot_reader",
     "plogd.metadata.snapshot_writer",
 )
-BELOW_BROKER = (*CORE, *EMBEDDED, "plogd.controller", "plogd.connection_context")
+ZOOKEEPER = ("plogd.metadata.zookeeper",)
+BELOW_BROKER = (*CORE, *EMBEDDED, *ZOOKEEPER, "plogd.controller", "plogd.connection_context")
 PURE = (*BELOW_BROKER, "plogd.broker", "plogd.apis")
 SHELL = (
     "plogd.__main__",
@@ -89,7 +90,6 @@ SHELL = (
     "plogd.journal",
     "plogd.logging",
     "plogd.machine",
-    "plogd.metadata.zookeeper",
     "plogd.net",
     "plogd.os_files",
     "plogd.process",
@@ -202,7 +202,11 @@ ROWS = (
         outside=("pyarrow", "pyspark"),
     ),
     Row(names=("pyspark_plog",), may_import=("plog.spark",)),
-    Row(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),
+    Row(
+        names=("plog.zookeeper",),
+        may_import=(*LIBRARY, "plog.client"),
+        outside=("kazoo", "twisted"),
+    ),
     Row(names=("plog.testing",), may_import=("plog", "plogd.testing")),
     Row(names=("plog",), may_import=(*LIBRARY, "plog.client")),
     Row(names=COMMON, may_import=(*BASE, *SETTINGS), pure=True),
@@ -212,6 +216,7 @@ ROWS = (
     Row(names=("plogd.coordinator",), may_import=CORE, pure=True),
     Row(names=("plogd.controller",), may_import=(*LIBRARY, *COMMON, *SHARED), pure=True),
     Row(names=EMBEDDED, may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),
+    Row(names=ZOOKEEPER, may_import=(*LIBRARY, *COMMON, *SHARED), pure=True),
     Row(names=("plogd.connection_context",), pure=True),
     Row(names=("plogd.broker",), may_import=BELOW_BROKER, pure=True),
     Row(names=("plogd.apis",), may_import=(*BELOW_BROKER, "plogd.broker"), pure=True),

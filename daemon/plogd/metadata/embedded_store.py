@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any, Final
 
 from plog.errors import KafkaError, KafkaStorageError
@@ -167,6 +168,17 @@ class EmbeddedStore:
     def campaign(self) -> Later[int]:
         """Return the epoch: this broker is always the controller."""
         return ready(self._epoch)
+
+    def resigned(self, callback: Callable[[], None]) -> None:
+        """Do nothing: this broker never resigns."""
+
+    def unregistered(self, callback: Callable[[], None]) -> None:
+        """Do nothing: the registration ends with the process."""
+
+    @property
+    def lease_end_ms(self) -> float:
+        """Infinity: no other broker can act in place of this one."""
+        return inf
 
     def write(self, changes: Sequence[Change], term: int | None = None) -> Later[list[Outcome]]:
         """Write each change independently. Fails with KafkaStorageError if the log fails."""

@@ -170,6 +170,7 @@ class MetadataImage:
     def _replay_partition(self, record: PartitionRecord, offset: int) -> list[Key]:
         name, number = self._topic_name(record.topic_id), record.partition_id
         topic_key = self._put_replicas(name, number, record.replicas, offset)
+        self._put_reassignment(topic_key, record)
         value = PartitionValue(
             leader=record.leader,
             leader_epoch=record.leader_epoch,
@@ -205,9 +206,32 @@ class MetadataImage:
             partition_epoch=old.partition_epoch + 1,
         )
         changed = [self._put(("partition", name, number), value, offset)]
-        if record.replicas is not None:
-            changed.append(self._put_replicas(name, number, record.replicas, offset))
+        reassigned = (record.replicas, record.adding_replicas, record.removing_replicas)
+        if any(replicas is not None for replicas in reassigned):
+            topic: TopicValue = self._entries["topic"][("topic", name)].value
+            replicas = topic.assignments[number] if record.replicas is None else record.replicas
+            changed.append(self._put_replicas(name, number, replicas, offset))
+            self._put_reassignment(("topic", name), record)
         return changed
+
+    def _put_reassignment(
+        self, topic_key: Key, record: PartitionRecord | PartitionChangeRecord
+    ) -> None:
+        """Set the replicas that are being added to and removed from a partition.
+
+        The caller has just put the topic's value, so it may be replaced.
+        """
+        entry = self._entries["topic"][topic_key]
+        changes = {}
+        for name in ("adding_replicas", "removing_replicas"):
+            replicas: list[int] | None = getattr(record, name)
+            old: Mapping[int, tuple[int, ...]] = getattr(entry.value, name)
+            if replicas is None or tuple(replicas) == old.get(record.partition_id, ()):
+                continue
+            kept = {n: ids for n, ids in old.items() if n != record.partition_id}
+            changes[name] = kept | ({record.partition_id: tuple(replicas)} if replicas else {})
+        if changes:
+            entry.value = replace(entry.value, **changes)
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> list[Key]:
         name = self._topic_name(record.topic_id)
@@ -287,7 +311,7 @@ class MetadataImage:
                     # This record also removes the topic's partitions and settings.
                     return [] if old is None else [RemoveTopicRecord(topic_id=old.topic_id)]
                 if old is not None:
-                    return _records_of_more_partitions(name, old, change.value)
+                    return _records_of_new_assignment(name, old, change.value)
                 return [TopicRecord(name=name, topic_id=change.value.topic_id)]
             case ("partition", str(name), int(number)):
                 # A new topic is written together with its partitions, so it is not in the image
@@ -296,6 +320,9 @@ class MetadataImage:
                 return [_partition_record(topic, number, change.value)]
             case ("config", str(type_name), str(entity)):
                 return _config_records(type_name, entity, old or {}, change.value or {})
+            case ("delete_topic", str()):
+                # A single record removes a topic, so no deletion is ever pending.
+                return []
             case ("producer_ids",):
                 value: ProducerIdsValue = change.value
                 return [
@@ -321,6 +348,8 @@ def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> 
         partition_id=number,
         topic_id=topic.topic_id,
         replicas=list(topic.assignments[number]),
+        adding_replicas=list(topic.adding_replicas.get(number, ())),
+        removing_replicas=list(topic.removing_replicas.get(number, ())),
         isr=list(value.isr),
         leader=value.leader,
         leader_epoch=value.leader_epoch,
@@ -328,15 +357,35 @@ def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> 
     )
 
 
-def _records_of_more_partitions(
+def _records_of_new_assignment(
     name: str, old: TopicValue, new: TopicValue
 ) -> Sequence[MetadataRecord]:
-    """Return no records, because the changes to the new partitions produce them."""
-    kept = {number: new.assignments.get(number) for number in old.assignments}
-    # A single broker cannot move partitions, so no record for a new assignment exists here.
-    if new.topic_id != old.topic_id or kept != old.assignments:
-        raise ValueError(f"cannot change topic {name}: only partitions may be added")
-    return []
+    """Return the records for partitions with other replicas.
+
+    New partitions need no records here, because the changes to their own keys produce them.
+    """
+    if new.topic_id != old.topic_id or not new.assignments.keys() >= old.assignments.keys():
+        raise ValueError(f"cannot change topic {name}: its id and its partitions must remain")
+    return [
+        PartitionChangeRecord(
+            partition_id=number,
+            topic_id=new.topic_id,
+            replicas=list(new.assignments[number]),
+            adding_replicas=list(new.adding_replicas.get(number, ())),
+            removing_replicas=list(new.removing_replicas.get(number, ())),
+        )
+        for number in old.assignments
+        if _replicas(old, number) != _replicas(new, number)
+    ]
+
+
+def _replicas(topic: TopicValue, number: int) -> tuple[tuple[int, ...], ...]:
+    """Return the replicas of a partition, and those that a reassignment adds and removes."""
+    return (
+        topic.assignments[number],
+        topic.adding_replicas.get(number, ()),
+        topic.removing_replicas.get(number, ()),
+    )
 
 
 def _config_records(

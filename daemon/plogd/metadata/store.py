@@ -16,10 +16,15 @@ Keys and their values:
     ("scram", user, mechanism) ScramCredential      a stored credential (security/scram.py)
     ("broker", id)             BrokerRegistration   read only: see `register_broker`
     ("feature", name)          int                  feature level that the stored records require
+    ("delete_topic", name)     True                 the topic is being deleted, see below
 
-Removing a topic also removes its partitions and settings. The only possible change to an existing
-topic is to add partitions: one atomic write contains the topic's key, with all partitions, and the
-keys of the new partitions.
+Removing a topic also removes its partitions, its settings, and the mark that it is being deleted.
+An existing topic can get more partitions, whose own keys are written with or after the topic's key,
+and its partitions can get other replicas.
+
+A store that removes a topic in several steps keeps the keys ("delete_topic", name), so that another
+controller can complete a deletion. The embedded store removes a topic with a single record, so it
+has no such keys: it accepts a change to one, which has no effect.
 
 Invariant: a write completes only when the change is durable, and `get`, `load` and `watch` provide
 only durable values. Values must not be changed in place. Source: the znodes and KRaft records of
@@ -29,9 +34,10 @@ Kafka 3.9, where both agree.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
+from plog.error_base import PlogError
 from plog.types import Uuid
 from plogd.ports import Later
 
@@ -49,6 +55,10 @@ class TopicValue:
     topic_id: Uuid
     # Partition leaders and epochs have keys of their own, because they change much more often.
     assignments: Mapping[int, tuple[int, ...]]
+    adding_replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The replicas that a reassignment adds, for the partitions that are being reassigned."""
+    removing_replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The replicas that a reassignment removes once the added replicas are in sync."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +129,11 @@ class Conflict:
 # A single broker is always the controller, so EmbeddedStore never returns it.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fenced:
-    """The change was not made, because a newer controller is active."""
+    """The change was not made, because this broker is no longer the controller of that term."""
+
+
+class DuplicateBrokerId(PlogError):
+    """Another broker is registered with the id of this one; the message names it."""
 
 
 # Values instead of exceptions, because each change of a write has its own outcome.
@@ -156,14 +170,42 @@ class MetadataStore(Protocol):
         ...
 
     def campaign(self) -> Later[int]:
-        """Become the controller and return the term for its writes."""
+        """Become the controller and return the term for its writes, which is its epoch.
+
+        This may wait for years: until the present controller is gone, and this broker is the first
+        to notice. Then `load` returns all topics and partitions. One campaign at a time.
+        """
+        ...
+
+    def resigned(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever this broker stops being the controller.
+
+        It must stop acting as the controller at once: another broker may already be the controller,
+        and writes with the old term are `Fenced`. To become the controller again, it campaigns.
+        """
+        ...
+
+    def unregistered(self, callback: Callable[[], None]) -> None:
+        """Call `callback` whenever the registration of this broker has ended.
+
+        The broker must register again, and until then lead no partition.
+        """
+        ...
+
+    @property
+    def lease_end_ms(self) -> float:
+        """Until when no other broker can act in place of this one, by the monotonic clock.
+
+        Infinite if that can never happen. The time rises while the store is reachable.
+        """
         ...
 
     def register_broker(self, registration: BrokerRegistration) -> Later[int]:
         """Register a broker that has just started, and return its broker epoch.
 
         The leader epoch of each partition that it leads rises by one, because a leader never
-        appends in an epoch that its log held before (rule R6).
+        appends in an epoch that its log held before (rule R6); in a cluster, the controller raises
+        it. Fails with `DuplicateBrokerId` if another broker keeps this id.
         """
         ...
 

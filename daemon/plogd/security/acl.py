@@ -7,11 +7,14 @@ AccessControlEntryFilter, AclControlManager, AclApis; KIP-290.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import astuple, dataclass
 from typing import Final, TypeVar
 
 from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType, WireEnum
 from plog.errors import InvalidRequest
+from plog.types import uuid_to_text
+from plogd.metadata.store import Key
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only valid name of a resource of type CLUSTER."""
@@ -69,6 +72,19 @@ class Acl:
                 f"invalid ACL: principal {self.principal!r} does not have a type; use"
                 f" User:{self.principal}"
             )
+
+
+def acl_key(acl: Acl) -> Key:
+    """Return the key under which the metadata store keeps a new `acl`.
+
+    The id is derived from the rule, because ZooKeeper stores rules without ids.
+    """
+    fields = "\0".join(map(str, (*astuple(acl.pattern), *astuple(acl)[1:])))
+    # The bits of a UUID of version 8 (RFC 9562).
+    raw = bytearray(hashlib.sha256(fields.encode()).digest()[:16])
+    raw[6] = raw[6] & 0x0F | 0x80
+    raw[8] = raw[8] & 0x3F | 0x80
+    return ("acl", uuid_to_text(bytes(raw)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -207,16 +207,45 @@ class TestRecordsFor:
         assert image.get(("topic", "t")) == (topic, 100)
         assert image.get(("partition", "t", 2)) == (state, 100)
 
+    def test_reassignment_takes_a_change_record_per_partition(self) -> None:
+        image = image_of(*TOPIC)
+        moving = TopicValue(
+            topic_id=ID,
+            assignments={0: (1,), 1: (2, 1)},
+            adding_replicas={1: (2,)},
+            removing_replicas={1: (1,)},
+        )
+        self.made(image, Change(key=("topic", "t"), value=moving, expected=2))
+        assert image.get(("topic", "t")) == (moving, 100)
+        moved = TopicValue(topic_id=ID, assignments={0: (1,), 1: (2,)})
+        self.made(image, Change(key=("topic", "t"), value=moved, expected=100))
+        assert image.get(("topic", "t"))[0] == moved
+
+    def test_reassignment_survives_a_change_of_the_partition(self) -> None:
+        image = image_of(*TOPIC)
+        moving = TopicValue(
+            topic_id=ID, assignments={0: (1,), 1: (2, 1)}, adding_replicas={1: (2,)}
+        )
+        self.made(image, Change(key=("topic", "t"), value=moving, expected=2))
+        state = PartitionValue(leader=2, leader_epoch=5, isr=(1, 2), partition_epoch=9)
+        _, version = image.get(("partition", "t", 1))
+        self.made(image, Change(key=("partition", "t", 1), value=state, expected=version))
+        assert image.get(("topic", "t"))[0] == moving
+        assert image.get(("partition", "t", 1))[0] == state
+
+    def test_mark_of_a_pending_deletion_takes_no_record(self) -> None:
+        change = Change(key=("delete_topic", "t"), value=True, expected=ABSENT)
+        assert image_of(*TOPIC).records_for(change, {}) == []
+
     @pytest.mark.parametrize(
         "value",
         [
             TopicValue(topic_id=b"o" * 16, assignments={0: (1,), 1: (1,), 2: (1,)}),
             TopicValue(topic_id=ID, assignments={0: (1,)}),
-            TopicValue(topic_id=ID, assignments={0: (1,), 1: (2,)}),
         ],
     )
     def test_other_topic_changes_raise(self, value: TopicValue) -> None:
-        with pytest.raises(ValueError, match="only partitions may be added"):
+        with pytest.raises(ValueError, match="its id and its partitions must remain"):
             image_of(*TOPIC).records_for(
                 Change(key=("topic", "t"), value=value, expected=2), {"t": value}
             )

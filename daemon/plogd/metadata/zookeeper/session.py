@@ -1,0 +1,218 @@
+"""The session with ZooKeeper: its lease, its heartbeat, and waiting for the connection.
+
+`Session` is a `ZooKeeperClient` that adds these to another one. The lease is the time until which
+the servers cannot have ended the session: when the last *answered* request was sent, plus the
+session timeout, by the monotonic clock (rule C3 of docs/architecture.md). A request counts because
+the server that answers it has renewed the session after the request was sent. The heartbeat is a
+read, three times in each session timeout, so the lease is renewed without other requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from plog.zookeeper.operations import (
+    ClientClosed,
+    ConnectionLost,
+    Operation,
+    Result,
+    SessionExpired,
+    SessionState,
+    ZnodeStat,
+    ZooKeeperError,
+)
+from plogd.metadata.zookeeper.paths import CONTROLLER
+from plogd.metadata.zookeeper.port import Watch, ZooKeeperClient
+from plogd.notify_all import notify_all
+from plogd.ports import Clock, Later, Timer, Timers, spawn
+
+T = TypeVar("T")
+
+HEARTBEATS_PER_TIMEOUT: Final = 3
+"""As many as the pings of ZooKeeper's own client."""
+LOST: Final = (ConnectionLost, SessionExpired)
+"""The errors of a request that may succeed on the next connection."""
+
+
+class Session:
+    """A client with a lease. Create it before the client's first connection."""
+
+    def __init__(self, client: ZooKeeperClient, *, clock: Clock, timers: Timers) -> None:
+        self._client = client
+        self._clock = clock
+        self._timers = timers
+        self._listeners: list[Callable[[SessionState], None]] = []
+        self._waiting: list[Later[None]] = []
+        self._watching: list[Later[None]] = []
+        """Waits for a watch, which end when the connection is lost."""
+        self._heartbeat: Timer | None = None
+        self._lease_end_ms = -1.0
+        self._is_closed = False
+        self.state = SessionState.SUSPENDED
+        self.connections = 0
+        """Number of connections so far; a change means that watches and responses were lost."""
+        client.listen(self._on_state)
+
+    @property
+    def session_id(self) -> int:
+        """The id of the current session."""
+        return self._client.session_id
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """The session timeout that the server has granted."""
+        return self._client.session_timeout_ms
+
+    @property
+    def lease_end_ms(self) -> float:
+        """Until when the current session cannot have expired, by the monotonic clock."""
+        return self._lease_end_ms
+
+    def listen(self, on_state: Callable[[SessionState], None]) -> None:
+        """Call `on_state` after every change of the session's state."""
+        self._listeners.append(on_state)
+
+    def connected(self) -> Later[None]:
+        """Wait until the session is connected; fails with ClientClosed after `close`."""
+        later: Later[None] = Later()
+        if self._is_closed:
+            later.fail(ClientClosed("the connection to ZooKeeper was closed"))
+        elif self.state is SessionState.CONNECTED:
+            later.succeed(None)
+        else:
+            self._waiting.append(later)
+        return later
+
+    def until_disconnected(self, watch: Later[None], connection: int) -> Later[None]:
+        """Wait for a watch; fails with ConnectionLost if the connection, and so the watch, is lost.
+
+        `connection` is the value of `connections` from before the watch was set.
+        """
+        outcome: Later[None] = Later()
+        if self.state is not SessionState.CONNECTED or connection != self.connections:
+            outcome.fail(ConnectionLost("the connection to ZooKeeper was lost"))
+            return outcome
+        self._watching.append(outcome)
+
+        def fired(_: None) -> None:
+            if not outcome.done:
+                self._watching.remove(outcome)
+                outcome.succeed(None)
+
+        watch.then(fired, outcome.fail)
+        return outcome
+
+    def retry(self, request: Callable[[], Coroutine[Later[Any], Any, T]]) -> Later[T]:
+        """Run `request` until it is not interrupted by a lost connection; only for reads."""
+        return spawn(self._retry(request))
+
+    async def _retry(self, request: Callable[[], Coroutine[Later[Any], Any, T]]) -> T:
+        while True:
+            await self.connected()
+            try:
+                return await request()
+            except LOST:
+                continue
+
+    def close(self) -> None:
+        """Stop the heartbeat, and fail everything that waits for a connection."""
+        self._is_closed = True
+        self._stop_heartbeat()
+        self.state = SessionState.SUSPENDED
+        waiting = [*self._waiting, *self._watching]
+        self._waiting, self._watching = [], []
+        for later in waiting:
+            if not later.done:
+                later.fail(ClientClosed("the connection to ZooKeeper was closed"))
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def get(self, path: str, watch: Watch | None = None) -> Later[tuple[bytes, ZnodeStat]]:
+        """Return the data of a znode."""
+        return self._leased(self._client.get(path, watch))
+
+    def exists(self, path: str, watch: Watch | None = None) -> Later[ZnodeStat | None]:
+        """Return the statistics of a znode, or None."""
+        return self._leased(self._client.exists(path, watch))
+
+    def children(self, path: str, watch: Watch | None = None) -> Later[list[str]]:
+        """Return the names of a znode's children."""
+        return self._leased(self._client.children(path, watch))
+
+    def multi(self, operations: Sequence[Operation]) -> Later[list[Result]]:
+        """Apply all operations, or none."""
+        return self._leased(self._client.multi(operations))
+
+    def sync(self) -> Later[None]:
+        """Wait until this client's server has applied all earlier writes."""
+        return self._leased(self._client.sync())
+
+    def _leased(self, work: Later[T]) -> Later[T]:
+        """Return the outcome of a request that has just been made, and renew the lease with it."""
+        sent_ms, session_id = self._clock.monotonic_ms(), self._client.session_id
+        outcome: Later[T] = Later()
+
+        def answered() -> None:
+            # Made before this session existed, it says nothing about the session.
+            if session_id == self._client.session_id != 0:
+                end_ms = sent_ms + self._client.session_timeout_ms
+                self._lease_end_ms = max(self._lease_end_ms, end_ms)
+
+        def on_value(value: T) -> None:
+            answered()
+            outcome.succeed(value)
+
+        def on_error(error: Exception) -> None:
+            # Any other error is a server's answer.
+            if isinstance(error, ZooKeeperError) and not isinstance(error, (*LOST, ClientClosed)):
+                answered()
+            outcome.fail(error)
+
+        work.then(on_value, on_error)
+        return outcome
+
+    # -- state --------------------------------------------------------------------------------
+
+    def _on_state(self, state: SessionState) -> None:
+        if self._is_closed:
+            return
+        self.state = state
+        self._stop_heartbeat()
+        if state is SessionState.EXPIRED:
+            self._lease_end_ms = -1.0
+        if state is not SessionState.CONNECTED:
+            watching, self._watching = self._watching, []
+            error = ConnectionLost("the connection to ZooKeeper was lost")
+            notify_all(
+                [
+                    *(partial(each, state) for each in self._listeners),
+                    *(partial(later.fail, error) for later in watching if not later.done),
+                ]
+            )
+            return
+        self.connections += 1
+        self._beat()
+        waiting, self._waiting = self._waiting, []
+        # The listeners first: they learn that watches were lost before a request is repeated.
+        notify_all(
+            [
+                *(partial(each, state) for each in self._listeners),
+                *(partial(later.succeed, None) for later in waiting),
+            ]
+        )
+
+    def _beat(self) -> None:
+        self.exists(CONTROLLER).then(_ignore, _ignore)
+        interval_ms = self._client.session_timeout_ms / HEARTBEATS_PER_TIMEOUT
+        self._heartbeat = self._timers.call_later(interval_ms, self._beat)
+
+    def _stop_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+
+
+def _ignore(_: object) -> None:
+    """Drop the outcome of a heartbeat: `Session._leased` has used it."""
