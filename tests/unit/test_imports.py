@@ -148,8 +148,8 @@ ROWS = (
         outside=("argcomplete", "tqdm"),
     ),
     Row(
-        names=("plog.cli.zookeeper.client",),
-        may_import=(*LIBRARY, "plog.client", "plog.cli"),
+        names=("plog.cli.zookeeper.client", "plog.cli.zookeeper.shell"),
+        may_import=(*LIBRARY, "plog.client", "plog.cli", "plog.zookeeper"),
         outside=("kazoo",),
     ),
     # The command lines of Spark's jobs. Nothing here imports pyspark before a job runs.

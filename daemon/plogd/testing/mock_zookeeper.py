@@ -410,10 +410,12 @@ class MockZooKeeperClient:
         request, znodes = pending.request, self._ensemble.znodes
         assert self._session is not None
         if request.kind == "multi":
-            results = self._ensemble.apply(request.operations, session=self._session.id)
-            # The server has applied the transaction before it responds.
-            self._advance_to(znodes.zxid)
-            return results
+            try:
+                return self._ensemble.apply(request.operations, session=self._session.id)
+            finally:
+                # The server has applied everything up to this transaction before it responds, even
+                # if the transaction has failed.
+                self._advance_to(znodes.zxid)
         if request.kind == "sync":
             self._advance_to(znodes.zxid)
             return None

@@ -1,6 +1,6 @@
 """Implement the `ZooKeeper` port in ports.py with kazoo.
 
-Only this module imports kazoo, and only zookeeper-shell imports this module. requests.py encodes
+Only zookeeper-shell imports this module. requests.py encodes
 the requests that kazoo does not support, which ZooKeeper 3.5 to 3.7 added (containers, TTLs, whoami
 and others). watches.py tracks the watches, because kazoo only supports one-time watches and drops
 them when the connection is lost. kazoo calls `on_event` in a separate thread.
@@ -11,7 +11,6 @@ Source: ZooKeeper 3.8 CliWrapperException, KeeperException, ClientCnxn.
 from __future__ import annotations
 
 import logging
-import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,7 +18,6 @@ from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
-    EXCEPTIONS,
     BadArgumentsError,
     BadVersionError,
     ConnectionClosedError,
@@ -36,9 +34,8 @@ from kazoo.exceptions import (
     ReconfigInProcessError,
     SessionExpiredError,
     UnimplementedError,
-    ZookeeperError,
 )
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import Callback, KeeperState
 from kazoo.security import ACL, Id
 
@@ -46,10 +43,10 @@ from plog.cli.zookeeper import requests
 from plog.cli.zookeeper.requests import Request
 from plog.cli.zookeeper.text_format import Acl, CommandRefused, NoSuchNode, Stat
 from plog.cli.zookeeper.watches import ABSENT, CHILDREN, DATA, PERSISTENT, RECURSIVE, Watches
-from plog.client.errors import TlsFailed
 from plog.client.network.tls_context import Security
-from plog.client.network.tls_failures import tls_failure
 from plog.error_base import PlogError
+from plog.zookeeper.kazoo_errors import CODES, NO_WATCHER, QUOTA_EXCEEDED, CodeError
+from plog.zookeeper.sockets import Sockets
 
 T = TypeVar("T")
 OnEvent = Callable[[str, str, "str | None"], None]
@@ -89,31 +86,6 @@ _STATES: Final = {
     KazooState.LOST: "Expired",
 }
 _CONFIG_PATH: Final = "/zookeeper/config"
-# Error codes that kazoo does not define. Without them, kazoo closes the connection when it receives
-# such a code.
-_CODES: Final = {
-    -120: "Ephemeral node on local session",
-    -121: "No such watcher",
-    -122: "Request timeout",
-    -123: "Reconfig is disabled",
-    -124: "Session closed because client failed to authenticate",
-    -125: "Quota has exceeded",
-    -127: "Op throttled due to high load",
-}
-_QUOTA_EXCEEDED, _NO_WATCHER = -125, -121
-
-
-class _CodeError(ZookeeperError):  # type: ignore[misc]
-    """An error response with a code from `_CODES`."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__()
-        self.code = code
-
-
-# A later version of kazoo may define some of the codes itself.
-for _code in _CODES:
-    EXCEPTIONS.setdefault(_code, partial(_CodeError, _code))
 
 
 class ZooKeeperUnreachable(PlogError):
@@ -123,7 +95,7 @@ class ZooKeeperUnreachable(PlogError):
 class KazooConnection:
     """An open connection to an ensemble, created by `connect`."""
 
-    def __init__(self, client: Any, sockets: _Sockets, on_event: OnEvent) -> None:
+    def __init__(self, client: Any, sockets: Sockets, on_event: OnEvent) -> None:
         self._client = client
         self._sockets = sockets
         self._on_event = on_event
@@ -246,7 +218,7 @@ class KazooConnection:
         events = self._watches.removal_events(on_server, option)
         if not events:
             # No request is sent, because the server would remove half of a persistent watch.
-            raise CommandRefused(_text(_CodeError(_NO_WATCHER), path))
+            raise CommandRefused(_text(CodeError(NO_WATCHER), path))
         try:
             self._send(path, requests.remove_watches(on_server, option))
         except CommandRefused:
@@ -347,9 +319,9 @@ def _text(error: Exception, path: str) -> str:
     if text is not None:
         return text.format(path=path)
     code = getattr(error, "code", None)
-    if code == _QUOTA_EXCEEDED:
+    if code == QUOTA_EXCEEDED:
         return f"Quota has exceeded : {path}"
-    name = _CODES.get(code or 0, type(error).__name__.removesuffix("Error"))
+    name = CODES.get(code or 0, type(error).__name__.removesuffix("Error"))
     return f"KeeperErrorCode = {name}{f' for {path}' if path else ''}"
 
 
@@ -388,8 +360,8 @@ def connect(
 
 def _prepared(
     hosts: str, security: Security | None, session_timeout_s: float, read_only: bool
-) -> tuple[Any, _Sockets]:
-    sockets = _Sockets(security)
+) -> tuple[Any, Sockets]:
+    sockets = Sockets(security)
     # kazoo logs each attempt to connect, but plog reports a failure once.
     silent = logging.getLogger("plog.cli.zookeeper")
     silent.addHandler(logging.NullHandler())
@@ -402,57 +374,6 @@ def _prepared(
         logger=silent,
         use_ssl=security is not None,
     )
-    sockets.resolve([(str(host), int(port or _DEFAULT_PORT)) for host, port in client.hosts])
+    sockets.use([(str(host), int(port or _DEFAULT_PORT)) for host, port in client.hosts])
+    sockets.resolve()
     return client, sockets
-
-
-class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's handler with plog's TLS, which stores the cause of the last failed connection."""
-
-    # kazoo's own TLS does not verify host names.
-    def __init__(self, security: Security | None) -> None:
-        super().__init__()
-        self._security = security
-        self._name_by_address: dict[str, str] = {}
-        self._untried: set[str] = set()
-        self.problem = ""
-
-    @property
-    def has_tried_all(self) -> bool:
-        """Whether all addresses have failed since the last successful connection."""
-        return not self._untried
-
-    def resolve(self, hosts: Sequence[tuple[str, int]]) -> None:
-        """Resolve `hosts` and store the host name of each address."""
-        # kazoo passes addresses to `create_connection`, but TLS and messages need the names.
-        for name, port in hosts:
-            try:
-                found = socket.getaddrinfo(name, port, 0, 0, socket.IPPROTO_TCP)
-            except OSError as error:
-                self.problem = f"cannot resolve {name}: {error.strerror or error}"
-                continue
-            for *_, address in found:
-                self._name_by_address[str(address[0])] = name
-        self._untried = set(self._name_by_address)
-
-    def create_connection(
-        self, address: tuple[str, int], timeout: float | None = None, **_: object
-    ) -> socket.socket:
-        """Return a connected socket. Raises OSError, after which kazoo retries."""
-        host = self._name_by_address.get(address[0], address[0])
-        limit_s = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
-        try:
-            context = self._security.make_ssl_context() if self._security else None
-            connected = socket.create_connection(address[:2], limit_s)
-            # As in kazoo's own function.
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if context is not None:
-                connected = context.wrap_socket(connected, server_hostname=host)
-            self._untried = set(self._name_by_address)
-            return connected
-        except (OSError, TlsFailed) as error:
-            shown = f"{host}:{address[1]}"
-            explained = tls_failure(error, address=shown, host=host)
-            self.problem = str(explained or getattr(error, "strerror", None) or error)
-            self._untried.discard(address[0])
-            raise OSError(self.problem) from error

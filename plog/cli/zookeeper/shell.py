@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from plog.cli.options import UsageError, positive, read_properties
@@ -23,13 +22,7 @@ from plog.cli.zookeeper.session import Session
 if TYPE_CHECKING:
     from plog.client.network.tls_context import Security
 
-_PREFIX: Final = "zookeeper."
 _SESSION_TIMEOUT_MS: Final = 30_000
-_ALSO_CALLED: Final = {"ssl.protocol": "ssl.enabled.protocols"}
-"""Settings that have different names in ZooKeeper and in plog's client."""
-_NOT_NEEDED: Final = ("clientCnxnSocket", "ssl.client.enable", "ssl.truststore.password")
-"""Settings that plog's client does not need: Java's socket class, the switch for TLS, and the
-password of a truststore, because PEM truststores have none."""
 _TLS_FILE: Final = "-zk-tls-config-file"
 
 
@@ -162,31 +155,9 @@ def _security(path: str | None) -> Security | None:
     """
     if path is None:
         return None
-    from plog.client.network.tls_context import Security
-    from plog.client.settings import ClientSettings
+    from plog.zookeeper.tls_settings import security_of
 
-    settings = tls_settings(read_properties(path))
-    # `bootstrap_servers` is a required setting, but only the TLS settings are used.
-    return Security.of(ClientSettings.from_options(settings, bootstrap_servers="-:1"))
-
-
-def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
-    """Convert ``zookeeper.ssl.*`` settings into the settings of plog's client.
-
-    >>> tls_settings({"zookeeper.ssl.truststore.location": "ca.pem"})
-    {'security.protocol': 'SSL', 'ssl.truststore.location': 'ca.pem'}
-    """
-    settings = {"security.protocol": "SSL"}
-    for name, value in properties.items():
-        short = name.removeprefix(_PREFIX)
-        if short == name or short in _NOT_NEEDED:
-            continue
-        if short == "ssl.keystore.password":
-            # For a PEM file, ZooKeeper decrypts the key with the keystore's password.
-            settings["ssl.key.password"] = value
-        else:
-            settings[_ALSO_CALLED.get(short, short)] = value
-    return settings
+    return security_of(read_properties(path))
 
 
 def _interact(session: Session) -> None:

@@ -204,8 +204,8 @@ def changed_config_path(data: bytes) -> str:
         entity = f"{text_of(value, 'entity_type')}/{text_of(value, 'entity_name')}"
     else:
         entity = text_of(value, "entity_path")
-    if not entity or entity.startswith("/") or "//" in entity or entity.endswith("/"):
-        raise ValueError(f"{entity} is not the path of an entity")
+    if any(name in ("", ".", "..") for name in entity.split("/")):
+        raise ValueError(f"{entity!r} is not the path of an entity")
     return f"/config/{entity}"
 
 

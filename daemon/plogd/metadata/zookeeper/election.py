@@ -74,6 +74,8 @@ class Election:
         """Try to become the controller; return epoch, version and watch, or None to try again."""
         changed: Later[None] = Later()
         connection = self._session.connections
+        # A server that lags behind may still show the znode of a former term of this session.
+        await self._session.sync()
         try:
             data, stat = await self._session.get(CONTROLLER, lambda: changed.succeed(None))
         except NoNode:

@@ -62,8 +62,10 @@ class WriteUnit:
     error: Exception | None = None
     is_fresh: bool = False
     """Whether its znodes were read after it was submitted, so that a conflict is certain."""
+    may_delete: bool = True
+    """Whether a znode that becomes empty is deleted; not if it has children."""
     is_tidy: bool = True
-    """Whether znodes that become empty are deleted; not after that has failed once."""
+    """Whether its parents that become empty are deleted; not after that has failed once."""
     has_lost_parents: bool = False
     """Whether a parent that was known has turned out to be missing."""
     sent: dict[str, tuple[bytes | None, int]] = field(default_factory=dict)
@@ -191,7 +193,7 @@ class Planner:
 
     def _may_delete(self, unit: WriteUnit, path: str) -> bool:
         # The znode of a user with quotas for client ids has children.
-        return unit.is_tidy and not self._mirror.paths_below(path)
+        return unit.may_delete and not self._mirror.paths_below(path)
 
     def _ensure_parents(self, plan: Plan, path: str) -> None:
         for parent in self._parents(path):

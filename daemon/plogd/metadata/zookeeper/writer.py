@@ -314,7 +314,7 @@ class Writer:
             case Role.TIDY, _:
                 unit.is_tidy = False
             case Role.MAIN, NotEmpty():
-                unit.is_tidy = False
+                unit.may_delete = False
             case ((Role.ENSURE | Role.MAIN), NoNode()) if isinstance(operation, Create):
                 if unit.has_lost_parents:
                     unit.error = ValueError(f"cannot create the znode {operation.path}: no parent")
