@@ -231,7 +231,9 @@ class MetadataImage:
             kept = {n: ids for n, ids in old.items() if n != record.partition_id}
             changes[name] = kept | ({record.partition_id: tuple(replicas)} if replicas else {})
         if changes:
-            entry.value = replace(entry.value, **changes)
+            self._entries["topic"][topic_key] = _Entry(
+                replace(entry.value, **changes), entry.version
+            )
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> list[Key]:
         name = self._topic_name(record.topic_id)
