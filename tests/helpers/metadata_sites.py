@@ -47,7 +47,7 @@ class EmbeddedSite:
         loading = manager.load_metadata_log(METADATA_PARTITION, METADATA_TOPIC_ID, config)
         log = settled(self.ports, loading)
         store = EmbeddedStore(log, clock=ports.clock, turn=ports.turn, fair_queue=queue)
-        store.open()
+        store.open(ports.files)
         return store
 
     def restart(self) -> None:
