@@ -16,7 +16,7 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -88,10 +88,22 @@ class Lives:
 
 
 class Arena(Stage):
-    """A real broker with the simulator's clients. `seed` determines what the clients do."""
+    """A real broker with the simulator's clients. `seed` determines what the clients do.
 
-    def __init__(self, broker: BrokerProcess, seed: int, *, groups: int = 6) -> None:
-        super().__init__(TOPICS)
+    They pause for up to `max_pause_ms` between two actions.
+    """
+
+    def __init__(
+        self,
+        broker: BrokerProcess,
+        seed: int,
+        *,
+        groups: int = 6,
+        topics: Sequence[TopicPlan] = TOPICS,
+        max_pause_ms: float = _MAX_PAUSE_MS,
+    ) -> None:
+        super().__init__(topics)
+        self._max_pause_ms = max_pause_ms
         self.broker = broker
         self.seed = seed
         self.chance = random.Random(seed)
@@ -102,6 +114,9 @@ class Arena(Stage):
         )
         self._read_log_bytes = 0
         self.history = History()
+        self.history.compacted = {
+            plan.name: plan.delete_retention_ms for plan in self.plans if plan.is_compacted
+        }
         self.topics = Topics()
         self.service = Lives()
         self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
@@ -138,7 +153,7 @@ class Arena(Stage):
         chosen = chance.sample(partitions, idempotent)
         # Without this, one seed in two hundred fills no topic that keeps its records.
         if chosen and not any(name in KEPT_TOPICS for name, _ in chosen):
-            chosen[0] = ("kept", 0)
+            chosen[0] = self.plans[0].name, 0
         for number, (name, partition) in enumerate(chosen):
             clients.append(IdempotentProducer(world, f"i{number}", name, partition))
         clients += [Consumer(world, f"c{n}") for n in range(consumers)]
@@ -203,7 +218,7 @@ class Arena(Stage):
                 self.start(final.run(), "final offsets")
         self.run_until(lambda: not self._running, "the final read")
         for assigned, log in reader.logs.items():
-            check_log(self.history, assigned.key, log)
+            check_log(self.history, assigned.key, log, now_ms=self.clock.now_ms())
             check_retention(world, assigned, log, largest_now_ms=self.clock.now_ms())
         missing = set(self.history.partitions) - {assigned.key for assigned in reader.logs}
         kept = {
@@ -360,7 +375,7 @@ class Arena(Stage):
 
     def pause(self, chance: random.Random) -> Later[None]:
         """Return a short random wait between two actions of a client."""
-        return self.sleep(chance.random() ** 2 * _MAX_PAUSE_MS)
+        return self.sleep(chance.random() ** 2 * self._max_pause_ms)
 
     def watch(self, connection: SocketConnection, what: str, patience_ms: float) -> SimTimer:
         """Drop the connection if no response arrives; report `stuck` unless a fault explains it."""
@@ -390,9 +405,9 @@ class Arena(Stage):
 
 
 @contextmanager
-def arena_of(broker: BrokerProcess, seed: int, *, groups: int = 6) -> Iterator[Arena]:
+def arena_of(broker: BrokerProcess, seed: int, **more: Any) -> Iterator[Arena]:
     """Yield an arena for a running broker; print the seed and finally the summary."""
-    arena = Arena(broker, seed, groups=groups)
+    arena = Arena(broker, seed, **more)
     print(f"seed {seed}")
     try:
         yield arena
