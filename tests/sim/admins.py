@@ -42,6 +42,8 @@ class TopicPlan:
     name: str
     partitions: int
     settings: Mapping[str, str]
+    is_written_by_clients: bool = True
+    is_read_by_clients: bool = True
 
     @property
     def keeps_everything(self) -> bool:
@@ -50,8 +52,13 @@ class TopicPlan:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether only the last record of each key is kept."""
-        return self.settings.get("cleanup.policy") == "compact"
+        """Whether compaction removes all but the last record of each key."""
+        return "compact" in self.settings.get("cleanup.policy", "")
+
+    @property
+    def delete_retention_ms(self) -> int:
+        """For how long a compacted topic keeps tombstones."""
+        return int(self.settings["delete.retention.ms"])
 
     @property
     def is_durable(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING
 
 from plog.records.batch import Compression
@@ -21,7 +22,7 @@ from plog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tests.sim.checker import Anomaly, PartitionKey
+from tests.sim.checker import VALUE_HEADER, Anomaly, History, PartitionKey, value_of
 from tests.sim.topics import Sight
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ FIRST_ZSTD_VERSION = 7
 FIRST_TOPIC_ID_VERSION = 13
 TIMEOUT_MS = 30_000
 _BACK_IN_TIME_MS = 5_000
+_KEYS = 300
+_HOT_KEY = b"k0"
+_TOMBSTONES = 0.25
+"""The share of tombstones among the records of compacted topics."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,10 +63,16 @@ class Batch:
 
 
 class Values:
-    """The values of one session of a producer, numbered in the order of creation."""
+    """The values of one session of a producer, numbered in the order of creation.
 
-    def __init__(self, world: World, session: str, chance: random.Random) -> None:
+    With `single`, each batch has a single record, whose key other producers use often.
+    """
+
+    def __init__(
+        self, world: World, session: str, chance: random.Random, *, single: bool = False
+    ) -> None:
         self._world = world
+        self._single = single
         self._session = session
         self._chance = chance
         self._number = 0
@@ -82,7 +93,7 @@ class Values:
         """Return a new batch of one to eight records, with a random codec."""
         chance = self._chance
         first = self._number
-        self._number += chance.choice((1, 1, 2, 3, 8))
+        self._number += 1 if self._single else chance.choice((1, 1, 2, 3, 8))
         padding = b"." * chance.choice((0, 10, 60, 120))
         values = [
             b"%s/%d/%s" % (self._session.encode(), number, padding)
@@ -92,12 +103,14 @@ class Values:
         records = [
             Record(
                 timestamp=now_ms - chance.randrange(_BACK_IN_TIME_MS),
-                key=b"k%d" % chance.randrange(9),
+                key=_HOT_KEY if self._single else random_key(chance),
                 value=value,
                 headers=(("h", b"1"),) if chance.random() < 0.2 else (),
             )
             for value in values
         ]
+        if topic in self._world.history.compacted:
+            records = with_tombstones(records, self._world.history, chance, now_ms=now_ms)
         codec = chance.choice(list(Compression))
         data = build_batch(
             records,
@@ -110,6 +123,27 @@ class Values:
         self._world.history.sending(topic, partition, self._session, first, values, keys)
         min_version = FIRST_ZSTD_VERSION if codec is Compression.ZSTD else 3
         return Batch(topic, sight.topic_id, partition, values, data, min_version, producer_id)
+
+
+def random_key(chance: random.Random) -> bytes:
+    """Return a key; a few keys occur often, and the others rarely."""
+    # A lost record is noticed only if no later record has its key.
+    return b"k%d" % (_KEYS * chance.random() ** 4)
+
+
+def with_tombstones(
+    records: Sequence[Record], history: History, chance: random.Random, *, now_ms: int
+) -> list[Record]:
+    """Return the records, some of which delete their keys instead."""
+    deleted = [chance.random() < _TOMBSTONES for _ in records]
+    values = [value_of(record) for record in records]
+    history.deleting(compress(values, deleted), now_ms)
+    return [
+        record._replace(value=None, headers=((VALUE_HEADER, record.value),))
+        if is_deleted
+        else record
+        for record, is_deleted in zip(records, deleted, strict=True)
+    ]
 
 
 def produce_request(batches: Sequence[Batch], acks: int) -> ProduceRequest:

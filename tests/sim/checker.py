@@ -20,6 +20,16 @@ from plog.types import Uuid
 
 Value: TypeAlias = bytes
 
+VALUE_HEADER = "value"
+"""The header that contains the unique value of a tombstone, whose own value is None."""
+
+
+def value_of(record: Record) -> Value:
+    """Return the unique value of a record."""
+    if record.value is not None:
+        return record.value
+    return dict(record.headers).get(VALUE_HEADER) or b""
+
 
 class Anomaly(Exception):
     """A violated guarantee: `name` says which one, the text gives the details."""
@@ -129,6 +139,13 @@ class Poll:
     """-1 if the version of the response does not contain it."""
 
 
+class Tombstone(NamedTuple):
+    """When a tombstone was sent: the wall clock, and the number of jumps that it had made."""
+
+    sent_ms: int
+    jumps: int
+
+
 class History:
     """Everything observed in one run."""
 
@@ -136,8 +153,14 @@ class History:
         self.origins: dict[Value, Origin] = {}
         self.keys: dict[Value, bytes | None] = {}
         """The key of each record."""
-        self.compacted: set[str] = set()
-        """The topics of which only the last record of each key is kept."""
+        self.compacted: dict[str, int] = {}
+        """The topics of which only the last record of each key is kept, with the time in ms for
+        which they keep tombstones."""
+        self.tombstones: dict[Value, Tombstone] = {}
+        self.aborted: set[Value] = set()
+        """The records of aborted transactions."""
+        self.clock_jumps: list[tuple[int, int]] = []
+        """The wall clock before and after each jump."""
         self.partitions: dict[PartitionKey, PartitionHistory] = {}
         self.acknowledged_count = 0
         self.polled_count = 0
@@ -176,7 +199,10 @@ class History:
         values: Sequence[Value],
         keys: Sequence[bytes | None] = (),
     ) -> None:
-        """Record that a batch of `values`, each unique, is about to be sent for the first time."""
+        """Record that a batch of `values`, each unique, is about to be sent for the first time.
+
+        `keys` can be omitted if the topic is not compacted.
+        """
         self._batches += 1
         self.keys.update(zip(values, keys, strict=False))
         for index, value in enumerate(values):
@@ -184,6 +210,11 @@ class History:
             self.origins[value] = Origin(
                 topic, partition, session, first_number + index, self._batches, index, len(values)
             )
+
+    def deleting(self, values: Iterable[Value], now_ms: int) -> None:
+        """Record that the records with these values, which are about to be sent, are tombstones."""
+        tombstone = Tombstone(now_ms, len(self.clock_jumps))
+        self.tombstones.update((value, tombstone) for value in values)
 
     def acknowledged(
         self,
@@ -219,7 +250,7 @@ class History:
         history = self.partition(key)
         self.check_end(key, poll.high_watermark, poll.known_end)
         fresh = [record for record in poll.records if record.offset >= poll.position]
-        is_compacted = self.is_compacted(record.value or b"" for record in poll.records)
+        is_compacted = self.is_compacted(value_of(record) for record in poll.records)
         if poll.records and not fresh and not is_compacted:
             raise Anomaly(
                 "nonmonotonic-poll",
@@ -271,7 +302,7 @@ class History:
                 "read-above-high-watermark",
                 f"{history.name}: offset {record.offset}, high watermark {high_watermark}",
             )
-        value = record.value or b""
+        value = value_of(record)
         origin = self.origins.get(value)
         if origin is None or origin.partition != key.partition:
             raise Anomaly("phantom-read", f"{history.name} offset {record.offset}: {value!r}")

@@ -69,7 +69,7 @@ class Consumer(Reader):
             Assigned(name, sight.topic_id, number, self._epoch(sight, number))
             for name, sight in sorted(sights.items())
             for number in range(sight.partitions)
-            if by_id or not self.world.may_be_deleted(name)
+            if self.world.may_read(name) and (by_id or not self.world.may_be_deleted(name))
         ]
         count = min(len(everything), self.chance.randint(1, 3))
         chosen = self.chance.sample(everything, count)

@@ -172,4 +172,6 @@ class Nemesis:
         )
         if abs(self._clock_error_ms + by_ms) <= _MAX_CLOCK_ERROR_MS:
             self._clock_error_ms += by_ms
+            before_ms = self.world.clock.now_ms()
             self.world.clock.jump_wall(by_ms)
+            self.world.history.clock_jumps.append((before_ms, self.world.clock.now_ms()))

@@ -87,6 +87,7 @@ def make_topics(chance: random.Random) -> list[TopicPlan]:
             "cleanup.policy": "compact",
             "min.cleanable.dirty.ratio": chance.choice(("0", "0.3")),
             "min.compaction.lag.ms": chance.choice(("0", "0", "300")),
+            "delete.retention.ms": chance.choice(("0", "500", "5000", "3600000")),
         }
         plans.append(TopicPlan("compacted", 2, compact))
     return plans

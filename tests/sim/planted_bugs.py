@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 from plog.errors import CoordinatorLoadInProgress, FencedInstanceId
@@ -27,12 +27,14 @@ from plogd.coordinator.group.rebalance import Rebalances
 from plogd.coordinator.group.responses import sync_group_response
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.deferred_events import DeferredEvents, complete, new_answer
+from plogd.log.compaction import log_cleaner, segment_swap
+from plogd.log.compaction.batch_filter import BatchFilter
 from plogd.log.disk.group_commit import SyncTicket
 from plogd.log.disk.slow_disk_writes import Prepared, SlowDiskWrites
 from plogd.log.log import Log
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
-from plogd.ports import Buffer, Later, spawn
+from plogd.ports import Buffer, Files, Later, spawn
 from plogd.replica.delayed_produce import PartitionAppend
 
 
@@ -199,6 +201,104 @@ def _undo_os_errors_only(stack: ExitStack) -> None:
     stack.enter_context(patch.object(LogSegment, "truncate_to_size", lambda segment, size: None))
 
 
+def _clean_above_lso(stack: ExitStack) -> None:
+    """Compact records of open transactions, as if they were committed."""
+    cleanable_part = log_cleaner.cleanable_part
+
+    class Stable:
+        """A log that claims not to have any open transactions."""
+
+        def __init__(self, log: Log) -> None:
+            self.last_stable_offset = log.high_watermark
+            self._log = log
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._log, name)
+
+    stack.enter_context(
+        patch.object(
+            log_cleaner, "cleanable_part", lambda log, **how: cleanable_part(Stable(log), **how)
+        )
+    )
+
+
+def _swap_without_dir_sync(stack: ExitStack) -> None:
+    """Put compacted segments in place without syncing the directory."""
+
+    class Unsynced:
+        """Files that omit the syncs of directories as long as `is_active` is set."""
+
+        def __init__(self, files: Files) -> None:
+            self.is_active = True
+            self._files = files
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._files, name)
+
+        def sync_dir(self, path: str) -> None:
+            if not self.is_active:
+                self._files.sync_dir(path)
+
+    def omit_syncs(step: Callable[..., Any]) -> Callable[..., Any]:
+        def run(files: Files, *arguments: Any) -> Any:
+            unsynced = Unsynced(files)
+            try:
+                return step(unsynced, *arguments)
+            finally:
+                unsynced.is_active = False
+
+        return run
+
+    rename = LogSegment.rename
+
+    def rename_without_sync(segment: LogSegment, state: str, *, records_last: bool = False) -> None:
+        files = segment._files
+        segment._files = cast(Files, Unsynced(files))
+        try:
+            rename(segment, state, records_last=records_last)
+        finally:
+            segment._files = files
+
+    stack.enter_context(patch.object(LogSegment, "rename", rename_without_sync))
+    for name in ("commit", "complete"):
+        step = getattr(segment_swap, name)
+        stack.enter_context(patch.object(segment_swap, name, omit_syncs(step)))
+
+
+def _drop_last_batches(stack: ExitStack) -> None:
+    """Remove the last batch of a producer if compaction removes its records."""
+    stack.enter_context(
+        patch.object(BatchFilter, "_is_last_of_producer", lambda batches, header: False)
+    )
+
+
+def _drop_tombstones(stack: ExitStack) -> None:
+    """Remove a tombstone as soon as it is compacted for the first time."""
+    is_kept = BatchFilter._is_kept
+    stack.enter_context(
+        patch.object(
+            BatchFilter,
+            "_is_kept",
+            lambda batches, record, header: (
+                is_kept(batches, record, header)
+                and (record.value is not None or record.offset >= batches._latest_end)
+            ),
+        )
+    )
+
+
+def _keep_old_tickets(stack: ExitStack) -> None:
+    """Truncate while a sync is in progress, whose ticket has a removed record as its end."""
+
+    async def stop_writes(log: Log) -> None:
+        log.is_truncating = True
+        log.rewrites += 1
+        while log._lane is not None:
+            await log._lane.ended()
+
+    stack.enter_context(patch.object(Log, "stop_writes", stop_writes))
+
+
 PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "ack-before-flush": _ack_before_flush,
     "skip-dir-sync": _skip_dir_sync,
@@ -208,6 +308,11 @@ PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "keep-unwritten-sequences": _keep_unwritten_sequences,
     "ack-unwritten": _ack_unwritten,
     "undo-os-errors-only": _undo_os_errors_only,
+    "clean-above-lso": _clean_above_lso,
+    "swap-without-dir-sync": _swap_without_dir_sync,
+    "drop-last-batches": _drop_last_batches,
+    "drop-tombstones": _drop_tombstones,
+    "keep-old-tickets": _keep_old_tickets,
     "answer-before-durable": _answer_before_durable,
     "accept-old-generations": _accept_old_generations,
     "forget-groups": _forget_groups,

@@ -71,6 +71,7 @@ class PlainProducer(Client):
             (name, number)
             for name, sight in sorted(sights.items())
             for number in range(sight.partitions)
+            if self.world.may_write(name)
         ]
         chosen = self.chance.sample(partitions, min(len(partitions), self.chance.randint(1, 3)))
         return [self._values.batch(sights[name], name, number) for name, number in chosen]
@@ -126,17 +127,24 @@ class PlainProducer(Client):
 
 
 class IdempotentProducer(Client):
-    """Writes to one partition of a permanent topic, each record exactly once."""
+    """Writes to one partition of a permanent topic, each record exactly once.
 
-    def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
+    With `max_rest_ms`, it waits for up to this time before each batch, which has a single record.
+    Compaction may thus remove the record while its batch is the last one of the producer.
+    """
+
+    def __init__(
+        self, world: World, name: str, topic: str, partition: int, *, max_rest_ms: float = 0
+    ) -> None:
         super().__init__(world, name)
+        self._max_rest_ms = max_rest_ms
         self._topic = topic
         self._partition = partition
         self._sight: Sight | None = None
         self._producer_id = -1
         self._producer_epoch = -1
         self._identities = 0
-        self._values = Values(world, name, self.chance)
+        self._values = Values(world, name, self.chance, single=bool(max_rest_ms))
         self._unacknowledged: deque[Batch] = deque()
         self._sent = 0
         """How many batches, from the oldest on, were sent over this connection."""
@@ -148,6 +156,8 @@ class IdempotentProducer(Client):
     async def run(self) -> None:
         while self.world.working or self._unacknowledged:
             await self.world.pause(self.chance)
+            if self._max_rest_ms and not self._unacknowledged:
+                await self.world.sleep(self.chance.uniform(0, self._max_rest_ms))
             try:
                 connection = await self.connected()
                 if not self._unacknowledged and self.chance.random() < _NEW_IDENTITY:
@@ -178,7 +188,12 @@ class IdempotentProducer(Client):
         self.world.take_producer_id(answer.producer_id, answer.producer_epoch)
         self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
         self._identities += 1
-        self._values = Values(self.world, f"{self.name}.{self._identities}", self.chance)
+        self._values = Values(
+            self.world,
+            f"{self.name}.{self._identities}",
+            self.chance,
+            single=bool(self._max_rest_ms),
+        )
 
     def _new_batch(self, sight: Sight) -> Batch:
         return self._values.batch(

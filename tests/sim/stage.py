@@ -32,6 +32,16 @@ class Stage:
         """Return the plan of a permanent topic."""
         return next((plan for plan in self.plans if plan.name == topic), None)
 
+    def may_write(self, topic: str) -> bool:
+        """Return whether clients may write to the topic."""
+        plan = self.plan_of(topic)
+        return plan is None or plan.is_written_by_clients
+
+    def may_read(self, topic: str) -> bool:
+        """Return whether clients may read the topic."""
+        plan = self.plan_of(topic)
+        return plan is None or plan.is_read_by_clients
+
     def may_be_deleted(self, topic: str) -> bool:
         """Return whether the topic may be deleted and recreated, so that its name is not unique."""
         return self.plan_of(topic) is None

@@ -109,7 +109,7 @@ def test_impossible_final_log_is_an_anomaly(name: str, log: FinalLog) -> None:
 def _compacted(*keys: bytes) -> History:
     """Return the history of a compacted topic with acknowledged records a, b and c."""
     observed = history()
-    observed.compacted = {"t"}
+    observed.compacted = {"t": 1000}
     values = [b"a", b"b", b"c"]
     observed.sending("t", 0, "s", 0, values, keys)
     observed.acknowledged(KEY, 0, values)
@@ -138,6 +138,61 @@ def test_missing_last_record_of_a_key_is_an_anomaly(missing: bytes) -> None:
     with pytest.raises(Anomaly) as found:
         check_log(observed, KEY, FinalLog(start_offset=0, end_offset=3, records=records))
     assert found.value.name in ("lost-write", "unseen")
+
+
+def _check_compacted(observed: History, *present: bytes, now_ms: int = 0) -> None:
+    """Check a log that contains only these of the records a, b and c."""
+    records = [
+        Record(offset=at, timestamp=0, key=observed.keys[value], value=value)
+        for at, value in enumerate((b"a", b"b", b"c"))
+        if value in present
+    ]
+    log = FinalLog(start_offset=0, end_offset=3, records=records)
+    check_log(observed, KEY, log, now_ms=now_ms)
+
+
+def test_tombstone_may_be_missing_after_its_retention_time() -> None:
+    observed = _compacted(b"k", b"k", b"l")
+    observed.deleting([b"b"], 500)
+    _check_compacted(observed, b"c", now_ms=1500)
+    _check_compacted(observed, b"b", b"c", now_ms=1500)
+
+
+def test_tombstone_that_is_missing_too_early_is_an_anomaly() -> None:
+    observed = _compacted(b"k", b"k", b"l")
+    observed.deleting([b"b"], 500)
+    with pytest.raises(Anomaly) as found:
+        _check_compacted(observed, b"c", now_ms=1499)
+    assert found.value.name == "lost-tombstone"
+    # The clock was ahead for a while, so the tombstone may have been removed by that clock.
+    observed.clock_jumps = [(600, 2000), (2001, 602)]
+    _check_compacted(observed, b"c", now_ms=1499)
+
+
+def test_tombstone_that_is_missing_before_an_older_record_is_an_anomaly() -> None:
+    observed = _compacted(b"k", b"k", b"l")
+    observed.deleting([b"b"], 500)
+    with pytest.raises(Anomaly) as found:
+        _check_compacted(observed, b"a", b"c", now_ms=5000)
+    assert found.value.name == "lost-tombstone"
+
+
+def test_tombstone_without_an_acknowledgment_may_have_removed_a_record() -> None:
+    observed = _compacted(b"k", b"l", b"m")
+    observed.sending("t", 0, "other", 0, [b"d"], [b"k"])
+    observed.deleting([b"d"], 0)
+    _check_compacted(observed, b"b", b"c", now_ms=1000)
+    with pytest.raises(Anomaly):
+        _check_compacted(observed, b"b", b"c", now_ms=999)
+
+
+def test_record_of_an_aborted_transaction_may_be_missing_but_replaces_none() -> None:
+    observed = _compacted(b"k", b"k", b"l")
+    observed.aborted.add(b"b")
+    _check_compacted(observed, b"a", b"c")
+    with pytest.raises(Anomaly) as found:
+        _check_compacted(observed, b"b", b"c")
+    assert found.value.name == "lost-write"
 
 
 def test_vanished_or_resurrected_topic_is_an_anomaly() -> None:

@@ -35,6 +35,23 @@ FOUND_AS = {
     "keep-unwritten-sequences": LOSS | {"nonmonotonic-send"},
     "ack-unwritten": LOSS | {"false-out-of-order"},
 }
+FOUND_IN_COMPACTED_LOGS_AS = {
+    "clean-above-lso": LOSS | {"lost-tombstone"},
+    "drop-tombstones": {"lost-tombstone"},
+}
+FOUND_BY_A_FOLLOWER_AS = {
+    # The durable end would be above the end of the log.
+    "keep-old-tickets": {"lost-write", "crash"},
+}
+FOUND_IN_HISTORIES = {
+    # A power loss reveals it only in the short time until the directory is synced for another
+    # reason, and only if the disk has written the changes in another order.
+    "swap-without-dir-sync",
+    # A producer that has been idle for so long that its last batch was compacted must write again
+    # after a kill that also loses all snapshots.
+    "drop-last-batches",
+}
+"""So rare in a run that tests/unit/log/test_log_history.py must find them."""
 FOUND_BY_EXCEPTIONS_AS = {
     "undo-os-errors-only": LOSS
     | {"duplicate", "int-nonmonotonic-poll", "read-above-high-watermark"},
@@ -73,6 +90,20 @@ def test_planted_bug_is_found(plant: str) -> None:
     assert found.value.name in FOUND_AS[plant]
 
 
+@pytest.mark.parametrize("plant", sorted(FOUND_IN_COMPACTED_LOGS_AS))
+def test_planted_bug_in_the_log_cleaner_is_found(plant: str) -> None:
+    with planted(plant), pytest.raises(Anomaly) as found:
+        run_all(SEEDS, members=0)
+    assert found.value.name in FOUND_IN_COMPACTED_LOGS_AS[plant]
+
+
+@pytest.mark.parametrize("plant", sorted(FOUND_BY_A_FOLLOWER_AS))
+def test_planted_bug_in_a_truncation_is_found(plant: str) -> None:
+    with planted(plant), pytest.raises(Anomaly) as found:
+        run_all(SEEDS, members=0)
+    assert found.value.name in FOUND_BY_A_FOLLOWER_AS[plant]
+
+
 @pytest.mark.parametrize("plant", sorted(FOUND_IN_GROUPS_AS))
 def test_planted_bug_in_the_coordinator_is_found(plant: str) -> None:
     with planted(plant), pytest.raises(Anomaly) as found:
@@ -88,7 +119,15 @@ def test_planted_bug_is_found_by_injected_exceptions(plant: str) -> None:
 
 
 def test_every_plant_has_a_test() -> None:
-    assert {*FOUND_AS, *FOUND_IN_GROUPS_AS, *FOUND_BY_EXCEPTIONS_AS} == set(PLANTS)
+    tested = {
+        *FOUND_AS,
+        *FOUND_IN_COMPACTED_LOGS_AS,
+        *FOUND_BY_A_FOLLOWER_AS,
+        *FOUND_IN_GROUPS_AS,
+        *FOUND_BY_EXCEPTIONS_AS,
+        *FOUND_IN_HISTORIES,
+    }
+    assert tested == set(PLANTS)
 
 
 def test_monitor_detects_records_that_are_readable_before_they_are_durable() -> None:

@@ -11,9 +11,11 @@ between.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from plogd.log.log import Log
 from plogd.ports import Later, spawn
 from tests.helpers.sim.sim_files import Operation, SimCrash, SimFiles
 from tests.helpers.sim.sim_time import SimClock, SimTimer, SimTimers
@@ -25,6 +27,12 @@ from tests.sim.exceptions import Exceptions
 from tests.sim.final import FinalReader, check_log, check_retention
 from tests.sim.group_history import GroupHistory
 from tests.sim.group_plan import make_groups
+from tests.sim.insiders import (
+    CrashAfterCompaction,
+    LostSnapshots,
+    make_inside_topics,
+    make_insiders,
+)
 from tests.sim.members import Member
 from tests.sim.monitor import Monitor
 from tests.sim.nemesis import Nemesis
@@ -41,6 +49,8 @@ _PATIENCE_MS = 40_000.0
 _START_PATIENCE_MS = 120_000.0
 _DRAIN_MS = 300_000.0
 _WORK_MS = 10_000_000.0
+_REST_MS = 3_000.0
+"""Longer than it takes to roll a segment and to compact it."""
 
 
 class World(Stage):
@@ -71,7 +81,11 @@ class World(Stage):
         self.network = Network(self.clock, self.timers, self._derive(), self.fail)
         self.config = make_config(self.chance, seed)
         super().__init__(make_topics(self.chance))
-        self.history.compacted = {plan.name for plan in self.plans if plan.is_compacted}
+        inside_chance = random.Random(f"inside {seed}")
+        self.plans += make_inside_topics(inside_chance)
+        self.history.compacted = {
+            plan.name: plan.delete_retention_ms for plan in self.plans if plan.is_compacted
+        }
         self.tasks = make_tasks(self.chance, self.config)
         self.group_plans, topic = make_groups(random.Random(f"groups {seed}"), members)
         if self.group_plans:
@@ -97,6 +111,10 @@ class World(Stage):
             plan.view = self.groups.view(plan.name)
         self.nemesis = Nemesis(self)
         self.slow_directory = SlowDirectory(self)
+        self._truncating: set[Log] = set()
+        self._transaction_writers, self._followers = make_insiders(self, inside_chance)
+        self.lost_snapshots = LostSnapshots(self, inside_chance)
+        self.crash_after_compaction = CrashAfterCompaction(self, inside_chance)
 
     def _derive(self) -> random.Random:
         """Return a random generator for one part, independent of the other parts."""
@@ -136,10 +154,20 @@ class World(Stage):
         clients: list[Client] = [Founder(self, "founder", self.plans)]
         clients += [PlainProducer(self, f"p{n}") for n in range(chance.randint(1, 3))]
         partitions = [
-            (plan.name, n) for plan in self.plans if plan.is_durable for n in range(plan.partitions)
+            (plan.name, n)
+            for plan in self.plans
+            if plan.is_durable and plan.is_written_by_clients
+            for n in range(plan.partitions)
         ]
         for number, (name, partition) in enumerate(chance.sample(partitions, chance.randint(1, 4))):
             clients.append(IdempotentProducer(self, f"i{number}", name, partition))
+        compacted = [
+            plan.name for plan in self.plans if plan.is_compacted and plan.is_written_by_clients
+        ]
+        clients += [
+            IdempotentProducer(self, f"rare.{name}", name, 0, max_rest_ms=_REST_MS)
+            for name in compacted
+        ]
         clients += [Consumer(self, f"c{n}") for n in range(chance.randint(1, 4))]
         if chance.random() < 0.7:
             clients.append(Remaker(self, "remaker", REMADE_TOPICS))
@@ -149,8 +177,8 @@ class World(Stage):
                 Member(self, f"{plan.name}.m{number}", plan, instance)
                 for number, instance in enumerate(plan.instances)
             ]
-        for client in clients:
-            self.start(client.run(), client.name)
+        for actor in (*clients, *self._transaction_writers, *self._followers):
+            self.start(actor.run(), actor.name)
 
     def _await_service(self) -> None:
         self._run_until(lambda: self.service.is_serving, _START_PATIENCE_MS, "the broker's start")
@@ -168,9 +196,11 @@ class World(Stage):
         for plan in self.group_plans:
             if plan.is_founded():
                 self.start(FinalOffsets(self, f"{plan.name}.final", plan).run(), "final offsets")
+        for follower in self._followers:
+            self.start(follower.check(), follower.name)
         self._run_until(lambda: not self._running, _DRAIN_MS, "the final reading")
         for assigned, log in reader.logs.items():
-            check_log(self.history, assigned.key, log)
+            check_log(self.history, assigned.key, log, now_ms=self.clock.now_ms())
             check_retention(self, assigned, log, largest_now_ms=self.largest_now_ms)
         return reader
 
@@ -214,7 +244,7 @@ class World(Stage):
             self._last_trouble_ms = now_ms
         process = self.service.process
         if self._monitor is not None and process is not None and self._failure is None:
-            self._monitor.check(process.broker)
+            self._monitor.check(process.broker, self._truncating)
 
     # -- called by actors -------------------------------------------------------------------
 
@@ -264,6 +294,15 @@ class World(Stage):
         elif self._failure is None:
             process = self.service.process
             self._failure = error if process is None else process.crash(error)
+
+    @contextmanager
+    def truncating(self, log: Log) -> Iterator[None]:
+        """While a log is truncated, its ends may fall."""
+        self._truncating.add(log)
+        try:
+            yield
+        finally:
+            self._truncating.discard(log)
 
     @property
     def forgives_bugs(self) -> bool:
