@@ -236,7 +236,11 @@ class Broker:
     async def _start(self) -> None:
         await self.log_manager.open_directories()
         self._metadata = await open_embedded_metadata(
-            self.log_manager, self.ports, config=self.config, fair_queue=self.fair_queue
+            self.log_manager,
+            self.ports,
+            config=self.config,
+            metrics=self.metrics,
+            fair_queue=self.fair_queue,
         )
         self.store = self._metadata.store
         # Before the first record is written, so that other files cannot take the space that it

@@ -14,6 +14,7 @@ from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.embedded_store import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.snapshot_generator import SnapshotGenerator
+from plogd.metrics import Registry
 from plogd.ports import Jobs, Later, Ports
 from plogd.topic_config import TopicConfig
 
@@ -50,7 +51,12 @@ class EmbeddedMetadata:
 
 
 async def open_embedded_metadata(
-    log_manager: LogManager, ports: Ports, *, config: BrokerConfig, fair_queue: FairQueue
+    log_manager: LogManager,
+    ports: Ports,
+    *,
+    config: BrokerConfig,
+    metrics: Registry,
+    fair_queue: FairQueue,
 ) -> EmbeddedMetadata:
     """Load the metadata. Raises PlogError if that is impossible, and does not start empty then."""
     log = await log_manager.load_metadata_log(
@@ -68,5 +74,20 @@ async def open_embedded_metadata(
         interval_ms=config.metadata_log_max_snapshot_interval_ms,
     )
     store.on_applied = snapshots.applied
+    _register_gauges(metrics, snapshots)
     await snapshots.start()
     return EmbeddedMetadata(log, store, snapshots, ports.jobs)
+
+
+def _register_gauges(metrics: Registry, snapshots: SnapshotGenerator) -> None:
+    """Register gauges with the names of Kafka's SnapshotEmitterMetrics."""
+    metrics.gauge(
+        "kafka_server_snapshotemitter_latestsnapshotgeneratedbytes",
+        "Size in bytes of the newest metadata snapshot; 0 without one.",
+        lambda: snapshots.newest_bytes,
+    )
+    metrics.gauge(
+        "kafka_server_snapshotemitter_latestsnapshotgeneratedagems",
+        "Time since the newest metadata snapshot was written, or since the start.",
+        lambda: snapshots.newest_age_ms,
+    )

@@ -104,7 +104,10 @@ class MetadataImage:
             yield key, entry.value
 
     def copy(self) -> MetadataImage:
-        """Return an independent image with the same content, in a millisecond per 20,000 keys."""
+        """Return an independent image with the same content.
+
+        It shares the values, so this takes about 0.5 ms for 10,000 partitions.
+        """
         # Both images refer to the same values, so neither may change a value in place.
         self._unseen.clear()
         copy = MetadataImage()

@@ -19,7 +19,7 @@ from plogd.metadata.image import MetadataImage
 from plogd.metadata.log_replay import Replayed, replay_log
 from plogd.metadata.snapshot_name import SnapshotName, parse_snapshot_name
 from plogd.metadata.snapshot_reader import CorruptSnapshot, read_snapshot
-from plogd.ports import Files, Report
+from plogd.ports import Files, Report, size_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class LoadedImage:
     image: MetadataImage
     snapshot: SnapshotName | None
     """None if the whole log was replayed."""
+    snapshot_bytes: int
+    """The size of the snapshot."""
     replayed: Replayed
 
 
@@ -49,7 +51,13 @@ def load_image(files: Files, log: Log, report: Report) -> LoadedImage:
                 size_bytes=replayed.size_bytes,
                 topic_partition=log.topic_partition,
             )
-            return LoadedImage(image=image, snapshot=name, replayed=replayed)
+            path = posixpath.join(log.directory, name.file_name)
+            return LoadedImage(
+                image=image,
+                snapshot=name,
+                snapshot_bytes=size_of(files, path),
+                replayed=replayed,
+            )
     if log.log_start_offset:
         why = "; ".join(problems) or "there is no .checkpoint file"
         raise KafkaStorageError(
@@ -60,7 +68,7 @@ def load_image(files: Files, log: Log, report: Report) -> LoadedImage:
     image = MetadataImage()
     replayed = replay_log(log, image, 0)
     _report_problems(report, log, problems, "all records of the log")
-    return LoadedImage(image=image, snapshot=None, replayed=replayed)
+    return LoadedImage(image=image, snapshot=None, snapshot_bytes=0, replayed=replayed)
 
 
 def snapshots_in(files: Files, directory: str) -> list[SnapshotName]:

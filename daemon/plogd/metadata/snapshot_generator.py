@@ -74,11 +74,13 @@ class SnapshotGenerator:
         self._lane = f"{lane_of(log.log_dir)}:snapshot"
         self._newest = loaded.snapshot
         """The newest usable snapshot."""
+        self.newest_bytes = loaded.snapshot_bytes
+        """Size of the newest usable snapshot; 0 without one."""
         self._size_bytes = loaded.replayed.size_bytes
         """Size of the batches after the newest snapshot."""
         self._last_timestamp_ms = loaded.replayed.last_timestamp_ms
         self._since_ms = self._clock.monotonic_ms()
-        """When the newest snapshot was written or loaded."""
+        """When the newest snapshot was begun or loaded."""
         self._has_room = False
         """Whether the disk has enough free space, according to the last check."""
         self._has_rolled = False
@@ -111,6 +113,11 @@ class SnapshotGenerator:
         if self._timer is not None:
             self._timer.cancel()
         return self._ended.wait() if self._is_busy else ready(None)
+
+    @property
+    def newest_age_ms(self) -> float:
+        """Time since the newest snapshot was begun, or since the start without one."""
+        return self._clock.monotonic_ms() - self._since_ms
 
     # -- when ---------------------------------------------------------------------------------
 
@@ -216,6 +223,7 @@ class SnapshotGenerator:
             topic_partition=log.topic_partition,
         )
         previous, self._newest = self._newest, name
+        self.newest_bytes = written.size_bytes
         self._size_bytes -= counted
         self._since_ms = began_ms
         self._has_rolled = False

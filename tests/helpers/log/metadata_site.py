@@ -12,6 +12,7 @@ from plogd.metadata.embedded_metadata import EmbeddedMetadata, open_embedded_met
 from plogd.metadata.embedded_store import METADATA_PARTITION, EmbeddedStore
 from plogd.metadata.snapshot_name import SnapshotName, parse_snapshot_name
 from plogd.metadata.store import ABSENT, BrokerRegistration, Change, Key, PartitionValue, TopicValue
+from plogd.metrics import Registry
 from plogd.ports import Later, spawn
 from tests.helpers.injection import Faults
 from tests.helpers.sim.sim_files import SimFiles
@@ -36,6 +37,7 @@ class MetadataSite:
 
     def __init__(self, *, max_bytes: int = 1 << 40, interval_ms: int = NEVER_MS) -> None:
         self.ports = SimPorts(files=SimFiles(["/"]))
+        self.metrics = Registry()
         self.config = BrokerConfig(
             metadata_log_max_record_bytes_between_snapshots=max_bytes,
             metadata_log_max_snapshot_interval_ms=interval_ms,
@@ -70,7 +72,10 @@ class MetadataSite:
         queue = FairQueue(ports.timers)
         self.manager = LogManager(self.config, [LOG_DIR], ports, fair_queue=queue)
         self.settle(self.manager.open_directories())
-        opening = open_embedded_metadata(self.manager, ports, config=self.config, fair_queue=queue)
+        self.metrics = Registry()
+        opening = open_embedded_metadata(
+            self.manager, ports, config=self.config, metrics=self.metrics, fair_queue=queue
+        )
         self.metadata = self.settle(spawn(opening))
         self.manager.on_offline = lambda log_dir, logs: self.store.storage_failed()
         if registers:

@@ -219,6 +219,26 @@ class TestContent:
         assert events == ["turn", SLICE] * 20 + ["turn", 3, "turn"]
 
 
+def test_gauges_show_the_size_and_the_age_of_the_newest_snapshot() -> None:
+    site = MetadataSite(max_bytes=SMALL)
+    site.start()
+
+    def shown(name: str) -> float:
+        prefix = f"kafka_server_snapshotemitter_latestsnapshotgenerated{name} "
+        [line] = [x for x in site.metrics.lines() if x.startswith(prefix)]
+        return float(line.split()[1])
+
+    assert shown("bytes") == 0
+    fill(site)
+    size = len(site.files.read_file(site.path(site.snapshots[-1])))
+    assert shown("bytes") == size
+    age_ms = shown("agems")
+    site.ports.advance(MINUTE_MS)
+    assert shown("agems") == age_ms + MINUTE_MS
+    site.restart()
+    assert shown("bytes") == len(site.files.read_file(site.path(site.snapshots[-1])))
+
+
 class TestDeletion:
     """The two newest snapshots are kept, and the log since the older one."""
 
