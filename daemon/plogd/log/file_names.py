@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from plog.types import TopicPartition
@@ -115,6 +116,8 @@ def segment_path(directory: str, base_offset: int, suffix: str, state: str = "")
     return posixpath.join(directory, segment_file_name(base_offset, suffix, state))
 
 
+# A startup parses each name several times, and the same names occur in all partitions.
+@lru_cache(maxsize=1024)
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
     """Parse the name of a segment file; return None for any other name.
 

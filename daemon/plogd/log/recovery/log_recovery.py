@@ -78,13 +78,13 @@ def load_steps(
     is_clean = request.clean and _next_offset(segments[-1], ends) >= request.durable_end_offset
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
+    skip: set[int] = set()
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed], ends)
     transactions = TransactionRecovery(files, request, [*dropped, *segments])
-    # Index rebuilds may have scanned bytes that were not included in the estimate.
-    request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     if suspects:
-        kept = yield from _recover(files, suspects, request, epochs, transactions, findings, ends)
-        segments += kept
+        segments += yield from _recover(
+            files, suspects, request, epochs, transactions, findings, ends, skip
+        )
     segments = _complete(files, request, segments, findings, ends, dropped)
     log_end_offset = _next_offset(segments[-1], ends)
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
@@ -92,7 +92,7 @@ def load_steps(
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     open_transaction_indexes(files, request, segments, report)
-    producer_state = load_producers(files, request, dropped, segments, log_end_offset, epochs)
+    producer_state = load_producers(files, request, dropped, segments, log_end_offset, epochs, skip)
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None  # The limit is for recovered batches; later epochs will be higher.
     _release_indexes(segments)
@@ -316,11 +316,15 @@ def _recover(
     transactions: TransactionRecovery,
     findings: DamageReport,
     ends: dict[int, int],
+    without_producers: set[int],
 ) -> Generator[None, None, list[LogSegment]]:
     """Recover the segments that may not be durable, and return the segments to keep.
 
-    Truncates the log at the first incomplete batch. Adds the end offset of each segment to `ends`.
+    Truncates the log at the first incomplete batch. Adds the end offset of each segment to `ends`,
+    and the base offset of each segment without idempotent producers to `without_producers`.
     """
+    # Index rebuilds may have scanned bytes that were not included in the estimate.
+    request.work.expected_bytes = request.work.scanned_bytes + sum(s.size_bytes for s in suspects)
     kept: list[LogSegment] = []
     next_offset = suspects[0].base_offset
     for number, segment in enumerate(suspects):
@@ -341,12 +345,15 @@ def _recover(
             # Above this offset, the page cache may contain pages that were never written (R13).
             uncached_from_offset=request.durable_end_offset,
             on_batch=_bind_note(segment, epochs, transactions),
+            is_epoch_known=lambda header: header.partition_leader_epoch == epochs.latest_epoch,
             work=request.work,
         )
         transactions.replace_index(segment)
         kept.append(segment)
         next_offset = ends[segment.base_offset] = recovered.next_offset
         findings.of_segment(segment, recovered)
+        if not recovered.has_producers:
+            without_producers.add(segment.base_offset)
     _sync(files, request, kept)
     return kept
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
 from plog.errors import CorruptMessage
@@ -31,8 +31,12 @@ def load_producers(
     segments: Sequence[LogSegment],
     log_end_offset: int,
     epochs: LeaderEpochs,
+    without_producers: Collection[int] = (),
 ) -> ProducerStateManager:
-    """Load the newest usable snapshot, replay all batches after it, and delete dropped segments."""
+    """Load the newest usable snapshot, replay all batches after it, and delete dropped segments.
+
+    `without_producers` contains the base offsets of recovered segments that need not be replayed.
+    """
     snapshots = ProducerSnapshots(files, request.directory)
     state = ProducerStateManager(snapshots, expiration_ms=request.producer_id_expiration_ms)
     loaded = [*dropped, *segments]
@@ -52,7 +56,7 @@ def load_producers(
         if offset < segment.base_offset and (following is None or state.producers):
             is_noted = _write_snapshot(state, segment.base_offset)
         end_offset = log_end_offset if following is None else following.base_offset
-        if end_offset > offset:
+        if end_offset > offset and segment.base_offset not in without_producers:
             replay_readable(segment, offset, _bind_replay(segment, state, epochs, request.work))
     for segment in dropped:
         if is_noted:

@@ -36,6 +36,7 @@ from plog.records.crc32c import crc32c
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.producer_state import ProducerStateManager
+from plogd.log.recovery.batch_run import BatchRun, check_run
 from plogd.log.recovery.load_progress import LoadWork
 from plogd.log.segment.file_records import CorruptRange, FileRecords
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
@@ -59,6 +60,8 @@ class RecoveredSegment:
     """The reason for the truncation; "" if nothing was truncated."""
     corrupt_ranges: tuple[CorruptRange, ...]
     """Damage that was kept."""
+    has_producers: bool = True
+    """Whether an idempotent producer may have sent a batch."""
 
 
 def run_steps(steps: Generator[None, None, T]) -> T:
@@ -79,6 +82,7 @@ def recover_steps(
     may_have_gaps: bool = False,
     uncached_from_offset: int | None = None,
     on_batch: Callable[[int, BatchHeader], None],
+    is_epoch_known: Callable[[BatchHeader], bool] = lambda header: False,
     on_scanned: Callable[[], None] = lambda: None,
     work: LoadWork | None = None,
 ) -> Generator[None, None, RecoveredSegment]:
@@ -86,10 +90,11 @@ def recover_steps(
 
     `following_base_offset` is the base offset of the next segment, if any; `may_have_gaps` is set
     if compaction may have removed records. Batches from `uncached_from_offset` on are read from the
-    disk, not from the page cache. `on_batch` is called with the position and header of
-    each valid batch, in order; `on_scanned` is called before the indexes are complete. Reads the
-    whole segment, and counts the bytes in `work`. If the work is stopped, the next startup recovers
-    the segment again. Yields after each MiB. Raises OSError or LoadingStopped.
+    disk, not from the page cache. `on_batch` is called with the position and header of each valid
+    batch, in order. After a batch for which `is_epoch_known` returns True, ordinary batches of the
+    same epoch are skipped (batch_run.py). `on_scanned` is called before the indexes are complete.
+    Reads the whole segment, and counts the bytes in `work`. If the work is stopped, the next
+    startup recovers the segment again. Yields after each MiB. Raises OSError or LoadingStopped.
     """
     work = work or LoadWork()
     scanned_bytes, size_bytes = work.scanned_bytes, segment.size_bytes
@@ -102,16 +107,7 @@ def recover_steps(
         uncached_from_offset=uncached_from_offset,
     )
     segment.reset_indexes()  # Old entries may lead to bytes that are truncated later.
-    step_position = _CHUNK_BYTES
-    for found in scan.steps():
-        work.scanned_to(scanned_bytes + scan.position)
-        if scan.position >= step_position:
-            step_position = scan.position + _CHUNK_BYTES
-            yield
-        if found is not None:
-            position, header = found
-            segment.indexes.add_found(position, header, always=scan.is_after_damage)
-            on_batch(position, header)
+    has_producers = yield from _scan(segment, scan, on_batch, is_epoch_known, work)
     work.scanned_to(scanned_bytes + size_bytes)
     corrupt = scan.corrupt_ranges
     truncated_bytes = segment.records.truncate(scan.position)
@@ -130,7 +126,37 @@ def recover_steps(
         truncated_bytes=truncated_bytes,
         reason=scan.reason if truncated_bytes else "",
         corrupt_ranges=tuple(corrupt),
+        has_producers=has_producers,
     )
+
+
+def _scan(
+    segment: LogSegment,
+    scan: SegmentScan,
+    on_batch: Callable[[int, BatchHeader], None],
+    is_epoch_known: Callable[[BatchHeader], bool],
+    work: LoadWork,
+) -> Generator[None, None, bool]:
+    """Scan a segment and fill its indexes; return whether it has idempotent producers."""
+    scanned_bytes = work.scanned_bytes
+    step_position, has_producers = _CHUNK_BYTES, False
+    for found in scan.steps():
+        work.scanned_to(scanned_bytes + scan.position)
+        if scan.position >= step_position:
+            step_position = scan.position + _CHUNK_BYTES
+            yield
+        if found is None:
+            continue
+        position, header = found
+        segment.indexes.add_found(position, header, always=scan.is_after_damage)
+        on_batch(position, header)
+        has_producers = has_producers or header.has_producer_id
+        if is_epoch_known(header):
+            until_position = segment.indexes.next_entry_position
+            run = scan.take_run(header.partition_leader_epoch, until_position)
+            segment.indexes.note_timestamp(run.max_timestamp, run.offset_of_max_timestamp)
+            has_producers = has_producers or run.has_producers
+    return has_producers
 
 
 def replay_segment(
@@ -224,6 +250,26 @@ class SegmentScan:
         self._chunk = memoryview(b"")
         self._chunk_position = 0
 
+    def take_run(self, leader_epoch: int, until_position: int) -> BatchRun:
+        """Check the ordinary batches up to `until_position`, as far as they have been read.
+
+        Called after a batch of `leader_epoch`, instead of requesting the next one.
+        """
+        limits = [self._base_offset + MAX_RELATIVE_OFFSET]
+        if self._uncached_from_offset is not None:
+            limits.append(self._uncached_from_offset)
+        start = self._chunk_position
+        run = check_run(
+            self._chunk,
+            self.position - start,
+            until_position=until_position - start,
+            next_offset=self.next_offset,
+            end_offset=min(limits),
+            leader_epoch=leader_epoch,
+        )
+        self.position, self.next_offset = start + run.position, run.next_offset
+        return run
+
     def steps(self) -> Iterator[tuple[int, BatchHeader] | None]:
         """Yield the position and header of each valid batch, and None between steps of a search.
 
@@ -242,8 +288,8 @@ class SegmentScan:
                 self.is_after_damage = (
                     bool(self.corrupt_ranges) and self.corrupt_ranges[-1].end_position == position
                 )
-                yield position, header
                 self.position, self.next_offset = position + header.size_bytes, header.next_offset
+                yield position, header
                 continue
             if next_offset >= self._keep_below_offset:
                 return  # A torn tail: nothing from here on was acknowledged.

@@ -334,6 +334,18 @@ class SegmentIndexes:
             self._maximum = old_maximum
             raise
 
+    @property
+    def next_entry_position(self) -> int:
+        """The position from which the next batch gets an entry; 0 if that is not known."""
+        if self._last_indexed_position is None:
+            return 0
+        return self._last_indexed_position + self._config.index_interval_bytes + 1
+
+    def note_timestamp(self, timestamp: int, offset: int) -> None:
+        """Note the largest timestamp of batches that get no entries, and its offset."""
+        if timestamp > self.maximum.timestamp:
+            self._maximum = TimestampOffset(timestamp, offset)
+
     def add_found(self, position: int, header: BatchHeader, *, always: bool) -> None:
         """Update emptied indexes for the next batch in the file, as an append would.
 

@@ -69,7 +69,11 @@ def test_valid_segment_is_unchanged_and_gets_the_same_indexes() -> None:
     recovered, found, seen = _recover(files)
     assert [files.read_file(path) for path in (LOG, INDEX, TIME_INDEX)] == before
     assert found == RecoveredSegment(
-        next_offset=BASE + 180, truncated_bytes=0, reason="", corrupt_ranges=()
+        next_offset=BASE + 180,
+        truncated_bytes=0,
+        reason="",
+        corrupt_ranges=(),
+        has_producers=False,
     )
     assert seen == list(range(BASE, BASE + 180, 3))
     assert recovered.max_timestamp == segment.max_timestamp
