@@ -47,6 +47,7 @@ SCALE_LOADS = (
         rounds=3,
         targets=(
             Target(what="time", of=figure("start_s"), at_most=2.5, unit=" s"),
+            Target(what="CPU", of=figure("cpu_s"), unit=" s"),
             # 75 MB, and 10 MB for each 1,000 partitions.
             Target(what="RSS", of=figure("rss_mb"), at_most=95, unit=" MB"),
         ),
@@ -62,6 +63,7 @@ SCALE_LOADS = (
             Target(what="partitions served", of=figure("served"), at_least=2000),
             Target(what="segments", of=figure("segments"), at_least=10_000),
             Target(what="start", of=figure("start_s"), unit=" s"),
+            Target(what="CPU of the start", of=figure("cpu_s"), unit=" s"),
             Target(what="open files", of=figure("descriptors"), at_most=1024),
         ),
     ),
