@@ -56,7 +56,9 @@ def load_producers(
         if offset < segment.base_offset and (following is None or state.producers):
             is_noted = _write_snapshot(state, segment.base_offset)
         end_offset = log_end_offset if following is None else following.base_offset
-        if end_offset > offset and segment.base_offset not in without_producers:
+        if segment.base_offset in without_producers:
+            request.work.step()
+        elif end_offset > offset:
             replay_readable(segment, offset, _bind_replay(segment, state, epochs, request.work))
     for segment in dropped:
         if is_noted:
