@@ -88,6 +88,11 @@ class Authority:
         """Return a client's certificate."""
         return _sign(name, self.signed, is_client=True, **dates)
 
+    def broker(self) -> Signed:
+        """Return a certificate with which a broker can also connect to other brokers."""
+        names = ("localhost", "127.0.0.1", "::1")
+        return _sign("broker", self.signed, names=names, is_client=True, is_server=True)
+
     def intermediate(self, name: str = "Intermediate CA") -> Authority:
         """Return a CA whose certificate this one has signed."""
         other = Authority.__new__(Authority)
@@ -107,6 +112,7 @@ def _sign(
     names: tuple[str, ...] = (),
     is_ca: bool = False,
     is_client: bool = False,
+    is_server: bool = False,
     issuers: bytes | None = None,
     begins_in: timedelta = -DAY,
     ends_in: timedelta = 365 * DAY,
@@ -135,8 +141,10 @@ def _sign(
         alternatives = x509.SubjectAlternativeName([_general_name(each) for each in names])
         builder = builder.add_extension(alternatives, critical=False)
     if not is_ca:
-        usage = ExtendedKeyUsageOID.CLIENT_AUTH if is_client else ExtendedKeyUsageOID.SERVER_AUTH
-        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH] if is_client else []
+        if is_server or not is_client:
+            usages.append(ExtendedKeyUsageOID.SERVER_AUTH)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
     certificate = builder.sign(issuer.key if issuer else key, hashes.SHA256())
     above = issuer.issuers if issuer is not None else b""
     return Signed(certificate=certificate, key=key, issuers=above if issuers is None else issuers)
