@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from plog.errors import (
     KafkaError,
     KafkaStorageError,
+    NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
 from plog.types import TopicPartition
@@ -83,6 +84,7 @@ class ReplicaManager:
         )
         self._partitions = self.topics.partitions
         self._log_manager = log_manager
+        self._cache = cache
         self._clock = ports.clock
         self._jobs = ports.jobs
         self._turn = ports.turn
@@ -132,7 +134,8 @@ class ReplicaManager:
     def partition(self, topic: str, number: int) -> Partition:
         """Return a partition.
 
-        Raises UnknownTopicOrPartition, or KafkaStorageError if it has no log.
+        Raises UnknownTopicOrPartition, NotLeaderOrFollower if only other brokers have it, or
+        KafkaStorageError if it has no log.
         """
         partition = self._partitions.get((topic, number))
         if partition is not None:
@@ -142,6 +145,11 @@ class ReplicaManager:
                 f"cannot use {topic}-{number}: it has no log, because its log directory is offline"
                 " or full"
             )
+        known = self._cache.topic(topic)
+        if known is not None and 0 <= number < len(known.partitions):
+            # As in Kafka's getPartitionOrException: the client refreshes its metadata and finds the
+            # leader.
+            raise NotLeaderOrFollower(f"this broker does not have a replica of {topic}-{number}")
         raise UnknownTopicOrPartition(f"this broker does not host {topic}-{number}")
 
     def is_offline(self, topic: str, number: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from plogd.metadata.cache import LiveBroker
+from plogd.metadata.cache import LiveBroker, PartitionState, TopicState
 from plogd.metadata.store import Endpoint
 from tests.helpers.sim.sim_broker import SimBroker
 
@@ -39,3 +39,17 @@ def set_partition(broker: SimBroker, topic: str, number: int = 0, **state: Any) 
     partitions = list(known.partitions)
     partitions[number] = replace(partitions[number], **state)
     cache.update(replace(known, partitions=tuple(partitions)))
+
+
+def add_topic_elsewhere(broker: SimBroker, name: str, *, leader: int) -> None:
+    """Show a topic with one partition, whose only replica is on broker `leader`."""
+    state = PartitionState(
+        partition=0,
+        leader=leader,
+        leader_epoch=3,
+        replicas=(leader,),
+        isr=(leader,),
+        partition_epoch=4,
+    )
+    topic_id = name.encode().ljust(16, b"-")
+    broker.broker.cache.update(TopicState(name=name, topic_id=topic_id, partitions=(state,)))

@@ -12,6 +12,7 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from tests.helpers.sim.several_brokers import add_topic_elsewhere
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, produce_request, records_of
 from tests.helpers.sim.sim_files import SimFile, SimFiles
 
@@ -160,3 +161,14 @@ def test_offset_is_not_available_before_the_leader_knows_the_end(version: int, c
 
 def test_unknown_topic_is_an_error() -> None:
     assert ask(make(), -1, topic="nobody").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_partition_on_another_broker_is_an_error_after_which_clients_find_the_leader() -> None:
+    broker = make(100)
+    add_topic_elsewhere(broker, "far", leader=2)
+    not_leader = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(broker, -1, topic="far").error_code == not_leader
+    assert broker.fetch("far").error_code == not_leader
+    assert broker.produce("far", b"value").error_code == not_leader
+    assert broker.fetch("far", partition=1).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.fetch("far", partition=-1).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
