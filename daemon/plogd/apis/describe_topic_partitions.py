@@ -116,17 +116,18 @@ def _topic(
 def _partition(
     state: PartitionState, view: PartitionView
 ) -> DescribeTopicPartitionsResponsePartition:
+    # As in Kafka, without the error code.
+    leader, _, offline_replicas = view
     return DescribeTopicPartitionsResponsePartition(
         partition_index=state.partition,
-        # As in Kafka, without an error code.
-        leader_id=view.leader,
+        leader_id=leader,
         leader_epoch=state.leader_epoch,
         replica_nodes=list(state.replicas),
         isr_nodes=list(state.isr),
         # Only in-sync replicas can become leaders: plog does not maintain the ELR of KIP-966.
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=view.offline_replicas,
+        offline_replicas=offline_replicas,
     )
 
 

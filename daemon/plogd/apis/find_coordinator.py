@@ -98,7 +98,8 @@ def _leader(number: int, view: ListenerView, broker: Broker) -> Node | KafkaErro
     topic = broker.cache.topic(OFFSETS_TOPIC)
     # The topic can be deleted, and recreated with fewer partitions, before the response is encoded.
     if topic is not None and number < len(topic.partitions):
-        node = view.node(view.partition(topic.name, topic.partitions[number]).leader)
+        leader, _, _ = view.partition(topic.name, topic.partitions[number])
+        node = view.node(leader)
         if node is not None:
             return node
     # As in Kafka, also if the leader does not have the client's listener.

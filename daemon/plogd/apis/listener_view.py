@@ -13,7 +13,7 @@ Source: Kafka 3.9 ZkMetadataCache.getPartitionMetadata; KIP-103.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from plog.errors import ErrorCode
 from plogd.broker import Broker
@@ -32,20 +32,27 @@ class Node(NamedTuple):
     rack: str | None
 
 
-class PartitionView(NamedTuple):
-    """A partition's leader, or `NO_LEADER` and an error code, and its offline replicas."""
+# A plain tuple, because a response can describe thousands of partitions.
+PartitionView: TypeAlias = tuple[int, int, list[int]]
+"""A partition's leader and 0, or `NO_LEADER` and an error code; then its offline replicas.
 
-    leader: int
-    error_code: int
-    """0, LEADER_NOT_AVAILABLE, or LISTENER_NOT_FOUND if the leader does not have the listener."""
-    offline_replicas: list[int]
-    """Replicas on dead brokers or in failed log directories."""
+The error is LEADER_NOT_AVAILABLE, or LISTENER_NOT_FOUND if the leader does not have the listener.
+Offline replicas are on dead brokers or in failed log directories.
+"""
 
 
 class ListenerView:
     """The brokers and partitions that a client of `connection`'s listener can use."""
 
-    __slots__ = ("_broker", "_connection", "_is_offline", "_live", "_own_id", "reachable")
+    __slots__ = (
+        "_broker",
+        "_connection",
+        "_is_offline",
+        "_live",
+        "_live_ids",
+        "_own_id",
+        "reachable",
+    )
 
     def __init__(self, connection: ConnectionContext, broker: Broker) -> None:
         self._broker = broker
@@ -53,6 +60,7 @@ class ListenerView:
         self._is_offline = broker.replica_manager.is_offline
         self._own_id = broker.config.node_id
         self._live = broker.cache.live_brokers
+        self._live_ids = broker.cache.live_broker_ids
         self.reachable = broker.cache.brokers_with(connection.listener_name)
         """The ids of the live brokers that have the listener."""
         # The client has just reached this broker, even if another endpoint is registered.
@@ -78,18 +86,21 @@ class ListenerView:
 
     def partition(self, topic: str, state: PartitionState) -> PartitionView:
         """Return the leader of a partition and its offline replicas."""
-        live, own_id = self._live, self._own_id
-        is_failed = own_id in state.replicas and self._is_offline(topic, state.partition)
+        live, own_id, leader, replicas = self._live, self._own_id, state.leader, state.replicas
         # The controller may not know yet that the log directory has failed.
-        failed = own_id if is_failed else NO_LEADER
-        offline = [
-            replica
-            for replica in state.replicas
-            if replica not in live or replica == failed or replica in state.offline_replicas
-        ]
-        leader = state.leader
-        if leader not in live or leader == failed:
-            return PartitionView(NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE, offline)
+        is_failed = own_id in replicas and self._is_offline(topic, state.partition)
+        if not is_failed and not state.offline_replicas and self._live_ids.issuperset(replicas):
+            offline = []
+        else:
+            offline = [
+                replica
+                for replica in replicas
+                if replica not in live
+                or replica in state.offline_replicas
+                or (is_failed and replica == own_id)
+            ]
+        if leader not in live or (is_failed and leader == own_id):
+            return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE, offline
         if leader not in self.reachable:
-            return PartitionView(NO_LEADER, ErrorCode.LISTENER_NOT_FOUND, offline)
-        return PartitionView(leader, 0, offline)
+            return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND, offline
+        return leader, 0, offline

@@ -77,6 +77,8 @@ class MetadataCache:
         """All names in order; None if they have to be sorted again."""
         self.live_brokers: Mapping[int, LiveBroker] = {}
         """The live brokers by id, in the order of their ids."""
+        self.live_broker_ids: frozenset[int] = frozenset()
+        """The ids in `live_brokers`."""
         self.controller_id = -1
         """The id of the active controller; -1 if it is unknown."""
         self._ids_by_listener: dict[str, frozenset[int]] = {}
@@ -122,6 +124,7 @@ class MetadataCache:
         # A new dict, because responses that are encoded in slices keep the old one.
         in_order = sorted(brokers, key=lambda broker: broker.broker_id)
         self.live_brokers = {broker.broker_id: broker for broker in in_order}
+        self.live_broker_ids = frozenset(self.live_brokers)
         self.controller_id = controller_id
         self._ids_by_listener = {}
         self.version += 1

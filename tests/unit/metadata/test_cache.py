@@ -62,10 +62,12 @@ def test_live_brokers_are_replaced_as_a_whole() -> None:
     cache.update_brokers([broker(2, "A"), broker(1, "A", "B")], controller_id=2)
     before = cache.live_brokers
     assert (list(before), cache.controller_id) == ([1, 2], 2)
+    assert cache.live_broker_ids == {1, 2}
     assert (cache.brokers_with("A"), cache.brokers_with("B")) == ({1, 2}, {1})
     version = cache.version
     cache.update_brokers([broker(3, "B")], controller_id=3)
     assert (list(cache.live_brokers), cache.controller_id) == ([3], 3)
+    assert cache.live_broker_ids == {3}
     assert (cache.brokers_with("A"), cache.brokers_with("B")) == (set(), {3})
     assert cache.version > version
     assert list(before) == [1, 2]
