@@ -20,7 +20,7 @@ from plog.wire.primitives import WireError
 from plog.wire.schema import ApiMessage
 from plogd.apis.own_requests import OwnRequests
 from plogd.peers import REQUEST_TIMEOUT_MS, PeerRequest, PeerUnavailable, VersionedRequest
-from plogd.ports import Later, Timer, failed
+from plogd.ports import Later, Timer, Timers, failed
 from plogd.testing.peer_network import Link, PeerNetwork
 
 _SIZE_BYTES = 4
@@ -51,12 +51,20 @@ class _Asked:
 
 
 class InMemoryPeers:
-    """The `Peers` of a broker on the network; `own` handles its requests to itself."""
+    """The `Peers` of a broker on the network.
 
-    def __init__(self, network: PeerNetwork, broker_id: int, own: OwnRequests) -> None:
+    Args:
+        own: handles the requests of the broker to itself.
+        timers: the timers of the broker's process, which end with it.
+    """
+
+    def __init__(
+        self, network: PeerNetwork, broker_id: int, own: OwnRequests, timers: Timers
+    ) -> None:
         self._network = network
         self._broker_id = broker_id
         self._own = own
+        self._timers = timers
         self._lanes: dict[tuple[int, str], _Lane] = {}
         self._is_closed = False
 
@@ -75,7 +83,7 @@ class InMemoryPeers:
             return self._ask_own(request, timeout_ms)
         key = (broker_id, lane)
         if key not in self._lanes:
-            self._lanes[key] = _Lane(self._network, self._broker_id, broker_id)
+            self._lanes[key] = _Lane(self._network, self._timers, self._broker_id, broker_id)
         return self._lanes[key].ask(request, timeout_ms)
 
     def _ask_own(self, request: PeerRequest, timeout_ms: float) -> Later[Any]:
@@ -105,8 +113,9 @@ def _built(request: PeerRequest, ranges: Ranges, broker_id: int) -> tuple[ApiMes
 class _Lane:
     """The connection of one lane, and the requests that wait for it."""
 
-    def __init__(self, network: PeerNetwork, source: int, target: int) -> None:
+    def __init__(self, network: PeerNetwork, timers: Timers, source: int, target: int) -> None:
         self._network = network
+        self._timers = timers
         self._source, self._target = source, target
         self._link: Link | None = None
         self._opening: Later[Link] | None = None
@@ -120,14 +129,14 @@ class _Lane:
     def ask(self, request: PeerRequest, timeout_ms: float) -> Later[Any]:
         later: Later[Any] = Later(lambda: asked.finish(PeerUnavailable("cancelled")))
         asked = _Asked(request, later)
-        asked.timer = self._network.timers.call_later(timeout_ms, lambda: self._expired(asked))
+        asked.timer = self._timers.call_later(timeout_ms, lambda: self._expired(asked))
         self._waiting.append(asked)
         if self._link is not None and self._link.is_open and not self._is_opening:
             self._send_waiting(self._link)
         elif not self._is_opening:
             self._is_opening = True
             wait_ms = max(0.0, self._next_try_ms - self._network.clock.monotonic_ms())
-            self._network.timers.call_later(wait_ms, self._open)
+            self._timers.call_later(wait_ms, self._open)
         return later
 
     def _expired(self, asked: _Asked) -> None:

@@ -80,10 +80,14 @@ class PeerNetwork:
         self._ends[broker_id] = _End(dispatch, turn, listener_name)
 
     def leave(self, broker_id: int) -> None:
-        """Remove a broker, whose process has ended: its connections break, new ones are refused."""
+        """Remove a broker, whose process has ended: its connections break, new ones are refused.
+
+        No code of the broker runs any more: its requests get no outcome, and the requests that it
+        is handling are not cancelled.
+        """
         end = self._ends.pop(broker_id)
         for link in list(end.links):
-            link.close("the broker has ended")
+            link.close("the broker has ended", ended=broker_id)
 
     # -- faults -------------------------------------------------------------------------------
 
@@ -140,7 +144,9 @@ class PeerNetwork:
             self.timers.call_later(_CONNECT_RETRY_MS, lambda: self._open(source, target, opened))
             return
         asks, is_asked = self._ends.get(source), self._ends.get(target)
-        if asks is None or is_asked is None:
+        if asks is None:
+            return  # Its process has ended.
+        if is_asked is None:
             opened.fail(PeerUnavailable(f"broker {target} refused the connection"))
             return
         link = Link(self, source, target, is_asked)
@@ -256,8 +262,11 @@ class Link:
         self._up.resume()
         self._down.resume()
 
-    def close(self, why: str) -> None:
-        """Close the connection at both ends; frames in transit are lost."""
+    def close(self, why: str, *, ended: int | None = None) -> None:
+        """Close the connection at both ends; frames in transit are lost.
+
+        `ended` is the broker whose process has ended, if that is the reason.
+        """
         if not self.is_open:
             return
         self.is_open = False
@@ -266,10 +275,10 @@ class Link:
         self._down.close()
         self._to_handle.clear()
         # As for a client that has disconnected.
-        if self._handling is not None:
+        if self._handling is not None and ended != self.target:
             self._handling.cancel()
         in_flight, self._in_flight = self._in_flight, deque()
-        for answer in in_flight:
+        for answer in in_flight if ended != self.source else ():
             answer.fail(PeerUnavailable(why))
 
     # -- the end of the broker that is asked ----------------------------------------------------

@@ -202,6 +202,18 @@ class PeersConformance:
         site.advance(2000)  # Longer than every backoff.
         assert site.answer(2, WHO).controller_id == 2
 
+    def test_broker_whose_request_waited_can_be_killed(self, site: PeerSite) -> None:
+        from_dead = [self.wait_for_data(site, target=3)]
+        site.advance(100)
+        from_dead.append(site.ask(2, WHO))
+        site.kill(1)
+        site.advance(60_000)
+        assert not any(reply.is_done for reply in from_dead), "no code of the broker may run"
+        assert site.answer(3, WHO, source=2).controller_id == 3
+        site.start(1)
+        assert site.answer(1, WHO, source=2).controller_id == 1
+        assert site.answer(2, WHO).controller_id == 2
+
     def test_lost_connection_fails_its_requests_and_no_others(self, site: PeerSite) -> None:
         lost = self.wait_for_data(site)
         other_lane = self.wait_for_data(site, lane="other")

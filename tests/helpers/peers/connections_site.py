@@ -57,7 +57,7 @@ class LinkNetwork(DeferredNetwork):
     def __init__(
         self, site: ConnectionsSite, network: PeerNetwork, source: int, broker: SimBroker
     ) -> None:
-        self.deferred_clock = DeferredClock(site.timers, broker.ports)
+        self.deferred_clock = DeferredClock(broker.ports.timers, broker.ports)
         super().__init__(self.deferred_clock)  # type: ignore[arg-type]
         self._site = site
         self._network = network

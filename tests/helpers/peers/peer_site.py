@@ -16,7 +16,7 @@ from plogd.testing.in_memory_peers import InMemoryPeers
 from plogd.testing.peer_network import PeerNetwork
 from tests.helpers.sim.sim_broker import SimBroker
 from tests.helpers.sim.sim_ports import SimPorts
-from tests.helpers.sim.sim_time import SimClock, SimTimers
+from tests.helpers.sim.sim_time import LifeTimers, SimClock, SimTimers
 
 BROKERS = (1, 2, 3)
 LANE = "control"
@@ -67,12 +67,14 @@ class PeerSite:
         """The requests that each broker has received from others, in order."""
         self.replies: list[Reply] = []
         self._rows = rows
+        self._lives: dict[int, LifeTimers] = {}
         for broker_id in BROKERS:
             self.start(broker_id)
 
     def start(self, broker_id: int) -> None:
         """Start a broker with an empty disk, and add it to the network."""
-        ports = SimPorts(broker_id, timers=self.timers)
+        self._lives[broker_id] = LifeTimers(self.timers)
+        ports = SimPorts(broker_id, timers=self._lives[broker_id])
         broker = SimBroker(ports=ports, node_id=broker_id, rows=self._rows).start()
         self.brokers[broker_id] = broker
 
@@ -92,6 +94,7 @@ class PeerSite:
     def kill(self, broker_id: int) -> None:
         """End a broker's process."""
         self.network.leave(broker_id)
+        self._lives[broker_id].end()
         del self.brokers[broker_id]
 
     def ask(
@@ -134,4 +137,5 @@ class InMemorySite(PeerSite):
     """A site with the test double."""
 
     def make_peers(self, broker_id: int, broker: SimBroker) -> Peers:
-        return InMemoryPeers(self.network, broker_id, OwnRequests(broker.broker, self._rows))
+        own = OwnRequests(broker.broker, self._rows)
+        return InMemoryPeers(self.network, broker_id, own, broker.ports.timers)

@@ -145,6 +145,29 @@ def test_broker_that_has_left_refuses_connections() -> None:
         outcome(opened)
 
 
+def test_no_code_of_a_broker_runs_after_it_has_left() -> None:
+    site = Site()
+    answer = site.connect().ask(b"park")
+    site.timers.advance(50)
+    opening = site.network.connect(1, 2)
+    site.network.leave(2)
+    assert not site.parked[0].done, "the request is not cancelled"
+    assert answer.done
+    site.network.leave(1)
+    site.timers.advance(1000)
+    assert not opening.done
+
+
+def test_requests_of_a_broker_that_has_left_get_no_outcome() -> None:
+    site = Site()
+    answer = site.connect().ask(b"park")
+    site.timers.advance(50)
+    site.network.leave(1)
+    site.timers.advance(1000)
+    assert not answer.done
+    assert site.parked[0].done, "as for a client that has disconnected, it is cancelled"
+
+
 def test_lost_response_breaks_the_connection_once() -> None:
     site = Site()
     site.network.lose_response(1, 2)
