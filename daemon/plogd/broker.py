@@ -314,9 +314,7 @@ class Broker:
         self.timers.call_later(_NO_SPACE_RETRY_MS, retry)
 
     def _start_security(self) -> None:
-        self.acls = Acls(
-            self.store, fair_queue=self.fair_queue, random=self.ports.random, report=self._report
-        )
+        self.acls = Acls(self.store, fair_queue=self.fair_queue, report=self._report)
         self.client_quotas = ClientQuotas(self.store, self.fair_queue)
         self.scram_users = ScramUsers(self.store, self.fair_queue, self._report)
         register_security_gauges(self.metrics, self.acls, self.scram_users)

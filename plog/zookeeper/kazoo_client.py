@@ -62,6 +62,8 @@ _STATES: Final = {
     KazooState.SUSPENDED: SessionState.SUSPENDED,
     KazooState.LOST: SessionState.EXPIRED,
 }
+_CALLS_PER_RUN: Final = 256
+"""Largest number of responses and events that are handled before the reactor serves others."""
 _EPHEMERAL, _SEQUENTIAL = 1, 2
 """The flags of a request that creates a znode."""
 
@@ -114,7 +116,7 @@ class KazooZooKeeper:
         self.hosts = hosts
         self._reactor = reactor
         self._new_pending = pending
-        self._sockets = Sockets(security)
+        self._sockets = _Handler(security)
         self._client = _kazoo(hosts, self._sockets, session_timeout_ms, security)
         self._client.add_listener(self._on_kazoo_state)
         self._listeners: list[Callable[[SessionState], None]] = []
@@ -275,7 +277,7 @@ class KazooZooKeeper:
     def _watcher(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
         if watch is None:
             return None
-        return lambda _event: watch()
+        return lambda _event: self._push(watch)
 
     def _request(self, request: Any, convert: Callable[[Any], Any]) -> Any:
         pending = self._new_pending()
@@ -328,13 +330,27 @@ class KazooZooKeeper:
         # Reset first: a call that is appended from now on schedules another run.
         self._is_scheduled = False
         try:
-            while self._calls:
+            for _ in range(_CALLS_PER_RUN):
+                if not self._calls:
+                    break
                 self._calls.popleft()()
         finally:
-            # One of them has raised an exception, which the reactor logs.
+            # There are more, or one has raised an exception, which the reactor logs.
             if self._calls and not self._is_scheduled:
                 self._is_scheduled = True
                 self._reactor.callFromThread(self._drain)
+
+
+class _Handler(Sockets):
+    """kazoo's handler without its thread for watch events."""
+
+    def dispatch_callback(self, callback: Any) -> None:
+        """Call a watcher at once, on the thread that has read the event.
+
+        A watcher only puts a call into the queue. On a thread of its own, it could be overtaken by
+        a response that was read later.
+        """
+        callback.func(*callback.args)
 
 
 class _Callbacks:

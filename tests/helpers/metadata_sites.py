@@ -16,18 +16,22 @@ from plogd.metadata.store import (
     BrokerRegistration,
     Change,
     Endpoint,
+    Key,
     MetadataStore,
     PartitionValue,
     TopicValue,
 )
 from plogd.metadata.zookeeper.store import ZooKeeperStore
 from plogd.ports import Later
-from plogd.testing.mock_zookeeper import MockZooKeeper, MockZooKeeperClient
+from plogd.testing.mock_zookeeper import Fault, MockZooKeeper, MockZooKeeperClient, Request
 from plogd.topic_config import TopicConfig
 from tests.helpers.sim.sim_ports import SimPorts, T, outcome, settled
 
 SESSION_TIMEOUT_MS = 6000
 _WAIT_MS = 60_000
+
+LOST = [Fault.LOSE_BEFORE, Fault.LOSE_AFTER]
+"""The faults of a lost connection, after which the outcome of a write is unknown."""
 
 
 class EmbeddedSite:
@@ -135,3 +139,36 @@ def topic_changes(name: str, topic_id: bytes = b"t" * 16, partitions: int = 1) -
             for n in range(partitions)
         ),
     ]
+
+
+def config_change(value: str, expected: int = ABSENT) -> Change:
+    """Return a change to the settings of the topic t."""
+    return Change(key=("config", "topic", "t"), value={"a": value}, expected=expected)
+
+
+def election_change(site: ZooKeeperSite, epoch: int) -> Change:
+    """Return a change to the leader epoch of partition 0 of the topic t."""
+    key: Key = ("partition", "t", 0)
+    value = partition_value(leader_epoch=epoch, partition_epoch=epoch)
+    return Change(key=key, value=value, expected=site.store.get(key)[1])
+
+
+def fault_once(zookeeper: MockZooKeeper, fault: Fault, kind: str = "multi") -> list[Request]:
+    """Let the next request of this kind fail; return the requests that follow, as they come."""
+    requests: list[Request] = []
+
+    def decide(client: MockZooKeeperClient, request: Request) -> Fault:
+        if request.kind != kind:
+            return Fault.NONE
+        requests.append(request)
+        return fault if len(requests) == 1 else Fault.NONE
+
+    zookeeper.on_request = decide
+    return requests
+
+
+def controller_of_topic(site: ZooKeeperSite) -> int:
+    """Create the topic t as the controller; return the term."""
+    term = site.settle(site.store.campaign())
+    site.settle(site.store.write_atomic(topic_changes("t"), term))
+    return term

@@ -15,13 +15,12 @@ from operator import itemgetter
 from typing import Final
 
 from plog.errors import KafkaError, PolicyViolation
-from plog.types import ZERO_UUID, uuid_to_text
 from plogd.concurrency import OneAtATime
 from plogd.controller.batched_writes import write_in_batches
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.store import ABSENT, Change, Key, MetadataStore
-from plogd.ports import Later, Random, Report, silence, spawn
-from plogd.security.acl import Acl, AclFilter
+from plogd.ports import Later, Report, silence, spawn
+from plogd.security.acl import Acl, AclFilter, acl_key
 from plogd.security.unenforced_rules import NOT_ENFORCED
 
 _MAX_COMPARISONS: Final = 5_000_000
@@ -36,12 +35,10 @@ class Acls:
         store: MetadataStore,
         *,
         fair_queue: FairQueue,
-        random: Random,
         report: Report = silence,
     ) -> None:
         self._store = store
         self._queue = fair_queue
-        self._random = random
         self._report = report
         # Sequential, because an operation waits between slices: if another one could run in the
         # meantime, both might create the same ACL.
@@ -76,7 +73,6 @@ class Acls:
         existing = self._all()
         # A set, because comparing each new ACL with every stored one would take quadratic time.
         known = {acl async for acl, _ in slices.over(existing.values())}
-        keys = set(existing)
         changes: list[Change] = []
         results: list[KafkaError | None] = []
         async for acl in slices.over(acls):
@@ -85,9 +81,7 @@ class Acls:
             # Creating an ACL that already exists succeeds, as in Kafka, but has no effect.
             if error is None and acl not in known:
                 known.add(acl)  # The request may repeat it.
-                key = self._new_key(keys)
-                keys.add(key)
-                changes.append(Change(key=key, value=acl, expected=ABSENT))
+                changes.append(Change(key=acl_key(acl), value=acl, expected=ABSENT))
         await write_in_batches(self._store, changes, "ACLs", self._queue)
         self._warn("created", len(changes))
         return results
@@ -153,13 +147,6 @@ class Acls:
 
     def _all(self) -> dict[Key, tuple[Acl, int]]:
         return self._store.load(("acl",))
-
-    def _new_key(self, taken: set[Key]) -> Key:
-        while True:  # A random id is practically never in use or reserved.
-            acl_id = self._random.random_bytes(16)
-            key: Key = ("acl", uuid_to_text(acl_id))
-            if acl_id != ZERO_UUID and key not in taken:
-                return key
 
     def _check_count(self, count: int) -> None:
         limit = self._store.max_atomic_changes

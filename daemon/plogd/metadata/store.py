@@ -11,7 +11,7 @@ Keys and their values:
     ("config", type, entity)   Mapping[str, str]    settings of a topic ("topic", name), of a broker
                                                     ("broker", id), of all brokers ("broker", "")
     ("producer_ids",)          ProducerIdsValue     the first unallocated producer id
-    ("acl", id)                Acl                  an access rule (security/acl.py)
+    ("acl", id)                Acl                  an access rule, see security.acl.acl_key
     ("client_quota", …)        Mapping[str, float]  quotas of an entity, see quota.quota_key
     ("scram", user, mechanism) ScramCredential      a stored credential (security/scram.py)
     ("broker", id)             BrokerRegistration   read only: see `register_broker`

@@ -236,6 +236,10 @@ class MockZooKeeperClient:
     def session_timeout_ms(self) -> int:
         return self._timeout_ms
 
+    @property
+    def problem(self) -> str:
+        return "mock: no response"
+
     def listen(self, on_state: Callable[[SessionState], None]) -> None:
         self._listeners.append(on_state)
 

@@ -14,10 +14,12 @@ from typing import Final
 from plog.zookeeper.operations import Delete, MultiFailed, NoNode, name_of
 from plogd.metadata.zookeeper.reading import names_in
 from plogd.metadata.zookeeper.session import Session
-from plogd.ports import Clock, Later, Report
+from plogd.ports import Clock, Later, Report, gather
 
 EXPIRATION_MS: Final = 15 * 60 * 1000
 """Age at which a notification is deleted (Kafka's changeExpirationMs)."""
+_GROUP: Final = 256
+"""Number of notifications whose age is requested at a time."""
 
 
 class ChangeNotifications:
@@ -117,11 +119,14 @@ class ChangeNotifications:
     async def _purge(self, names: list[str]) -> None:
         now_ms = self._clock.now_ms()
         self._created_ms = {x: ms for x, ms in self._created_ms.items() if x in names}
+        unknown = [x for x in names if x not in self._created_ms and self._number(x) >= 0]
+        for start in range(0, len(unknown), _GROUP):
+            group = unknown[start : start + _GROUP]
+            stats = await gather([self._session.exists(f"{self._folder}/{x}") for x in group])
+            for name, stat in zip(group, stats, strict=True):
+                self._created_ms[name] = now_ms if stat is None else stat.ctime_ms
         for name in names:
             path = f"{self._folder}/{name}"
-            if name not in self._created_ms and self._number(name) >= 0:
-                stat = await self._session.exists(path)
-                self._created_ms[name] = now_ms if stat is None else stat.ctime_ms
             if now_ms - self._created_ms.get(name, now_ms) > EXPIRATION_MS:
                 try:
                     await self._session.multi([Delete(path=path)])

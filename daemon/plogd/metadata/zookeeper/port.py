@@ -34,6 +34,11 @@ class ZooKeeperClient(Protocol):
         """The session timeout that the server has granted."""
         ...
 
+    @property
+    def problem(self) -> str:
+        """The addresses, and why they cannot be reached, for error messages."""
+        ...
+
     def listen(self, on_state: Callable[[SessionState], None]) -> None:
         """Call `on_state` after every change of the session's state.
 

@@ -8,6 +8,7 @@ SessionExpired if the connection is lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final
 
 from plog.zookeeper.operations import NoNode, ZnodeStat
@@ -32,10 +33,10 @@ from plogd.metadata.zookeeper.paths import (
     state_path,
 )
 from plogd.metadata.zookeeper.port import Watch, ZooKeeperClient
-from plogd.ports import Later, gather
+from plogd.ports import Later, gather, spawn
 
-_GROUP: Final = 128
-"""Number of znodes requested at a time."""
+_GROUP: Final = 256
+"""Number of znodes whose responses are handled in one turn, which takes a few milliseconds."""
 
 
 async def read_znode(client: ZooKeeperClient, mirror: ZnodeMirror, path: str) -> list[Key]:
@@ -48,12 +49,30 @@ async def read_znodes(
 ) -> list[Key]:
     """Read znodes that may not exist; return the keys that have changed."""
     changed: list[Key] = []
-    for start in range(0, len(paths), _GROUP):
-        group = paths[start : start + _GROUP]
-        found = await gather([_unless_missing(client.get(path)) for path in group])
+    groups = [paths[start : start + _GROUP] for start in range(0, len(paths), _GROUP)]
+    requested = _request(client, groups[0]) if groups else []
+    for group, following in zip_longest(groups, groups[1:], fillvalue=()):
+        # The server works on the next group while this one is handled.
+        next_requested = _request(client, following)
+        try:
+            found = await gather(requested)
+        except Exception:
+            spawn(gather(next_requested)).then(_ignore, _ignore)
+            raise
         for path, znode in zip(group, found, strict=True):
             changed += mirror.remove(path) if znode is None else mirror.put(path, *znode)
+        requested = next_requested
     return changed
+
+
+def _request(
+    client: ZooKeeperClient, paths: Sequence[str]
+) -> list[Later[tuple[bytes, ZnodeStat] | None]]:
+    return [_unless_missing(client.get(path)) for path in paths]
+
+
+def _ignore(_: object) -> None:
+    """Drop the outcome of requests that nothing waits for."""
 
 
 def _unless_missing(

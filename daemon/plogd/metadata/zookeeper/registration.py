@@ -121,5 +121,5 @@ class Registration:
             raise
         return (
             f"cannot register broker {broker_id}: {owner} is registered with this id; give each"
-            " broker its own broker.id, or stop the other broker"
+            " broker its own node.id, or stop the other broker"
         )

@@ -66,6 +66,11 @@ class Session:
         return self._client.session_timeout_ms
 
     @property
+    def problem(self) -> str:
+        """Why the client cannot connect."""
+        return self._client.problem
+
+    @property
     def lease_end_ms(self) -> float:
         """Until when the current session cannot have expired, by the monotonic clock."""
         return self._lease_end_ms

@@ -6,6 +6,10 @@ controller's mirror also contains topics, partitions, brokers, and the requests 
 `campaign` loads them. Only the controller changes topics and partitions, so its mirror is current;
 other brokers learn them from the controller's requests and never from here.
 
+Besides the keys of plogd.metadata.store, every mirror has ("controller",), the controller's id. The
+controller's mirror has ("reassign_partitions",), a request of an old tool, and ("log_dir_failure",
+number), the id of a broker that has lost a log directory. The controller removes these two.
+
 Versions, fencing and lost connections: see writer.py, election.py and session.py. When the
 connection is lost, this broker resigns as the controller at once, and writes wait. When the session
 has expired, the registration has ended, and everything is read again.
@@ -19,6 +23,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from plog.error_base import PlogError
 from plog.zookeeper.operations import (
     Check,
     ClientClosed,
@@ -31,6 +36,7 @@ from plog.zookeeper.operations import (
     ZnodeStat,
     parent_of,
 )
+from plogd.concurrency import within
 from plogd.metadata.store import (
     ABSENT,
     BrokerRegistration,
@@ -78,7 +84,7 @@ from plogd.metadata.zookeeper.reading import (
 )
 from plogd.metadata.zookeeper.registration import Registration
 from plogd.metadata.zookeeper.session import LOST, Session
-from plogd.metadata.zookeeper.writer import MAX_CHANGES, Fencing, Writer
+from plogd.metadata.zookeeper.writer import MAX_CHANGES, Writer
 from plogd.notify_all import notify_all
 from plogd.ports import Later, Ports, spawn
 
@@ -88,7 +94,11 @@ _CONTROLLER_TREES: Final = (TOPICS, BROKER_IDS, DELETE_TOPICS, LOG_DIR_EVENTS)
 """What only the controller's mirror contains."""
 
 
-class ZooKeeperStore(Fencing):
+class ZooKeeperUnavailable(PlogError):
+    """No connection to ZooKeeper could be opened in time."""
+
+
+class ZooKeeperStore:
     """A `MetadataStore` over a ZooKeeper client that has not connected yet; call `open` first."""
 
     max_atomic_changes = MAX_CHANGES
@@ -96,6 +106,7 @@ class ZooKeeperStore(Fencing):
     def __init__(self, client: ZooKeeperClient, *, broker_id: int, ports: Ports) -> None:
         self._broker_id = broker_id
         self._report = ports.report
+        self._timers = ports.timers
         self._session = Session(client, clock=ports.clock, timers=ports.timers)
         self._mirror = ZnodeMirror(ports.report)
         self._election = Election(
@@ -141,17 +152,29 @@ class ZooKeeperStore(Fencing):
 
     # -- starting -----------------------------------------------------------------------------
 
-    def open(self) -> Later[None]:
-        """Wait for the connection, create missing znodes, and load the mirror."""
-        return spawn(self._open())
+    def open(self, *, connection_timeout_ms: float = 18_000) -> Later[None]:
+        """Wait for the connection, create missing znodes, and load the mirror.
 
-    async def _open(self) -> None:
+        Fails with ZooKeeperUnavailable if there is no connection after `connection_timeout_ms`.
+        """
+        return spawn(self._open(connection_timeout_ms))
+
+    async def _open(self, connection_timeout_ms: float) -> None:
+        await within(
+            self._session.connected(), connection_timeout_ms, self._timers, self._unavailable
+        )
         await self._session.retry(self._create_persistent_paths)
         await self._session.retry(self._load_shared)
         self._is_open = True
         # Otherwise, the next connection starts it.
         if self._session.state is SessionState.CONNECTED:
             self._follow()
+
+    def _unavailable(self) -> ZooKeeperUnavailable:
+        return ZooKeeperUnavailable(
+            f"cannot connect to ZooKeeper at {self._session.problem}; start ZooKeeper, or correct"
+            " zookeeper.connect"
+        )
 
     async def _create_persistent_paths(self) -> None:
         for path in PERSISTENT_PATHS:

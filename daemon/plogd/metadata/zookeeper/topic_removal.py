@@ -9,11 +9,10 @@ TopicDeletionManager.completeDeleteTopic, KafkaZkClient.deleteTopicZNode.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from plog.zookeeper.operations import (
     ANY_VERSION,
-    Check,
     Delete,
     MultiFailed,
     NoNode,
@@ -30,30 +29,18 @@ from plogd.metadata.zookeeper.paths import (
 )
 from plogd.metadata.zookeeper.reading import names_in, read_znode
 from plogd.metadata.zookeeper.session import LOST, Session
-from plogd.metadata.zookeeper.write_plan import WriteUnit, config_notification
+from plogd.metadata.zookeeper.write_plan import Fencing, WriteUnit, config_notification
 
 _GROUP: Final = 64
 """Number of operations in one transaction, besides the check."""
 _LAST_OPERATIONS: Final = 5
 
 
-class Fence(Protocol):
-    """Returns the check of a controller's term."""
-
-    def fence(self, term: int) -> Check | None:
-        """Return the operation that fails once the term is over; None if it is over."""
-        ...
-
-    def fenced(self) -> None:
-        """Note that a write of this broker was fenced."""
-        ...
-
-
 async def remove_topic(
     unit: WriteUnit,
     session: Session,
     mirror: ZnodeMirror,
-    fence: Fence,
+    fencing: Fencing,
     changed: Callable[[Iterable[Key]], None],
 ) -> None:
     """Remove the topic, unless its version does not match; set the unit's outcome."""
@@ -76,7 +63,7 @@ async def remove_topic(
         operations = await session.retry(lambda: _steps(session, name))
         if not operations:
             break
-        check = fence.fence(unit.term)
+        check = fencing.fence(unit.term)
         if check is None:
             unit.outcomes = [Fenced()]
             return
@@ -85,7 +72,7 @@ async def remove_topic(
         except MultiFailed as failure:
             if failure.index == 0:
                 unit.outcomes = [Fenced()]
-                fence.fenced()
+                fencing.fenced()
                 return
             # Something has changed, or this is the repetition of a transaction that was applied:
             # the next round lists the znodes again.

@@ -13,10 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from plog.enums import AclPatternType
-from plog.zookeeper.operations import Create, Delete, Operation, SetData, name_of, parent_of
+from plog.errors import KafkaStorageError
+from plog.zookeeper.operations import (
+    MAX_ZNODE_BYTES,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    SetData,
+    name_of,
+    parent_of,
+)
 from plogd.metadata.store import ABSENT, Change, Conflict, Key, Outcome, Written
 from plogd.metadata.zookeeper.acl_znodes import encode_acl_change
 from plogd.metadata.zookeeper.broker_znodes import encode_config_change
@@ -50,6 +60,18 @@ class Role(Enum):
     """Delete a parent that has become empty."""
     NOTIFY = "notify"
     """Tell the other brokers."""
+
+
+class Fencing(Protocol):
+    """What a write asks about the controller's term; the store implements it."""
+
+    def fence(self, term: int) -> Check | None:
+        """Return the operation that fails once the term is over; None if it is over."""
+        ...
+
+    def fenced(self) -> None:
+        """Note that a write of this broker was fenced."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,6 +116,11 @@ class Plan:
     ensured: set[str]
     operations: list[Operation] = field(default_factory=list)
     roles: list[Role] = field(default_factory=list)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the data that the operations write."""
+        return sum(len(one.data) for one in self.operations if isinstance(one, Create | SetData))
 
     def add(self, role: Role, operation: Operation) -> None:
         """Append an operation."""
@@ -165,6 +192,13 @@ class Planner:
         unit.sent = {}
         for path, changes in changes_by_path.items():
             self._plan_znode(plan, unit, path, changes)
+        # A server closes the connection when it receives more, so the write would be repeated
+        # forever.
+        if plan.size_bytes > MAX_ZNODE_BYTES:
+            raise KafkaStorageError(
+                f"cannot write {', '.join(changes_by_path)}: {plan.size_bytes} bytes are more than"
+                f" the {MAX_ZNODE_BYTES} that ZooKeeper accepts"
+            )
         return plan
 
     def _plan_znode(

@@ -18,7 +18,7 @@ from typing import Final
 
 from plog.errors import KafkaStorageError
 from plog.zookeeper.operations import (
-    Check,
+    BadVersion,
     Create,
     MultiFailed,
     NodeExists,
@@ -34,7 +34,7 @@ from plogd.metadata.zookeeper.mirror import ZnodeMirror
 from plogd.metadata.zookeeper.reading import read_znodes
 from plogd.metadata.zookeeper.session import LOST, Session
 from plogd.metadata.zookeeper.topic_removal import remove_topic
-from plogd.metadata.zookeeper.write_plan import Plan, Planner, Role, WriteUnit
+from plogd.metadata.zookeeper.write_plan import Fencing, Plan, Planner, Role, WriteUnit
 from plogd.notify_all import notify_all
 from plogd.ports import Later, Turn, spawn
 
@@ -43,18 +43,6 @@ MAX_CHANGES: Final = 64
 _MAX_BYTES: Final = 512 * 1024
 """A transaction with this many bytes is complete. ZooKeeper rejects more than 1 MiB."""
 _MAX_ATTEMPTS: Final = 100
-
-
-class Fencing:
-    """What the writer asks about the controller's term; the store implements it."""
-
-    def fence(self, term: int) -> Check | None:
-        """Return the operation that fails once the term is over; None if it is over."""
-        raise NotImplementedError
-
-    def fenced(self) -> None:
-        """Note that a write of this broker was fenced."""
-        raise NotImplementedError
 
 
 class _Write:
@@ -208,7 +196,7 @@ class Writer:
         sent: list[tuple[WriteUnit, Plan]] = []
         size_bytes = 0
         for unit, plan in planned:
-            size_bytes += sum(len(getattr(one, "data", b"")) for one in plan.operations)
+            size_bytes += plan.size_bytes
             if sent and size_bytes > _MAX_BYTES:
                 break
             sent.append((unit, plan))
@@ -320,16 +308,16 @@ class Writer:
                     unit.error = ValueError(f"cannot create the znode {operation.path}: no parent")
                 unit.has_lost_parents = True
                 self._planner.known.clear()
-            case Role.NOTIFY, _:
-                unit.error = KafkaStorageError(
-                    f"cannot create the znode {operation.path}: {failure.error}; restart the broker"
-                )
-            case _:
+            case Role.MAIN, BadVersion() | NodeExists() | NoNode():
                 # Another broker has changed the znode.
                 try:
                     await self._read(unit)
                 except LOST:
                     await self._session.connected()
+            case _:
+                unit.error = KafkaStorageError(
+                    f"cannot write the znode {operation.path}: {failure.error}"
+                )
 
     async def _resolve(self, units: Sequence[WriteUnit]) -> None:
         """Find out whether a transaction was applied whose response was lost."""

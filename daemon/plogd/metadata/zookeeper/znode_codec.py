@@ -131,6 +131,8 @@ def _encode_topic(
     path: str, changes: Mapping[Key, Any], old: bytes | None, term: int | None
 ) -> bytes | None:
     topic: TopicValue = _one(changes)
+    if term is None:
+        raise ValueError(f"cannot write {path}: only the controller writes topics")
     return encode_topic(topic, old)
 
 

@@ -1,15 +1,15 @@
-"""The store when ZooKeeper, the network or other brokers fail, in virtual time."""
+"""The store when ZooKeeper or the network fails, in virtual time."""
 
 from __future__ import annotations
 
 import json
-import random
 from typing import Any
 
 import pytest
 
 from plog.errors import KafkaStorageError
-from plog.zookeeper.operations import ClientClosed, Create, Delete, SetData
+from plog.types import TopicPartition
+from plog.zookeeper.operations import ClientClosed, Create, Delete
 from plogd.metadata.store import (
     ABSENT,
     Change,
@@ -17,71 +17,77 @@ from plogd.metadata.store import (
     DuplicateBrokerId,
     Fenced,
     Key,
-    PartitionValue,
     Written,
 )
 from plogd.metadata.zookeeper.paths import PERSISTENT_PATHS
+from plogd.metadata.zookeeper.store import ZooKeeperStore, ZooKeeperUnavailable
 from plogd.ports import Later
 from plogd.quota import QuotaEntity, quota_key
-from plogd.security.scram import ScramCredential
 from plogd.testing.mock_zookeeper import Fault, MockZooKeeper, MockZooKeeperClient, Request
 from tests.helpers.metadata_sites import (
+    LOST,
     SESSION_TIMEOUT_MS,
     ZooKeeperSite,
-    partition_value,
+    config_change,
+    controller_of_topic,
+    election_change,
+    fault_once,
     registration,
-    topic_changes,
-    topic_value,
 )
-from tests.helpers.sim.sim_ports import outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
-TOPIC: Key = ("topic", "t")
 PARTITION: Key = ("partition", "t", 0)
 CONFIG: Key = ("config", "topic", "t")
 
 
-def config(value: str, expected: int = ABSENT) -> Change:
-    return Change(key=CONFIG, value={"a": value}, expected=expected)
+class TestOpening:
+    """The first connection."""
 
+    def test_unreachable_zookeeper_is_an_error_after_the_timeout(self) -> None:
+        ports = SimPorts()
+        zookeeper = MockZooKeeper(ports.clock, ports.timers)
+        zookeeper.has_quorum = False
+        store = ZooKeeperStore(zookeeper.connect(), broker_id=1, ports=ports.bundle())
+        opening = store.open(connection_timeout_ms=5000)
+        ports.advance(4999)
+        assert not opening.done
+        ports.advance(1)
+        with pytest.raises(ZooKeeperUnavailable, match="cannot connect to ZooKeeper at mock: "):
+            outcome(opening)
 
-def elected(site: ZooKeeperSite, epoch: int) -> Change:
-    value = partition_value(leader_epoch=epoch, partition_epoch=epoch)
-    return Change(key=PARTITION, value=value, expected=site.store.get(PARTITION)[1])
+    def test_open_succeeds_when_zookeeper_starts_in_time(self) -> None:
+        ports = SimPorts()
+        zookeeper = MockZooKeeper(ports.clock, ports.timers)
+        zookeeper.has_quorum = False
+        store = ZooKeeperStore(zookeeper.connect(), broker_id=1, ports=ports.bundle())
+        opening = store.open(connection_timeout_ms=5000)
+        ports.advance(4000)
+        zookeeper.restore_quorum()
+        ports.advance(1000)
+        outcome(opening)
 
-
-def fault_once(zookeeper: MockZooKeeper, fault: Fault, kind: str = "multi") -> list[Request]:
-    """Let the next request of this kind fail; return the requests that follow, as they come."""
-    requests: list[Request] = []
-
-    def decide(client: MockZooKeeperClient, request: Request) -> Fault:
-        if request.kind != kind:
-            return Fault.NONE
-        requests.append(request)
-        return fault if len(requests) == 1 else Fault.NONE
-
-    zookeeper.on_request = decide
-    return requests
-
-
-def controller(site: ZooKeeperSite) -> int:
-    """Create the topic t as the controller; return the term."""
-    term = site.settle(site.store.campaign())
-    site.settle(site.store.write_atomic(topic_changes("t"), term))
-    return term
-
-
-both_faults = pytest.mark.parametrize("fault", [Fault.LOSE_BEFORE, Fault.LOSE_AFTER])
+    @pytest.mark.parametrize("fault", LOST)
+    @pytest.mark.parametrize("kind", ["multi", "get", "exists", "children", "sync"])
+    def test_open_survives_a_lost_connection(self, fault: Fault, kind: str) -> None:
+        ports = SimPorts()
+        zookeeper = MockZooKeeper(ports.clock, ports.timers)
+        fault_once(zookeeper, fault, kind)
+        store = ZooKeeperStore(zookeeper.connect(), broker_id=1, ports=ports.bundle())
+        opening = store.open()
+        ports.advance(1000)
+        outcome(opening)
+        assert all(zookeeper.stat(path) is not None for path in PERSISTENT_PATHS)
 
 
 class TestLostConnection:
     """The outcome of a write is unknown when the connection is lost."""
 
-    @both_faults
+    @pytest.mark.parametrize("fault", LOST)
     def test_write_is_made_exactly_once(self, fault: Fault) -> None:
         site = ZooKeeperSite()
-        [first] = site.settle(site.store.write([config("1")]))
+        [first] = site.settle(site.store.write([config_change("1")]))
         requests = fault_once(site.zookeeper, fault)
-        [written] = site.settle(site.store.write([config("2", first.version)]))
+        [written] = site.settle(site.store.write([config_change("2", first.version)]))
         assert isinstance(written, Written)
         assert len(requests) == (2 if fault is Fault.LOSE_BEFORE else 1)
         stat = site.zookeeper.stat("/config/topics/t")
@@ -89,7 +95,7 @@ class TestLostConnection:
         assert stat.version == 1
         assert len(site.zookeeper.names("/config/changes")) == 2
 
-    @both_faults
+    @pytest.mark.parametrize("fault", LOST)
     def test_creation_and_removal_are_made_exactly_once(self, fault: Fault) -> None:
         site = ZooKeeperSite()
         key = quota_key(QuotaEntity(user="u"))
@@ -102,12 +108,12 @@ class TestLostConnection:
         assert site.settle(site.store.write([removal])) == [Written(version=ABSENT)]
         assert site.zookeeper.stat("/config/users/u") is None
 
-    @both_faults
+    @pytest.mark.parametrize("fault", LOST)
     def test_write_of_the_controller_is_made_or_fenced(self, fault: Fault) -> None:
         site = ZooKeeperSite()
-        term = controller(site)
+        term = controller_of_topic(site)
         fault_once(site.zookeeper, fault)
-        [one] = site.settle(site.store.write([elected(site, 1)], term))
+        [one] = site.settle(site.store.write([election_change(site, 1)], term))
         # After a lost connection, this broker is no longer the controller of that term.
         applied = fault is Fault.LOSE_AFTER
         assert isinstance(one, Written if applied else Fenced)
@@ -117,14 +123,14 @@ class TestLostConnection:
     def test_write_that_another_broker_followed_is_a_conflict_or_written(self) -> None:
         first = ZooKeeperSite(1)
         second = ZooKeeperSite(2, first)
-        [start] = first.settle(first.store.write([config("0")]))
+        [start] = first.settle(first.store.write([config_change("0")]))
         second.run_for(10)
         fault_once(first.zookeeper, Fault.LOSE_AFTER)
-        mine = first.store.write([config("1", start.version)])
+        mine = first.store.write([config_change("1", start.version)])
         while second.store.get(CONFIG)[0] != {"a": "1"}:
             first.ports.timers.run_next()
         _, version = second.store.get(CONFIG)
-        second.settle(second.store.write([config("2", version)]))
+        second.settle(second.store.write([config_change("2", version)]))
         [one] = first.settle(mine)
         # The value of the other broker is there, and must not be overwritten.
         assert isinstance(one, Conflict | Written)
@@ -133,7 +139,7 @@ class TestLostConnection:
     def test_writes_wait_while_the_network_is_cut(self) -> None:
         site = ZooKeeperSite()
         site.client.cut()
-        write = site.store.write([config("1")])
+        write = site.store.write([config_change("1")])
         site.run_for(SESSION_TIMEOUT_MS / 2)
         assert not write.done
         site.client.restore()
@@ -141,7 +147,7 @@ class TestLostConnection:
 
     def test_reads_work_while_the_network_is_cut(self) -> None:
         site = ZooKeeperSite()
-        site.settle(site.store.write([config("1")]))
+        site.settle(site.store.write([config_change("1")]))
         site.client.cut()
         site.run_for(10 * SESSION_TIMEOUT_MS)
         assert site.store.get(CONFIG)[0] == {"a": "1"}
@@ -155,7 +161,7 @@ class TestLostConnection:
         site.store.watch(CONFIG, lambda key, value, version: seen.append(value["a"]))
         # The versions of a mirror's counter are consecutive.
         for number in range(5):
-            writes.append(site.store.write([config(str(number), version)]))
+            writes.append(site.store.write([config_change(str(number), version)]))
             version = number + 1
         assert all(isinstance(site.settle(write)[0], Written) for write in writes)
         assert seen == ["0", "1", "2", "3", "4"]
@@ -163,11 +169,11 @@ class TestLostConnection:
     def test_thirty_seconds_without_quorum_end_no_session(self) -> None:
         site = ZooKeeperSite()
         site.settle(site.store.register_broker(registration()))
-        term = controller(site)
+        term = controller_of_topic(site)
         ended: list[bool] = []
         site.store.unregistered(lambda: ended.append(True))
         site.zookeeper.lose_quorum()
-        write = site.store.write([config("1")])
+        write = site.store.write([config_change("1")])
         site.run_for(30_000)
         site.zookeeper.restore_quorum()
         assert isinstance(site.settle(write)[0], Written)
@@ -178,7 +184,7 @@ class TestLostConnection:
         site = ZooKeeperSite()
         site.client.cut()
         site.run_for(SESSION_TIMEOUT_MS)
-        write = site.store.write([config("1")])
+        write = site.store.write([config_change("1")])
         site.run_for(1)
         site.store.close()
         site.client.close()
@@ -192,7 +198,7 @@ class TestSession:
     def test_expired_session_ends_registration_and_term(self) -> None:
         site = ZooKeeperSite()
         first = site.settle(site.store.register_broker(registration()))
-        term = controller(site)
+        term = controller_of_topic(site)
         ended: list[str] = []
         site.store.resigned(lambda: ended.append("resigned"))
         site.store.unregistered(lambda: ended.append("unregistered"))
@@ -200,7 +206,7 @@ class TestSession:
         site.run_for(1000)
         assert ended == ["resigned", "unregistered"]
         assert site.store.lease_end_ms < 0
-        assert site.settle(site.store.write([elected(site, 1)], term)) == [Fenced()]
+        assert site.settle(site.store.write([election_change(site, 1)], term)) == [Fenced()]
         assert site.settle(site.store.register_broker(registration())) > first
         assert site.settle(site.store.campaign()) == term + 1
 
@@ -220,7 +226,7 @@ class TestSession:
 
     def test_suspended_connection_ends_the_term_at_once(self) -> None:
         site = ZooKeeperSite()
-        term = controller(site)
+        term = controller_of_topic(site)
         resigned: list[float] = []
         site.store.resigned(lambda: resigned.append(site.ports.clock.monotonic_ms()))
         start_ms = site.ports.clock.monotonic_ms()
@@ -235,7 +241,7 @@ class TestSession:
         first = ZooKeeperSite(1)
         second = ZooKeeperSite(2, first)
         second.client.cut()
-        first.settle(first.store.write([config("1")]))
+        first.settle(first.store.write([config_change("1")]))
         # All notifications are deleted in the meantime.
         first.run_for(20 * 60 * 1000)
         first.settle(first.store.write([Change(
@@ -263,7 +269,7 @@ class TestSession:
         site.restart()
         assert site.settle(site.store.register_broker(registration())) > first
 
-    @both_faults
+    @pytest.mark.parametrize("fault", LOST)
     def test_registration_survives_a_lost_connection(self, fault: Fault) -> None:
         site = ZooKeeperSite()
         fault_once(site.zookeeper, fault)
@@ -274,320 +280,103 @@ class TestSession:
         assert site.store.lease_end_ms > 0
 
 
-class TestElection:
-    """The controller's znode, which several brokers and operators change."""
+class TestControllerRequests:
+    """Keys that other brokers and tools create, and the controller removes."""
 
-    def test_second_broker_becomes_controller_when_the_first_stops(self) -> None:
+    def test_failed_log_directory_is_reported_to_the_controller(self) -> None:
         first = ZooKeeperSite(1)
         second = ZooKeeperSite(2, first)
-        term = controller(first)
-        campaign = second.store.campaign()
-        second.run_for(1000)
-        assert not campaign.done
-        first.client.close()
-        assert second.settle(campaign) == term + 1
-        assert second.store.get(PARTITION)[0] == partition_value()
-        assert second.store.controller_id == 2
+        term = controller_of_topic(first)
+        seen: list[Key] = []
+        first.store.watch(("log_dir_failure",), lambda key, value, version: seen.append(key))
+        second.settle(second.store.report_log_dir_failure())
+        first.run_for(10)
+        [key] = seen
+        value, version = first.store.get(key)
+        assert value == 2
+        removal = Change(key=key, value=None, expected=version)
+        assert first.settle(first.store.write([removal], term)) == [Written(version=ABSENT)]
+        assert first.zookeeper.names("/log_dir_event_notification") == []
 
-    def test_deleted_controller_znode_forces_an_election(self) -> None:
+    def test_requested_reassignment_is_read_and_removed(self) -> None:
         site = ZooKeeperSite()
-        term = controller(site)
-        resigned: list[bool] = []
-        site.store.resigned(lambda: resigned.append(True))
-        site.zookeeper.write(Delete(path="/controller"))
+        term = controller_of_topic(site)
+        data = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2]}]}'
+        site.zookeeper.write(Create(path="/admin/reassign_partitions", data=data))
         site.run_for(10)
-        assert resigned == [True]
-        assert site.settle(site.store.campaign()) == term + 1
-        assert site.zookeeper.data("/controller_epoch") == b"%d" % (term + 1)
+        key: Key = ("reassign_partitions",)
+        value, version = site.store.get(key)
+        assert value == {TopicPartition("t", 0): (2,)}
+        removal = Change(key=key, value=None, expected=version)
+        assert site.settle(site.store.write([removal], term)) == [Written(version=ABSENT)]
+        assert site.zookeeper.stat("/admin/reassign_partitions") is None
+        # A second request is noticed, too.
+        site.zookeeper.write(Create(path="/admin/reassign_partitions", data=data))
+        site.run_for(10)
+        assert site.store.get(key)[0] == value
 
-    def test_former_controller_whose_watch_is_late_is_fenced(self) -> None:
+    def test_broker_that_registers_again_is_noticed(self) -> None:
         first = ZooKeeperSite(1)
         second = ZooKeeperSite(2, first)
-        term = controller(first)
-        campaign = second.store.campaign()
-        first.client.hold()
-        first.zookeeper.write(Delete(path="/controller"))
-        second.settle(campaign)
-        resigned: list[bool] = []
-        first.store.resigned(lambda: resigned.append(True))
-        [one] = first.settle(first.store.write([elected(first, 1)], term))
-        assert one == Fenced()
-        assert resigned == [True]
-        second.settle(second.store.write([elected(second, 1)], term + 1))
+        controller_of_topic(first)
+        epochs = []
+        for _ in range(2):
+            epochs.append(second.settle(second.store.register_broker(registration(2))))
+            first.run_for(10)
+            assert first.store.get(("broker", 2))[1] == epochs[-1]
+            second.zookeeper.expire(second.client.session_id)
+        assert epochs[0] < epochs[1]
 
-    @both_faults
-    def test_election_survives_a_lost_connection(self, fault: Fault) -> None:
+
+class TestLimits:
+    """What ZooKeeper would not accept."""
+
+    def test_too_large_value_is_an_error(self) -> None:
         site = ZooKeeperSite()
-        fault_once(site.zookeeper, fault)
-        assert site.settle(site.store.campaign()) == 1
-        assert site.settle(site.store.write_atomic(topic_changes("t"), 1))
-        site.zookeeper.write(Delete(path="/controller"))
-        site.run_for(1)
-        fault_once(site.zookeeper, fault)
-        assert site.settle(site.store.campaign()) == 2
+        with pytest.raises(KafkaStorageError, match="/config/topics/t: 1000"):
+            site.settle(site.store.write([config_change("x" * 1_000_000)]))
+        assert isinstance(site.settle(site.store.write([config_change("1")]))[0], Written)
 
-    def test_epoch_of_another_broker_is_not_mistaken_for_the_own(self) -> None:
-        """The controller's znode is deleted between the reads of znode and epoch."""
-        first = ZooKeeperSite(1)
-        second = ZooKeeperSite(2, first)
-        other: list[Later[int]] = []
+    def test_large_values_are_sent_in_several_transactions(self) -> None:
+        site = ZooKeeperSite()
+        sizes: list[int] = []
 
-        def delete(client: MockZooKeeperClient, request: Request) -> Fault:
-            if client is first.client and request.path == "/controller_epoch":
-                data = first.zookeeper.data("/controller")
-                if data is not None and json.loads(data)["brokerid"] == 1 and not other:
-                    first.zookeeper.on_request = lambda *_: Fault.NONE
-                    first.zookeeper.write(
-                        Delete(path="/controller"), SetData(path="/controller_epoch", data=b"7")
-                    )
-                    other.append(second.store.campaign())
+        def measure(client: MockZooKeeperClient, request: Request) -> Fault:
+            if request.kind == "multi":
+                sizes.append(sum(len(getattr(x, "data", b"")) for x in request.operations))
             return Fault.NONE
 
-        first.zookeeper.on_request = delete
-        campaign = first.store.campaign()
-        first.run_for(1000)
-        assert other
-        results = [later for later in (campaign, other[0]) if later.done]
-        assert [outcome(later) for later in results] == [8]
+        site.zookeeper.on_request = measure
+        changes = [
+            Change(key=("config", "topic", f"t{n}"), value={"a": "x" * 200_000}, expected=ABSENT)
+            for n in range(10)
+        ]
+        outcomes = site.settle(site.store.write(changes))
+        assert all(isinstance(one, Written) for one in outcomes)
+        assert len(sizes) == 5
+        assert max(sizes) < 1_000_000
 
-    def test_topics_are_unknown_to_a_former_controller(self) -> None:
+    def test_transactions_have_at_most_64_changes(self) -> None:
         site = ZooKeeperSite()
-        controller(site)
-        site.zookeeper.write(Delete(path="/controller"))
-        site.run_for(10)
-        assert site.store.load(("topic",)) == site.store.load(("partition",)) == {}
+        counts: list[int] = []
 
-    def test_kraft_controller_is_reported(self) -> None:
+        def count(client: MockZooKeeperClient, request: Request) -> Fault:
+            if request.kind == "multi":
+                counts.append(sum("/config/topics" in x.path for x in request.operations))
+            return Fault.NONE
+
+        site.zookeeper.on_request = count
+        changes = [
+            Change(key=("config", "topic", f"t{n}"), value={"a": "b"}, expected=ABSENT)
+            for n in range(130)
+        ]
+        site.settle(site.store.write(changes))
+        assert counts == [64, 64, 2]
+
+    def test_rejected_znode_is_an_error(self) -> None:
+        """The folder of the notifications is missing."""
         site = ZooKeeperSite()
-        data = b'{"version":2,"brokerid":3000,"timestamp":"1","kraftControllerEpoch":5}'
-        site.zookeeper.write(Create(path="/controller", data=data))
-        campaign = site.store.campaign()
-        site.run_for(1000)
-        assert not campaign.done
-        assert any("KRaft controller has taken over" in report for report in site.ports.reports)
-
-
-class TestSharedZnodes:
-    """Znodes that several brokers, tools and Kafka change."""
-
-    def test_unknown_fields_are_kept(self) -> None:
-        site = ZooKeeperSite()
-        term = controller(site)
-        for path in ("/brokers/topics/t", "/brokers/topics/t/partitions/0/state"):
-            data = json.loads(site.zookeeper.data(path) or b"")
-            site.zookeeper.write(SetData(path=path, data=json.dumps({**data, "new": 1}).encode()))
-        site.settle(site.store.refresh([TOPIC, PARTITION]))
-        site.settle(site.store.write([elected(site, 1)], term))
-        change = Change(
-            key=TOPIC, value=topic_value(partitions=2), expected=site.store.get(TOPIC)[1]
-        )
-        site.settle(site.store.write([change], term))
-        for path in ("/brokers/topics/t", "/brokers/topics/t/partitions/0/state"):
-            assert json.loads(site.zookeeper.data(path) or b"")["new"] == 1
-
-    def test_unknown_settings_of_a_user_are_kept(self) -> None:
-        site = ZooKeeperSite()
-        data = b'{"version":1,"config":{"future":"x","producer_byte_rate":"5"}}'
-        site.zookeeper.write(Create(path="/config/users/u", data=data))
-        key = quota_key(QuotaEntity(user="u"))
-        site.settle(site.store.refresh([key]))
-        assert site.store.get(key)[0] == {"producer_byte_rate": 5.0}
-        removal = Change(key=key, value=None, expected=site.store.get(key)[1])
-        site.settle(site.store.write([removal]))
-        data = site.zookeeper.data("/config/users/u") or b""
-        assert json.loads(data)["config"] == {"future": "x"}
-
-    def test_user_with_quotas_for_client_ids_is_kept(self) -> None:
-        site = ZooKeeperSite()
-        user = quota_key(QuotaEntity(user="u"))
-        both = quota_key(QuotaEntity(user="u", client_id="c"))
-        for key in (user, both):
-            change = Change(key=key, value={"producer_byte_rate": 1.0}, expected=ABSENT)
-            site.settle(site.store.write([change]))
-        for key in (user, both):
-            removal = Change(key=key, value=None, expected=site.store.get(key)[1])
-            assert site.settle(site.store.write([removal])) == [Written(version=ABSENT)]
-        assert site.zookeeper.names("/config/users") == []
-
-    def test_client_ids_that_the_mirror_does_not_know_are_kept(self) -> None:
-        site = ZooKeeperSite()
-        both = quota_key(QuotaEntity(user="u", client_id="c"))
-        change = Change(key=both, value={"producer_byte_rate": 1.0}, expected=ABSENT)
-        site.settle(site.store.write([change]))
-        site.zookeeper.write(Create(path="/config/users/u/clients/other"))
-        removal = Change(key=both, value=None, expected=site.store.get(both)[1])
-        assert site.settle(site.store.write([removal])) == [Written(version=ABSENT)]
-        assert site.zookeeper.names("/config/users/u/clients") == ["other"]
-
-    def test_change_of_another_key_in_the_znode_is_no_conflict(self) -> None:
-        first = ZooKeeperSite(1)
-        second = ZooKeeperSite(2, first)
-        key = quota_key(QuotaEntity(user="u"))
-        change = Change(key=key, value={"producer_byte_rate": 1.0}, expected=ABSENT)
-        [written] = first.settle(first.store.write([change]))
-        second.run_for(10)
-        # Held, so that it does not notice what the other broker changes.
-        first.client.hold()
-        scram: Key = ("scram", "u", 1)
-        credential = ScramCredential(salt=b"s", stored_key=b"k", server_key=b"e", iterations=4096)
-        second.settle(second.store.write([Change(key=scram, value=credential, expected=ABSENT)]))
-        again = Change(key=key, value={"producer_byte_rate": 2.0}, expected=written.version)
-        [one] = first.settle(first.store.write([again]))
-        assert isinstance(one, Written)
-        assert first.store.get(scram)[0] == credential
-
-    def test_settings_reach_other_brokers_once(self) -> None:
-        first = ZooKeeperSite(1)
-        second = ZooKeeperSite(2, first)
-        seen: list[tuple[int, Any]] = []
-        for site in (first, second):
-            number = site.broker_id
-            site.store.watch(
-                ("config",), lambda key, value, version, number=number: seen.append((number, value))
-            )
-        first.settle(first.store.write([config("1")]))
-        first.run_for(10)
-        assert sorted(seen, key=str) == [(1, {"a": "1"}), (2, {"a": "1"})]
-
-    def test_damaged_notification_is_reported_and_skipped(self) -> None:
-        first = ZooKeeperSite(1)
-        second = ZooKeeperSite(2, first)
-        for data in (b"", b"{", b'{"version":2,"entity_path":"../x"}', b'{"version":2}'):
-            path = "/config/changes/config_change_"
-            first.zookeeper.write(Create(path=path, data=data, sequential=True))
-        first.zookeeper.write(Create(path="/config/changes/other"))
-        first.settle(first.store.write([config("1")]))
-        first.run_for(10)
-        assert second.store.get(CONFIG)[0] == {"a": "1"}
-        assert sum("cannot decode the notification" in x for x in second.ports.reports) == 4
-
-    def test_old_notifications_are_deleted(self) -> None:
-        site = ZooKeeperSite()
-        site.settle(site.store.write([config("1")]))
-        site.run_for(16 * 60 * 1000)
-        [written] = site.settle(site.store.write([config("2", site.store.get(CONFIG)[1])]))
-        site.run_for(10)
-        assert isinstance(written, Written)
-        assert site.zookeeper.names("/config/changes") == ["config_change_0000000001"]
-
-    def test_znodes_of_the_start_are_those_of_kafka(self) -> None:
-        site = ZooKeeperSite()
-        assert all(site.zookeeper.stat(path) is not None for path in PERSISTENT_PATHS)
-
-    @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"partitions":{}}', b"\xff", b"null"])
-    def test_damaged_topic_cannot_be_written(self, data: bytes) -> None:
-        site = ZooKeeperSite()
-        controller(site)
-        site.zookeeper.write(SetData(path="/brokers/topics/t", data=data))
-        site.restart()
-        term = site.settle(site.store.campaign())
-        assert list(site.store.damaged) == ["/brokers/topics/t"]
-        change = Change(key=TOPIC, value=topic_value(), expected=ABSENT)
-        with pytest.raises(KafkaStorageError, match=r"cannot decode the znode /brokers/topics/t:"):
-            site.settle(site.store.write([change], term))
-        other = site.store.write_atomic(topic_changes("u"), term)
-        assert all(isinstance(one, Written) for one in site.settle(other))
-
-
-class TestRemoval:
-    """A removal takes several transactions, and can be interrupted between any two."""
-
-    @pytest.mark.parametrize("partitions", [1, 29, 30, 70, 200])
-    def test_next_controller_completes_a_removal(self, partitions: int) -> None:
-        for kill_at in range(1, 12):
-            first = ZooKeeperSite(1)
-            second = ZooKeeperSite(2, first)
-            term = first.settle(first.store.campaign())
-            first.settle(
-                first.store.write([*topic_changes("t", partitions=partitions), config("1")], term)
-            )
-            mark = Change(key=("delete_topic", "t"), value=True, expected=ABSENT)
-            first.settle(first.store.write([mark], term))
-            removal = Change(key=TOPIC, value=None, expected=first.store.get(TOPIC)[1])
-            count = 0
-
-            def kill(client: MockZooKeeperClient, request: Request) -> Fault:
-                nonlocal count
-                if client is first.client and request.kind == "multi":  # noqa: B023
-                    count += 1
-                    if count == kill_at:  # noqa: B023
-                        first.client.kill()  # noqa: B023
-                return Fault.NONE
-
-            first.zookeeper.on_request = kill
-            work = first.store.write([removal], term)
-            campaign = second.store.campaign()
-            first.run_for(3 * SESSION_TIMEOUT_MS)
-            if work.done:
-                assert outcome(work) == [Written(version=ABSENT)]
-                first.client.close()
-            term = second.settle(campaign)
-            assert second.store.get(("delete_topic", "t"))[0] is (None if work.done else True)
-            if not work.done:
-                version = second.store.get(TOPIC)[1]
-                rest = Change(key=TOPIC, value=None, expected=version)
-                assert second.settle(second.store.write([rest], term)) == [Written(version=ABSENT)]
-            for folder in ("/brokers/topics", "/config/topics"):
-                assert second.zookeeper.names(folder) == []
-            if work.done:
-                return
-        raise AssertionError("the removal takes more transactions than expected")
-
-
-def test_controller_state_survives_random_faults() -> None:
-    """Two brokers write through lost connections, late watches and elections; no write is lost.
-
-    The model is the list of acknowledged epochs: the state must be the last one, or one whose
-    outcome was not known.
-    """
-    for seed in range(30):
-        chance = random.Random(seed)
-        first = ZooKeeperSite(1)
-        sites = [first, ZooKeeperSite(2, first)]
-        faults = [Fault.NONE] * 20 + [Fault.LOSE_BEFORE, Fault.LOSE_AFTER]
-
-        def decide(
-            client: MockZooKeeperClient,
-            request: Request,
-            chance: random.Random = chance,
-            faults: list[Fault] = faults,
-        ) -> Fault:
-            if chance.random() < 0.01:
-                client.hold()
-            if chance.random() < 0.05:
-                client.catch_up()
-            return chance.choice(faults)
-
-        term = controller(first)
-        first.zookeeper.on_request = decide
-        leader, acknowledged = first, 0
-        for _ in range(40):
-            if chance.random() < 0.1:
-                leader.zookeeper.expire(leader.client.session_id)
-            if chance.random() < 0.1:
-                leader = chance.choice(sites)
-                first.zookeeper.write(*(
-                    [Delete(path="/controller")]
-                    if first.zookeeper.stat("/controller") is not None
-                    else []
-                ))  # fmt: skip
-                term = leader.settle(leader.store.campaign())
-            value, version = leader.store.get(PARTITION)
-            if version == ABSENT:
-                term = leader.settle(leader.store.campaign())
-                value, version = leader.store.get(PARTITION)
-            assert value.leader_epoch == acknowledged, seed
-            new = PartitionValue(
-                leader=1,
-                leader_epoch=value.leader_epoch + 1,
-                isr=(1,),
-                partition_epoch=version + 1,
-            )
-            change = Change(key=PARTITION, value=new, expected=version)
-            [one] = leader.settle(leader.store.write([change], term))
-            if isinstance(one, Written):
-                acknowledged += 1
-            else:
-                # Nothing was applied.
-                assert one == Fenced(), seed
-                term = leader.settle(leader.store.campaign())
+        site.zookeeper.write(Delete(path="/config/changes"))
+        with pytest.raises(KafkaStorageError, match="cannot write the znode /config/changes/"):
+            site.settle(site.store.write([config_change("1")]))
+        assert site.zookeeper.stat("/config/topics/t") is None

@@ -297,7 +297,10 @@ class TestEncoding:
         with pytest.raises(ValueError, match="read-only"):
             encode_znode("/x", {key: 1}, None, term=None)
 
-    def test_partition_without_term_is_an_error(self) -> None:
-        value = PartitionValue(leader=1, leader_epoch=0, isr=(1,), partition_epoch=0)
-        with pytest.raises(ValueError, match="only the controller"):
-            encode_znode(STATE_PATH, {("partition", "t", 0): value}, None, term=None)
+    def test_topic_or_partition_without_term_is_an_error(self) -> None:
+        state = PartitionValue(leader=1, leader_epoch=0, isr=(1,), partition_epoch=0)
+        topic = TopicValue(topic_id=ZERO_UUID, assignments={0: (1,)})
+        changes: list[dict[Key, Any]] = [{("partition", "t", 0): state}, {("topic", "t"): topic}]
+        for change in changes:
+            with pytest.raises(ValueError, match="only the controller"):
+                encode_znode(STATE_PATH, change, None, term=None)
