@@ -253,10 +253,10 @@ class FollowerFetcher:
             )
 
     async def _append_all(self, response: FetchResponse, by_key: dict[Key, _Followed]) -> None:
-        datas = [(t.topic_id, data) for t in response.responses for data in t.partitions]
+        parts = [(t.topic_id, data) for t in response.responses for data in t.partitions]
         # A slice is small, because a partition may have up to `replica.fetch.max.bytes`.
         slices = Slices(self._queue, size=_PARTITIONS_PER_TURN)
-        async for topic_id, data in slices.over(datas):
+        async for topic_id, data in slices.over(parts):
             followed = by_key.get((topic_id, data.partition_index))
             if followed is None or not self._is_current(followed):
                 continue
