@@ -19,7 +19,7 @@ from dataclasses import replace
 from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
 from plogd.concurrency import within
-from plogd.config import BrokerConfig, DynamicSettings
+from plogd.config import BrokerConfig, DynamicSettings, Listener
 from plogd.config.dynamic_config import describe_changes, overlay
 from plogd.config.loggers import Logs
 from plogd.connection_context import ConnectionContext
@@ -447,16 +447,18 @@ class Broker:
             broker_id=self.config.node_id,
             # As in KRaft (KIP-631), it distinguishes two runs of the same broker.
             incarnation_id=self.ports.random.random_bytes(16),
-            endpoints=tuple(
-                Endpoint(
-                    name=listener.name,
-                    host=listener.host,
-                    port=listener.port,
-                    security_protocol=listener.protocol,
-                )
-                for listener in self.config.bound_listeners()
-            ),
+            endpoints=tuple(self._endpoint(each) for each in self.config.bound_listeners()),
             rack=self.config.broker_rack,
+        )
+
+    def _endpoint(self, listener: Listener) -> Endpoint:
+        # As in Kafka, clients of other brokers get this address.
+        advertised = self._advertised.get(listener.name, listener)
+        return Endpoint(
+            name=listener.name,
+            host=advertised.host or listener.host,
+            port=advertised.port or listener.port,
+            security_protocol=listener.protocol,
         )
 
     # -- failures -----------------------------------------------------------------------------

@@ -211,6 +211,28 @@ def lines(broker: SimBroker, text: str) -> list[str]:
     return [line for line in broker.reports if text in line]
 
 
+class TestRegistration:
+    """The endpoints and the rack in the registration of the broker."""
+
+    def test_advertised_addresses_are_registered(self) -> None:
+        broker = SimBroker(
+            listeners=("PLAINTEXT://0.0.0.0:9092", "INSIDE://192.0.2.1:9093", "OTHER://:0"),
+            advertised_listeners=("PLAINTEXT://plog.example:19092", "OTHER://other.example:0"),
+            listener_security_protocol_map="PLAINTEXT:PLAINTEXT,INSIDE:SSL,OTHER:PLAINTEXT",
+            broker_rack="r1",
+        ).start()
+        registration = broker.broker.store.get(("broker", 1))[0]
+        assert registration.rack == "r1"
+        assert [
+            (each.name, each.host, each.port, each.security_protocol)
+            for each in registration.endpoints
+        ] == [
+            ("PLAINTEXT", "plog.example", 19092, "PLAINTEXT"),
+            ("INSIDE", "192.0.2.1", 9093, "SSL"),
+            ("OTHER", "other.example", 0, "PLAINTEXT"),
+        ]
+
+
 class TestMissingFiles:
     """F6: a missing file or directory is reported, with a remedy."""
 
