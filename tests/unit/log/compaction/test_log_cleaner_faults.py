@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from plog.errors import OutOfOrderSequenceNumber
 from plog.records.batch import Compression, iter_batches
 from plog.records.builder import build_batch
 from plog.records.codec import Record
+from plog.records.offset_map import OffsetMap
 from plogd.log import file_names
-from plogd.log.compaction.offset_map import ENTRY_BYTES, OffsetMap
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
 from tests.helpers.log.compacted_log import CompactedLog
@@ -369,14 +370,13 @@ def test_table_for_a_segment_with_many_keys_does_not_exceed_the_buffer(
         log.append(*[(b"%d" % number, b"v") for number in range(start, start + 1000)])
     log.append(*[(b"%d" % number, b"w") for number in range(1000)])
     log.roll()
-    sizes: list[int] = []
-    allocate = OffsetMap._allocate
+    maps: list[OffsetMap] = []
 
-    def record(offsets: OffsetMap, slots: int) -> None:
-        sizes.append(slots * ENTRY_BYTES)
-        allocate(offsets, slots)
+    def make(**bounds: Any) -> OffsetMap:
+        maps.append(OffsetMap(**bounds))
+        return maps[-1]
 
-    monkeypatch.setattr(OffsetMap, "_allocate", record)
+    monkeypatch.setattr("plogd.log.compaction.cleaning.OffsetMap", make)
     runs = 0
     while log.first_dirty_offset < log.end_offset:
         before = log.first_dirty_offset
@@ -384,7 +384,8 @@ def test_table_for_a_segment_with_many_keys_does_not_exceed_the_buffer(
         assert log.first_dirty_offset > before
         runs += 1
     assert 2 <= runs < 10
-    assert max(sizes) <= max_bytes
+    assert len(maps) == runs
+    assert max(one.size_bytes for one in maps) <= max_bytes
     records = log.records()
     assert len(records) == count
     assert {one.value for one in records if int(one.key or b"0") < 1000} == {b"w"}
