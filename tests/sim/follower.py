@@ -139,6 +139,7 @@ class Follower:
         if log.log_end_offset > offset:
             raise Anomaly("lost-truncation", f"truncated to {offset}: ends at {log.log_end_offset}")
         self._must_truncate_to = None
+        del self._records[log.log_end_offset :]
         self._world.count("truncations")
         await self._compare(site)
 

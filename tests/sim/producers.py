@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_IN_FLIGHT = 5
 _MAX_WINDOW = 9
+_SENT_AGAIN = 0.7
+"""How often an idle producer sends its last batch again."""
 _NEW_IDENTITY = 0.2
 """How often an idle producer starts a new session: first batches are a special case."""
 
@@ -130,7 +132,9 @@ class IdempotentProducer(Client):
     """Writes to one partition of a permanent topic, each record exactly once.
 
     With `max_rest_ms`, it waits for up to this time before each batch, which has a single record.
-    Compaction may thus remove the record while its batch is the last one of the producer.
+    Compaction may thus remove the record while its batch is the last one of the producer. The
+    producer often sends this batch again, as if it had not received the response. Even after a
+    restart, the broker must not append it a second time.
     """
 
     def __init__(
@@ -152,6 +156,8 @@ class IdempotentProducer(Client):
         self._rewinding = False
         """A batch was rejected: wait until all in flight are answered, then resend all of them."""
         self._used_connection: Connection | None = None
+        self._last: Batch | None = None
+        """The last acknowledged batch, if it may be sent again."""
 
     async def run(self) -> None:
         while self.world.working or self._unacknowledged:
@@ -174,7 +180,10 @@ class IdempotentProducer(Client):
                 self._used_connection = connection
                 self._sent = self._in_flight = 0
                 self._rewinding = False
-            if self.world.working and len(self._unacknowledged) < _MAX_WINDOW:
+            if self.world.working and self._last and not self._unacknowledged:
+                self._unacknowledged.append(self._last)
+                self._last = None
+            elif self.world.working and len(self._unacknowledged) < _MAX_WINDOW:
                 self._unacknowledged.append(self._new_batch(self._sight))
             self._send_more(connection)
 
@@ -188,6 +197,7 @@ class IdempotentProducer(Client):
         self.world.take_producer_id(answer.producer_id, answer.producer_epoch)
         self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
         self._identities += 1
+        self._last = None
         self._values = Values(
             self.world,
             f"{self.name}.{self._identities}",
@@ -253,6 +263,8 @@ class IdempotentProducer(Client):
                 )
         self._unacknowledged.remove(batch)
         self._sent -= 1
+        is_last = self._max_rest_ms and not self._unacknowledged
+        self._last = batch if is_last and self.chance.random() < _SENT_AGAIN else None
         life = self.world.service.life_number
         self.world.history.acknowledged(
             batch.key,
@@ -275,5 +287,6 @@ class IdempotentProducer(Client):
         # one.
         self.world.count("abandoned batches", len(self._unacknowledged))
         self._unacknowledged.clear()
+        self._last = None
         self._sent = 0
         self._producer_id = -1

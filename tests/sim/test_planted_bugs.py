@@ -47,8 +47,8 @@ FOUND_IN_HISTORIES = {
     # A power loss reveals it only in the short time until the directory is synced for another
     # reason, and only if the disk has written the changes in another order.
     "swap-without-dir-sync",
-    # A producer that has been idle for so long that its last batch was compacted must write again
-    # after a kill that also loses all snapshots.
+    # A producer that has been idle for so long that its last batch was compacted must send this
+    # batch again after a kill that also loses all snapshots.
     "drop-last-batches",
 }
 """So rare in a run that tests/unit/log/test_log_history.py must find them."""
