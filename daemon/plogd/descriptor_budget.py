@@ -81,7 +81,16 @@ class DescriptorBudget:
     @property
     def excess_writing(self) -> int:
         """The number of files that must be closed so that the limit on open segments is met."""
-        return self.writing - max(1, self._max_open - self._min_idle)
+        return self.writing - self._max_written
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether files must soon be closed."""
+        return self.writing > self._max_written * 3 // 4
+
+    @property
+    def _max_written(self) -> int:
+        return max(1, self._max_open - self._min_idle)
 
     @property
     def is_nearly_used_up(self) -> bool:

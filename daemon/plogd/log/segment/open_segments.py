@@ -12,6 +12,7 @@ Source: PostgreSQL's virtual file descriptors (storage/file/fd.c).
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from plogd.log.file_names import is_metadata_dir
@@ -20,6 +21,8 @@ from plogd.ports import Ports
 
 _STEPS_MAX: Final = 256
 """Maximum number of logs that one pass looks at, so that it does not delay an append."""
+_SYNCED_AHEAD: Final = 64
+"""Number of logs that are synced before their segments must be closed, because that takes time."""
 _RETRY_MS: Final = 100.0
 """Time until the next pass if too many segments are still open, for example during a sync."""
 
@@ -44,6 +47,14 @@ class OpenSegments:
         self._logs[log] = log.log_end_offset
         if self._descriptors.excess_writing > 0:
             self.close_idle()
+        elif self._descriptors.is_filling:
+            self._sync_oldest()
+
+    def _sync_oldest(self) -> None:
+        """Request syncs of logs whose segments will soon be closed, unless one is due anyway."""
+        for log in islice(self._logs, _SYNCED_AHEAD):
+            if log.is_writable and log.has_unflushed:
+                log.request_sync()
 
     def forget(self, log: Log) -> None:
         """Forget a closed log."""
@@ -71,7 +82,8 @@ class OpenSegments:
             self._logs[log] = log.log_end_offset
             # A second chance, unless appends to other logs would soon be refused.
             is_used = log.log_end_offset != seen_end_offset
-            if not log.is_written_directly or (is_used and not descriptors.is_nearly_used_up):
+            is_busy = log.is_being_written or not log.is_writable
+            if is_busy or (is_used and not descriptors.is_nearly_used_up):
                 continue
             if log.durable_end_offset == log.log_end_offset:
                 log.segments.active.end_writing()

@@ -95,12 +95,17 @@ def test_segment_stays_open_until_it_is_durable() -> None:
 
 def test_records_without_a_due_sync_are_synced_to_close_their_segments() -> None:
     site = _site(10_000, UNSYNCED, max_open=20)
-    for log in _logs(site)[:30]:
+    logs = _logs(site)[:30]
+    for log in logs[:13]:
+        site.fill(log, 1)
+        site.settle()
+    assert all(log.durable_end_offset == 0 for log in logs[:13])
+    for log in logs[13:]:  # More than three quarters of the limit.
         site.fill(log, 1)
     site.settle()
-    assert len(_written(site)) == 30
     site.ports.advance(500)
     assert len(_written(site)) <= 20
+    assert logs[0].durable_end_offset == 1
 
 
 def test_appends_of_one_turn_are_refused_without_descriptors_and_succeed_later() -> None:
@@ -118,6 +123,19 @@ def test_appends_of_one_turn_are_refused_without_descriptors_and_succeed_later()
         site.fill(log, 1)
     site.settle()
     assert [batch_offsets(log) for log in _logs(site)] == [[0]] * LOGS
+
+
+def test_segments_are_closed_while_the_disk_is_slow() -> None:
+    """Then, a job makes each write, but no job uses the segment of an idle log."""
+    site = _site(10_000, max_open=20)
+    logs = _logs(site)
+    site.slow_down(logs[0])
+    for log in logs[1:60]:
+        site.append(log)
+        site.settle()
+        assert site.manager.dirs.writes_of(log.log_dir).is_slow
+        assert _open(site) <= 21
+    assert all(log.durable_end_offset == 1 for log in logs[:60])
 
 
 def test_deleted_log_is_forgotten() -> None:
