@@ -28,6 +28,7 @@ from plog.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from plog.types import TopicPartition, Uuid
 from plogd.log.batch_validator import AppendOrigin, RecordCheck, ValidatedBatch
 from plogd.log.disk.group_commit import SyncRounds
+from plogd.log.follower_append import append_or_restart
 from plogd.log.leader_epochs import UNDEFINED_EPOCH
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
@@ -253,24 +254,28 @@ class Partition:
             self._on_progress(self)
         return info
 
-    def append_records_to_follower(
+    async def append_records_to_follower(
         self, data: memoryview, *, leader_epoch: int, leader_high_watermark: int, now_ms: int
     ) -> AppendInfo | None:
         """Append what the leader of `leader_epoch` has sent, and take over its high watermark.
 
         Returns None if `data` contains no complete batch. Raises FencedLeaderEpoch if this broker
-        does not follow that leader any more, and the errors of `Log.append_as_follower`.
+        does not follow that leader any more, and the errors of `append_or_restart`.
         """
+        self._check_follows(leader_epoch)
+        info = await append_or_restart(self.log, data, leader_epoch=leader_epoch, now_ms=now_ms)
+        self._check_follows(leader_epoch)
+        self._leader_high_watermark = leader_high_watermark
+        if self._raise_high_watermark():
+            self._on_progress(self)
+        return info
+
+    def _check_follows(self, leader_epoch: int) -> None:
         if self.leader_epoch != leader_epoch or self.leader == self.broker_id:
             raise FencedLeaderEpoch(
                 f"{self.topic_partition}: the leader epoch is {self.leader_epoch}, not"
                 f" {leader_epoch}"
             )
-        info = self.log.append_as_follower(data, leader_epoch=leader_epoch, now_ms=now_ms)
-        self._leader_high_watermark = leader_high_watermark
-        if self._raise_high_watermark():
-            self._on_progress(self)
-        return info
 
     def update_config(self, config: TopicConfig) -> None:
         """Apply new topic settings, even to records that have already been appended."""

@@ -10,10 +10,26 @@ from plog.errors import (
     NotEnoughReplicas,
     NotLeaderOrFollower,
 )
+from plogd.ports import spawn
+from plogd.replica.partition import Partition
 from tests.helpers.sim.sim_broker import produce_request
+from tests.helpers.sim.sim_ports import outcome
 from tests.helpers.sim.sim_replicas import SimReplicas
 
 LAG_MS = 30_000
+
+
+def append_nothing(follower: Partition, *, leader_epoch: int, leader_high_watermark: int) -> None:
+    outcome(
+        spawn(
+            follower.append_records_to_follower(
+                memoryview(b""),
+                leader_epoch=leader_epoch,
+                leader_high_watermark=leader_high_watermark,
+                now_ms=0,
+            )
+        )
+    )
 
 
 def test_high_watermark_waits_for_the_slowest_in_sync_replica() -> None:
@@ -217,9 +233,7 @@ def test_follower_rejects_requests_and_records_of_another_epoch() -> None:
     follower = replicas.partition(2)
     assert isinstance(follower.problem(), NotLeaderOrFollower)
     with pytest.raises(FencedLeaderEpoch):
-        follower.append_records_to_follower(
-            memoryview(b""), leader_epoch=99, leader_high_watermark=0, now_ms=0
-        )
+        append_nothing(follower, leader_epoch=99, leader_high_watermark=0)
 
 
 def test_high_watermark_of_a_follower_never_decreases() -> None:
@@ -229,9 +243,7 @@ def test_high_watermark_of_a_follower_never_decreases() -> None:
     replicas.advance(1000)
     follower = replicas.partition(2)
     assert follower.high_watermark == 2
-    follower.append_records_to_follower(
-        memoryview(b""), leader_epoch=follower.leader_epoch, leader_high_watermark=1, now_ms=0
-    )
+    append_nothing(follower, leader_epoch=follower.leader_epoch, leader_high_watermark=1)
     assert follower.high_watermark == 2
 
 

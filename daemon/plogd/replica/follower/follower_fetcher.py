@@ -74,11 +74,12 @@ class Leader(Protocol):
 class _Followed:
     """A partition and the time of its next fetch."""
 
-    __slots__ = ("failures", "leader_epoch", "partition", "retry_at_ms")
+    __slots__ = ("failures", "leader_epoch", "leader_start_offset", "partition", "retry_at_ms")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
+        self.leader_start_offset = 0
         self.retry_at_ms = 0.0
         self.failures = 0
 
@@ -91,6 +92,13 @@ class _Followed:
             last_fetched_epoch=log.leader_epochs.latest_epoch,
             log_start_offset=log.log_start_offset,
         )
+
+    def raise_log_start(self) -> None:
+        """Follow DeleteRecords and retention on the leader, up to this replica's high watermark."""
+        log = self.partition.log
+        start_offset = min(self.leader_start_offset, log.high_watermark)
+        if start_offset > log.log_start_offset and log.is_writable:
+            log.delete_records_before(start_offset)
 
 
 class FollowerFetcher:
@@ -307,7 +315,7 @@ class FollowerFetcher:
             offset = truncation_offset(partition.log, diverging.epoch, diverging.end_offset)
             await truncate(partition.log, offset, self._report)
         else:
-            self._append(followed, data)
+            await self._append(followed, data)
 
     async def _return_to_range(self, followed: _Followed) -> None:
         partition = followed.partition
@@ -319,11 +327,11 @@ class FollowerFetcher:
             # contradicts itself does not cause a busy loop.
             self._delay([followed], self._settings().replica_fetch_backoff_ms)
 
-    def _append(self, followed: _Followed, data: PartitionData) -> None:
+    async def _append(self, followed: _Followed, data: PartitionData) -> None:
         partition, log = followed.partition, followed.partition.log
         # In a response that was received, records are a view of it.
         records = cast(bytes, data.records or b"")
-        info = partition.append_records_to_follower(
+        info = await partition.append_records_to_follower(
             memoryview(records),
             leader_epoch=followed.leader_epoch,
             leader_high_watermark=data.high_watermark,
@@ -337,10 +345,9 @@ class FollowerFetcher:
                 f"the first batch after offset {log.log_end_offset} is incomplete in a response of"
                 f" {len(records)} bytes"
             )
-        # DeleteRecords and retention on the leader. Never above this replica's own high watermark.
-        start_offset = min(data.log_start_offset, log.high_watermark)
-        if start_offset > log.log_start_offset:
-            log.delete_records_before(start_offset)
+        # In a session, it is sent only when it has changed, so it must be remembered.
+        followed.leader_start_offset = data.log_start_offset
+        followed.raise_log_start()
 
     # -- acknowledgement ----------------------------------------------------------------------
 
@@ -351,9 +358,11 @@ class FollowerFetcher:
         if partition.is_deleted or partition.log.offline:
             # Its fetches would tell the leader that the replica works.
             self.remove(key)
-        elif info is None:
             return
-        elif info.writing is not None and info.writing.error is not None:
+        followed.raise_log_start()
+        if info is None:
+            return
+        if info.writing is not None and info.writing.error is not None:
             self._partition_failed(followed, info.writing.error)
             self._settle(key)
         elif _is_acknowledged(partition, info):

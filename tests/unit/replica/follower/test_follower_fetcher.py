@@ -152,6 +152,20 @@ def test_empty_follower_begins_where_the_log_of_the_leader_begins() -> None:
     assert replicas.records(1) == replicas.records(2)
 
 
+def test_empty_follower_begins_inside_a_batch() -> None:
+    replicas = SimReplicas(2)
+    replicas.cut(2, 1)
+    replicas.elect(1, isr=[1])
+    replicas.produce(b"a", b"b", b"c")
+    replicas.produce(b"d", b"e", b"f")
+    replicas.settle()
+    replicas.leader.log.delete_records_before(4)
+    replicas.heal()
+    replicas.advance(5000)
+    follower = replicas.partition(2).log
+    assert (follower.log_start_offset, follower.log_end_offset) == (4, 6)
+
+
 def test_start_of_the_log_follows_deleted_records() -> None:
     replicas = started()
     replicas.produce(b"a")
