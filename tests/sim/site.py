@@ -53,6 +53,7 @@ CONFIG = BrokerConfig(
     log_segment_bytes=700,
     log_index_interval_bytes=100,
     log_segment_delete_delay_ms=10,
+    metadata_log_max_record_bytes_between_snapshots=300,
 )
 _TIMEOUT_MS = 10_000
 

@@ -169,3 +169,6 @@ def test_history_reaches_every_file_operation() -> None:
     names = " ".join(point.operation.path for point in points)
     for suffix in (".timeindex", ".snapshot", ".deleted", "-delete", "cleanshutdown", "checkpoint"):
         assert suffix in names
+    renamed = {point.operation.path for point in points if point.operation.name == "rename"}
+    snapshots = [path for path in renamed if path.endswith(".checkpoint.part")]
+    assert len(snapshots) > 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import random
 from collections.abc import Sequence
 
@@ -12,13 +11,12 @@ from plog.errors import KafkaStorageError
 from plog.wire.internal.metadata_records import MetadataRecord
 from plogd.fair_queue import SLICE, FairQueue
 from plogd.log.disk.reserved_space import RECORDS_BYTES
-from plogd.log.housekeeping import RETRY_MS
 from plogd.metadata.record_batch import batch_of
 from plogd.metadata.snapshot_name import SnapshotName
 from plogd.metadata.snapshot_writer import SnapshotWriter
 from plogd.ports import Later
 from tests.helpers.log.metadata_site import DIRECTORY, MetadataSite, Values, topic_changes
-from tests.helpers.sim.sim_files import Operation, SimCrash, SimFiles
+from tests.helpers.sim.sim_files import SimCrash, SimFiles
 from tests.unit.metadata.test_embedded_store import producer_ids
 
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
@@ -283,108 +281,6 @@ class TestDeletion:
         path = site.log.segments.active.records_file.path
         assert path.endswith(f"{site.snapshots[0].end_offset:020}.log")
         assert site.files.reserved_bytes(path) >= RECORDS_BYTES
-
-
-class TestFaults:
-    """A snapshot that cannot be written is abandoned, reported and retried."""
-
-    @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-    @pytest.mark.parametrize("name", ["create", "append", "sync", "rename", "sync_dir"])
-    def test_failed_snapshot_is_abandoned_and_retried(self, name: str, error: int) -> None:
-        site = MetadataSite(interval_ms=HOUR_MS)
-        site.start()
-        site.create("t")
-        site.ports.advance(HOUR_MS)
-        [first] = site.snapshots
-        site.create("u")
-
-        paths: list[str] = []
-
-        def applies(operation: Operation) -> bool:
-            # The sync of the directory that follows the rename of a snapshot.
-            is_snapshot = ".checkpoint" in (paths[-1] if name == "sync_dir" else operation.path)
-            paths.append(operation.path)
-            return operation.name == name and is_snapshot
-
-        site.files.fail_when(applies, error)
-        site.ports.advance(HOUR_MS)
-        site.files.fail_no_more()
-        [report] = [text for text in site.ports.reports if text.startswith("metadata-snapshot of")]
-        assert "it will be retried" in report
-        assert site.store.has_failed is False
-        assert site.parts == []
-        assert site.snapshots[0] == first
-        assert site.log.log_start_offset == 0
-        assert site.manager.housekeeping.errors_by_task == {"metadata-snapshot": 1}
-        expected = site.values
-        site.ports.advance(RETRY_MS)
-        assert len(site.snapshots) == 2
-        assert site.log.log_start_offset == first.end_offset
-        site.start(site.files.kill(), registers=False)
-        assert site.values == expected
-
-    def test_full_disk_keeps_the_reserved_space_of_the_active_segment(self) -> None:
-        site = MetadataSite(interval_ms=HOUR_MS)
-        site.start()
-        site.create("t")
-        active = site.log.segments.active
-        site.files.capacity_bytes = site.files.used_bytes + RECORDS_BYTES
-        site.ports.advance(3 * HOUR_MS)
-        assert site.log.segments.active is active
-        assert site.snapshots == []
-        assert any("No space left on device" in report for report in site.ports.reports)
-        site.files.capacity_bytes = None
-        site.ports.advance(RETRY_MS)
-        assert len(site.snapshots) == 1
-
-    def test_repeated_attempts_roll_the_log_once(self) -> None:
-        site = MetadataSite(interval_ms=HOUR_MS)
-        site.start()
-        site.files.fail_when(lambda operation: ".part" in operation.path, errno.EIO)
-        site.ports.advance(HOUR_MS)
-        for number in range(10):
-            site.create(f"t{number}")
-            site.ports.advance(RETRY_MS)
-        assert len(site.log.segments) == 2
-        assert site.manager.housekeeping.errors_by_task["metadata-snapshot"] >= 10
-        site.files.fail_no_more()
-        site.ports.advance(RETRY_MS)
-        assert [name.end_offset for name in site.snapshots] == [site.log.log_end_offset]
-
-    def test_failed_log_directory_ends_the_snapshot_and_is_not_written_to(self) -> None:
-        site = MetadataSite(interval_ms=HOUR_MS)
-        site.start()
-        site.create("t", 4 * SLICE)
-        site.ports.clock.advance_to(site.ports.clock.monotonic_ms() + HOUR_MS)
-        while not site.parts:
-            assert site.ports.timers.run_due() or site.ports.jobs.run_all()
-        site.manager.storage_failed("/d", OSError(errno.EIO, "broken"))
-        written: list[str] = []
-        site.files.on_operation = lambda operation: written.append(operation.name)
-        site.ports.advance(10 * RETRY_MS)
-        assert written == []
-        assert len(site.parts) == 1
-
-    def test_start_removes_incomplete_snapshots(self) -> None:
-        site = MetadataSite()
-        site.start()
-        site.files.open_append(f"{DIRECTORY}/{SnapshotName(1, 0).file_name}.part").append(b"x")
-        site.restart()
-        assert site.parts == []
-
-    def test_stop_ends_a_snapshot_and_the_next_start_removes_it(self) -> None:
-        site = MetadataSite(interval_ms=HOUR_MS)
-        site.start()
-        site.create("t", 4 * SLICE)
-        expected = site.values
-        site.ports.clock.advance_to(site.ports.clock.monotonic_ms() + HOUR_MS)
-        while not site.parts:
-            assert site.ports.timers.run_due() or site.ports.jobs.run_all()
-        site.stop()
-        assert site.snapshots == []
-        site.start(site.files.kill(), registers=False)
-        assert site.values == expected
-        assert site.parts == []
 
 
 class TestCrashes:
