@@ -15,6 +15,7 @@ from tests.sim.world import World
 
 STEPS = 400
 SEEDS = range(61, 121)
+SEEDS_WITH_EXCEPTIONS = range(161, 221)
 SEEDS_WITH_GROUPS = range(1, 31)
 
 LOSS = {
@@ -114,7 +115,7 @@ def test_planted_bug_in_the_coordinator_is_found(plant: str) -> None:
 @pytest.mark.parametrize("plant", sorted(FOUND_BY_EXCEPTIONS_AS))
 def test_planted_bug_is_found_by_injected_exceptions(plant: str) -> None:
     with planted(plant), pytest.raises(Anomaly) as found:
-        run_all(SEEDS, members=0, exceptions=True)
+        run_all(SEEDS_WITH_EXCEPTIONS, members=0, exceptions=True)
     assert found.value.name in FOUND_BY_EXCEPTIONS_AS[plant]
 
 
