@@ -154,8 +154,14 @@ class TransactionWriter:
                 origin=origin,
             )
         )
-        await site.wait_until(lambda: log.durable_end_offset > info.last_offset)
-        # If a job has failed to write the batch, its offsets were assigned to other batches.
-        if info.writing is not None and info.writing.error is not None:
-            raise CallFailed(str(info.writing.error))
+        writing = info.writing
+        await site.wait_until(
+            lambda: (
+                log.durable_end_offset > info.last_offset
+                or (writing is not None and writing.error is not None)
+            )
+        )
+        # A job has failed to write the batch. Other batches may get its offsets.
+        if writing is not None and writing.error is not None:
+            raise CallFailed(str(writing.error))
         return info.first_offset
