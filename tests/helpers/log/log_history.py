@@ -323,6 +323,10 @@ class LogHistory:
                 if file_name.endswith(file_names.SNAPSHOT_SUFFIX):
                     site.files.unlink(f"{directory}/{file_name}")
         self._next(site.start())
+        for name, model in self.models.items():
+            # As in Kafka, a producer of which only a marker is left cannot continue.
+            if self.site.log(name).log_start_offset:
+                model.generation += 1
 
     def crash(self, number: int) -> None:
         """Lose power."""
