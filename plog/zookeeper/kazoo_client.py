@@ -408,6 +408,8 @@ def _kazoo(hosts: str, sockets: Sockets, session_timeout_ms: int, security: Secu
     silent = logging.getLogger("plog.zookeeper.kazoo")
     silent.addHandler(logging.NullHandler())
     silent.propagate = False
+    # Formatting a line for each request would take longer than the request.
+    silent.setLevel(logging.CRITICAL)
     try:
         client = KazooClient(
             hosts=hosts,

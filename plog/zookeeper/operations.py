@@ -81,7 +81,7 @@ class SessionState(Enum):
     """The state of the session, as its client sees it."""
 
     CONNECTED = "connected"
-    # The session may have expired already; only a server can tell.
+    # The session may have expired already; only a server knows.
     SUSPENDED = "suspended"
     """The connection is lost. All watches are gone, and pending requests have failed."""
     EXPIRED = "expired"

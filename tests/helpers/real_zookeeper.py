@@ -92,7 +92,7 @@ class RealZooKeeperSite:
     def expire_session(self) -> None:
         """End the session as the servers do when its timeout is over."""
         # Another client that takes over the session can close it.
-        thief = KazooClient(hosts=self.hosts, client_id=self.client._client.client_id)
-        thief.start()
-        thief.stop()
-        thief.close()
+        other = KazooClient(hosts=self.hosts, client_id=self.client._client.client_id)
+        other.start()
+        other.stop()
+        other.close()

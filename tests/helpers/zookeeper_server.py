@@ -45,7 +45,7 @@ class ZooKeeperServer:
         self._jars = Path(done.stdout.split()[0])
         self._directory = directory
         (directory / "logback.xml").write_text(_QUIET)
-        plain, tls, quorum, election = _free_ports(4)
+        plain, tls, quorum, election = free_ports(4)
         self.address, self.tls_address = f"127.0.0.1:{plain}", f"127.0.0.1:{tls}"
         self.member = f"127.0.0.1:{quorum}:{election}:participant;{self.address}"
         (directory / "data").mkdir()
@@ -121,6 +121,10 @@ class ZooKeeperServer:
         except OSError:
             return False
 
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, for example SIGSTOP."""
+        self._process.send_signal(number)
+
     def __enter__(self) -> ZooKeeperServer:
         return self
 
@@ -134,7 +138,8 @@ class ZooKeeperServer:
         self._errors.close()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return unused loopback ports, all of them different."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

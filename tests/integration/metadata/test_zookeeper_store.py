@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,32 @@ class TestConnection:
         for number, one in enumerate(outcomes):
             found, _ = site.store.get(("partition", "t", number))
             assert found.leader_epoch == isinstance(one, Written)
+
+    def test_lease_and_term_end_while_zookeeper_hangs(
+        self, site: RealZooKeeperSite, server: ZooKeeperServer
+    ) -> None:
+        site.settle(site.store.register_broker(registration()))
+        site.settle(site.store.campaign())
+        resigned: list[float] = []
+        site.store.resigned(lambda: resigned.append(site.ports.clock.monotonic_ms()))
+        # Time passes, and the heartbeats renew the lease.
+        first_end_ms = site.store.lease_end_ms
+        site.until(lambda: site.store.lease_end_ms > first_end_ms + site.client.session_timeout_ms)
+        server.send_signal(signal.SIGSTOP)
+        try:
+            stopped_ms = site.ports.clock.monotonic_ms()
+            site.until(lambda: resigned)
+            lease_end_ms = site.store.lease_end_ms
+            assert lease_end_ms <= stopped_ms + site.client.session_timeout_ms
+            site.until(lambda: site.ports.clock.monotonic_ms() > lease_end_ms)
+            write = site.store.write([Change(key=CONFIG, value={"a": "b"}, expected=ABSENT)])
+        finally:
+            server.send_signal(signal.SIGCONT)
+        assert isinstance(site.settle(write)[0], Written)
+        # The session may have survived or not.
+        site.settle(site.store.register_broker(registration()))
+        site.settle(site.store.campaign())
+        assert site.store.lease_end_ms > site.ports.clock.monotonic_ms()
 
     def test_expired_session_ends_registration_and_term(self, site: RealZooKeeperSite) -> None:
         first = site.settle(site.store.register_broker(registration()))

@@ -1,4 +1,4 @@
-"""Kafka's change notifications: sequential znodes that tell brokers what to read again.
+"""Kafka's change notifications: sequential znodes that name what brokers must read again.
 
 A broker that changes settings or ACLs creates a znode in a folder; every broker watches the folder,
 and reads what the new znodes name. Each broker deletes notifications after 15 minutes. Source:

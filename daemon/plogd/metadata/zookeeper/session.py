@@ -2,7 +2,7 @@
 
 `Session` is a `ZooKeeperClient` that adds these to another one. The lease is the time until which
 the servers cannot have ended the session: when the last *answered* request was sent, plus the
-session timeout, by the monotonic clock (rule C3 of docs/architecture.md). A request counts because
+session timeout, by the monotonic clock. A request counts because
 the server that answers it has renewed the session after the request was sent. The heartbeat is a
 read, three times in each session timeout, so the lease is renewed without other requests.
 """

@@ -269,7 +269,7 @@ class ZooKeeperStore:
         return -1 if version == ABSENT else int(controller_id)
 
     def _notifications(self, changed: Iterable[Key]) -> Iterator[Callable[[], None]]:
-        """Yield the calls that tell each watcher of each change."""
+        """Yield the calls that notify each watcher of each change."""
         for key in changed:
             value, version = self._mirror.get(key)
             for prefix, watcher in self._watchers:
@@ -296,7 +296,7 @@ class ZooKeeperStore:
         return self._writer.submit([tuple(changes)] if changes else [], term)
 
     def report_log_dir_failure(self) -> Later[None]:
-        """Tell the controller that a log directory of this broker has failed.
+        """Report to the controller that a log directory of this broker has failed.
 
         The controller gets a key ("log_dir_failure", number) with the id of this broker.
         """
@@ -391,7 +391,7 @@ class ZooKeeperStore:
         if not self._election.resign():
             return
         self._writer.forget_topics()
-        # Another controller changes these now, and no watcher shall mistake them for current.
+        # Another controller changes these now, so they would soon be outdated.
         for tree in _CONTROLLER_TREES:
             self._mirror.retain(tree, ())
         self._mirror.remove(REASSIGN_PARTITIONS)

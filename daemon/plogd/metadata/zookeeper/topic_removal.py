@@ -47,6 +47,10 @@ async def remove_topic(
     [change] = unit.changes
     name = str(change.key[1])
     path = topic_path(name)
+    # The mirror of a former controller is empty.
+    if unit.term is not None and fencing.fence(unit.term) is None:
+        unit.outcomes = [Fenced()]
+        return
     value, version = mirror.get(change.key)
     if version != change.expected:
         changed(await session.retry(lambda: _synced(session, mirror, path)))

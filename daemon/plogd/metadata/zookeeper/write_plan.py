@@ -59,7 +59,7 @@ class Role(Enum):
     TIDY = "tidy"
     """Delete a parent that has become empty."""
     NOTIFY = "notify"
-    """Tell the other brokers."""
+    """Notify the other brokers."""
 
 
 class Fencing(Protocol):

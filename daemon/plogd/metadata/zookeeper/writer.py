@@ -66,7 +66,7 @@ class _Write:
 
 
 class Writer:
-    """Writes units in order. `notify` returns the calls that tell watchers of changed keys."""
+    """Writes units in order. `notify` returns the calls that notify watchers of changed keys."""
 
     def __init__(
         self,
@@ -181,14 +181,20 @@ class Writer:
 
     async def _attempt(self, units: list[WriteUnit]) -> None:
         """Send one transaction, and set the outcomes that it decides."""
+        # The units of a batch have the same term.
+        term = units[0].term
+        # Checked first: a former controller's mirror is empty, so its writes would look like
+        # conflicts.
+        if term is not None and self._fencing.fence(term) is None:
+            _set_fenced(units)
+            return
         planned = await self._plan(units)
         if not planned:
             return
-        term = planned[0][0].term
         operations: list[Operation] = []
         if term is not None:
             fence = self._fencing.fence(term)
-            if fence is None:
+            if fence is None:  # The term has ended while a znode was read.
                 _set_fenced(unit for unit, _ in planned)
                 return
             operations.append(fence)
@@ -257,7 +263,7 @@ class Writer:
     # -- results ------------------------------------------------------------------------------
 
     def _applied(self, sent: Sequence[tuple[WriteUnit, Plan]], results: Sequence[Result]) -> None:
-        """Apply a successful transaction to the mirror, then tell watchers."""
+        """Apply a successful transaction to the mirror, then notify watchers."""
         changed: dict[Key, None] = {}
         position = 0
         for unit, plan in sent:

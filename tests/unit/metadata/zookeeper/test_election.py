@@ -8,6 +8,7 @@ import pytest
 
 from plog.zookeeper.operations import Create, Delete, SetData
 from plogd.metadata.store import (
+    Change,
     Fenced,
     Key,
 )
@@ -102,6 +103,16 @@ class TestElection:
         assert other
         results = [later for later in (campaign, other[0]) if later.done]
         assert [outcome(later) for later in results] == [8]
+
+    def test_writes_of_a_former_term_are_fenced_instead_of_conflicts(self) -> None:
+        site = ZooKeeperSite()
+        term = controller_of_topic(site)
+        site.zookeeper.write(Delete(path="/controller"))
+        site.run_for(10)
+        for key, value in ((PARTITION, partition_value()), (("topic", "t"), None)):
+            for expected in (0, 5):
+                change = Change(key=key, value=value, expected=expected)
+                assert site.settle(site.store.write([change], term)) == [Fenced()]
 
     def test_topics_are_unknown_to_a_former_controller(self) -> None:
         site = ZooKeeperSite()
