@@ -208,6 +208,17 @@ class TopicConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def max_segment_ms(self) -> int:
+        """The age at which the active segment rolls.
+
+        Compaction leaves out the active segment, so ``max.compaction.lag.ms`` also limits its age.
+        Source: Kafka 4.3 LogConfig.maxSegmentMs; KIP-354.
+        """
+        if self.max_compaction_lag_ms < self.segment_ms and self.is_compacted:
+            return self.max_compaction_lag_ms
+        return self.segment_ms
+
+    @property
     def uses_log_append_time(self) -> bool:
         """Whether the broker sets the timestamps of records."""
         return self.message_timestamp_type == "LogAppendTime"

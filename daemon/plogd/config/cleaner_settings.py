@@ -105,7 +105,9 @@ class CleanerSettings:
     log_cleaner_max_compaction_lag_ms: int = setting(
         "log.cleaner.max.compaction.lag.ms",
         LONG_MAX,
-        "Maximum age of a record before its log is compacted, whatever the share of new records.",
+        "Maximum age of a record before its log is compacted, whatever the share of new records."
+        " It also limits the age at which the active segment rolls, which compaction leaves out;"
+        " only a new record makes it roll.",
         type=SettingType.LONG,
         at_least=1,
         unit="ms",

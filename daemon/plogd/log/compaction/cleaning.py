@@ -33,7 +33,7 @@ from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
 SLICE_BYTES = 64 << 20
-"""Number of bytes that are read between two reports of progress, and at most lost by a kill."""
+"""Number of bytes that are read between two reports of progress."""
 _CHUNK_BYTES = 1 << 20
 
 

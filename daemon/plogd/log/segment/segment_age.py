@@ -1,9 +1,11 @@
 """The age of the active segment, which decides when ``segment.ms`` requires a roll.
 
 The age is the difference between the timestamps of the next and the first batch, so that a segment
-spans at most ``segment.ms`` of record time. If the first batch has no timestamp, the clock decides.
+spans at most ``segment.ms`` of record time, or ``max.compaction.lag.ms`` if that is less and the
+log is compacted. If the first batch has no timestamp, the clock decides. Only an append rolls a
+segment, as in Kafka: a log without appends keeps its active segment, and thus an uncompacted part.
 
-Source: Kafka 3.9 LogSegment.shouldRoll, LogSegment.timeWaitedForRoll.
+Source: Kafka 3.9 LogSegment.shouldRoll, LogSegment.timeWaitedForRoll, LogConfig.maxSegmentMs.
 """
 
 from __future__ import annotations
@@ -42,20 +44,20 @@ class SegmentAge:
         waited_ms = self._waited_ms(records, timestamp_ms, now_ms)
         # For almost every append, the first condition avoids the hash in `_roll_after_ms`.
         return (
-            waited_ms > config.segment_ms - config.segment_jitter_ms
+            waited_ms > config.max_segment_ms - config.segment_jitter_ms
             and waited_ms > self._roll_after_ms(config)
         )
 
     def _roll_after_ms(self, config: TopicConfig) -> int:
-        """Return ``segment.ms`` minus a part of ``segment.jitter.ms``, to spread out the rolls.
+        """Return the largest age minus a part of ``segment.jitter.ms``, to spread out the rolls.
 
         The part is pseudo-random, but constant for each segment.
         """
         if not config.segment_jitter_ms:
-            return config.segment_ms
+            return config.max_segment_ms
         # A hash, because a random number would have to be stored for each segment.
         share = zlib.crc32(self._seed.encode())
-        return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
+        return config.max_segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
     def _waited_ms(self, records: FileRecords, timestamp_ms: int, now_ms: int) -> int:
         """Return the segment's age by record timestamps, or by the clock if no record has one."""

@@ -109,6 +109,21 @@ def test_old_records_are_compacted_whatever_their_share() -> None:
     assert _compacted(site) == ["t-0"]
 
 
+def test_active_segment_is_compacted_after_the_lag_once_a_record_follows() -> None:
+    """As in Kafka, time alone does not roll a segment."""
+    site = LogSite().start()
+    config = replace(COMPACT, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=LAG_MS)
+    log = _create(site, "t-0", 3, config)
+    put(site, log, b"k0", b"new")
+    site.ports.advance(LAG_MS + 1000)
+    assert not compact(site)
+    assert len(log.segments) == 1
+    put(site, log, b"k1", b"new")
+    site.settle()
+    assert _compacted(site) == ["t-0"]
+    assert _offsets(log) == [1, 2, 3, 4]
+
+
 def test_young_records_are_kept() -> None:
     site = LogSite().start()
     log = _create(site, "t-0", 30, replace(COMPACT, min_compaction_lag_ms=LAG_MS))

@@ -157,6 +157,24 @@ def test_segment_rolls_by_the_time_of_its_records() -> None:
         assert _should_roll(one, config, timestamp=T0 + 1001)
 
 
+def test_segment_of_a_compacted_log_rolls_after_the_maximum_compaction_lag() -> None:
+    files = SimFiles()
+    segment = create_segment(files)
+    fill(segment, 1)
+    compacted = ("compact", "delete")
+    for segment_ms, lag_ms, policy, age_ms in (
+        (1000, 300, compacted, 300),
+        (1000, 1300, compacted, 1000),
+        (1000, 300, ("delete",), 1000),
+    ):
+        config = replace(
+            SMALL, segment_ms=segment_ms, max_compaction_lag_ms=lag_ms, cleanup_policy=policy
+        )
+        assert _age_at_the_roll(segment, config) == age_ms
+        jitter = replace(config, segment_jitter_ms=200)
+        assert age_ms - 200 < _age_at_the_roll(segment, jitter) <= age_ms
+
+
 def _age_at_the_roll(segment: LogSegment, config: TopicConfig) -> int:
     return next(ms for ms in range(2000) if _should_roll(segment, config, timestamp=T0 + ms)) - 1
 
