@@ -364,6 +364,11 @@ class LogManager:
             by_dir[log.log_dir].append(log)
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
         await gather(deletions)
+        for path, deleted in by_dir.items():
+            # A log with one of these names may have been created in the meantime.
+            gone = {log.topic_partition for log in deleted} - self.logs.keys()
+            if not self._dirs[path].offline:
+                await self.cleaner.checkpoints.remove(path, gone)
 
     # -- cold reads ---------------------------------------------------------------------------
 

@@ -10,17 +10,16 @@ that is closed, offline, paused or truncated is not changed anymore.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from plog.errors import CorruptMessage, PlogError
-from plog.types import TopicPartition
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
-from plogd.log import file_names
 from plogd.log.compaction import segment_swap
 from plogd.log.compaction.batch_filter import NO_DATA_OFFSET, LastRecord
 from plogd.log.compaction.cleanable import Cleanable, cleanable_part, oldest_timestamp
+from plogd.log.compaction.cleaner_checkpoints import CleanerCheckpoints
 from plogd.log.compaction.cleaning import (
     CannotClean,
     Cleaned,
@@ -97,6 +96,7 @@ class LogCleaner:
         self._housekeeping = housekeeping
         self._write_recovery_points = write_recovery_points
         self._storage_failed = storage_failed
+        self.checkpoints = CleanerCheckpoints(dirs, ports.jobs, storage_failed)
         self._paused: dict[Log, int] = {}
         """Logs that must not be compacted, with the number of reasons."""
         self._log: Log | None = None
@@ -135,10 +135,10 @@ class LogCleaner:
         """
         # Otherwise, the keys of the new records below the old checkpoint would never be noted, and
         # a value would remain after its tombstone.
-        if self._dirs[log.log_dir].cleaner_offsets.get(log.topic_partition, 0) <= offset:
+        if (self.checkpoints.offset_of(log) or 0) <= offset:
             return True
         try:
-            await self._write_checkpoint(log, offset)
+            await self.checkpoints.write(log, offset)
         except OSError:
             return False
         return True
@@ -242,8 +242,7 @@ class LogCleaner:
         )
 
     def _part(self, log: Log, now_ms: int) -> Cleanable:
-        offsets = self._dirs[log.log_dir].cleaner_offsets
-        checkpointed = offsets.get(log.topic_partition)
+        checkpointed = self.checkpoints.offset_of(log)
         return cleanable_part(log, checkpointed_offset=checkpointed, now_ms=now_ms)
 
     async def _is_overdue(self, log: Log, part: Cleanable, now_ms: int) -> bool:
@@ -336,8 +335,8 @@ class LogCleaner:
         """Run the compaction, and put its segments in place."""
         segments = {segment.base_offset: segment for segment in part.segments}
         # First, because from then on, a startup knows that the log may have gaps.
-        if log.topic_partition not in self._dirs[log.log_dir].cleaner_offsets:
-            await self._write_checkpoint(log, part.first_dirty_offset)
+        if self.checkpoints.offset_of(log) is None:
+            await self.checkpoints.write(log, part.first_dirty_offset)
         # If its snapshots are lost, recovery must not take a gap for records that were not synced.
         if not await self._write_recovery_points(log.log_dir):
             raise CannotClean("the recovery points could not be written; free space on the disk")
@@ -424,8 +423,10 @@ class LogCleaner:
             except OSError as error:
                 self._swap_failed(log, error)
                 if not is_refusal(error):
-                    return
+                    break
             await self._sleep(RETRY_MS)
+        for segment in old:  # The log no longer contains them, so it does not close them.
+            segment.close()
 
     def _swap_failed(self, log: Log, error: OSError) -> None:
         # The directory of a closed log may have been renamed.
@@ -446,7 +447,7 @@ class LogCleaner:
 
     async def _finish(self, log: Log, result: Cleaned) -> None:
         """Note that the log is compacted up to the end of this run."""
-        await self._write_checkpoint(log, result.end_offset)
+        await self.checkpoints.write(log, result.end_offset)
         self.uncleanable.pop(log, None)
         self._report(
             "compacted {topic_partition} up to offset {offset}",
@@ -461,27 +462,6 @@ class LogCleaner:
                 topic_partition=log.topic_partition,
                 level="warn",
             )
-
-    async def _write_checkpoint(self, log: Log, offset: int) -> None:
-        """Durably note that `log` is compacted up to `offset`. Raises OSError."""
-        log_dir = self._dirs[log.log_dir]
-
-        def write() -> None:
-            # The directory of a closed log may belong to a new topic with the same name.
-            if log.closed:
-                return
-            offsets: Mapping[TopicPartition, int] = {
-                **log_dir.cleaner_offsets,
-                log.topic_partition: offset,
-            }
-            log_dir.write_offsets(file_names.CLEANER_OFFSET_CHECKPOINT, offsets)
-
-        try:
-            await self._jobs.submit(log_dir.lane, write)
-        except OSError as error:
-            if not is_refusal(error):
-                self._storage_failed(log.log_dir, error)
-            raise
 
 
 def _begins_at(log: Log, part: Cleanable) -> bool:

@@ -276,6 +276,24 @@ def test_directory_goes_offline_at_any_step_of_a_compaction() -> None:
     assert _at_each_step(act) > 12
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_no_file_stays_open_after_a_deletion_or_a_failed_disk(is_deleted: bool) -> None:
+    """The log no longer contains the segments that a swap has replaced."""
+
+    def act(site: LogSite, log: Log) -> None:
+        if is_deleted:
+            site.delete("t-0")
+        else:
+            site.manager.storage_failed("/a", OSError(errno.EIO, "Input/output error"))
+        site.settle()
+        site.ports.advance(200_000)
+        log.close()  # The log of a failed disk keeps its own segments open.
+        descriptors = site.files.descriptors
+        assert (descriptors.writing, descriptors.open_on_demand()) == (0, 0)
+
+    assert _at_each_step(act) > 12
+
+
 def test_nothing_is_changed_after_the_directory_has_gone_offline() -> None:
     def act(site: LogSite, log: Log) -> None:
         site.manager.storage_failed("/a", OSError(errno.EIO, "Input/output error"))
