@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 ALL_THREE = ("kafka", "plog", "plog-default")
 
 
+class StepFailed(Exception):
+    """A command or another part of a load failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One command; it runs on the brokers in `only`, or on all of the load's if that is empty."""

@@ -12,6 +12,7 @@ acknowledges.
 from __future__ import annotations
 
 from tests.bench import client_loads, special_loads
+from tests.bench.compaction_targets import COMPACTION_LOADS
 from tests.bench.load import ALL_THREE, Load, Step
 from tests.bench.rounds import (
     Target,
@@ -467,6 +468,7 @@ LOADS = (
     *CPU_LOADS,
     *OTHER_LOADS,
     *SCALE_LOADS,
+    *COMPACTION_LOADS,
     *PAPER_LOADS,
     *CLIENT_LOADS,
     *SPARK_LOADS,

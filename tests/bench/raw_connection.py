@@ -29,13 +29,14 @@ _CORRELATION_ID = 1
 _NEW_TOPIC_ERRORS = {3, 5, 6}  # The partition may not have a leader yet.
 
 
-def _frame(message: ApiMessage, version: int) -> bytes:
+def request_frame(message: ApiMessage, version: int) -> bytes:
+    """Return the frame of a request."""
     return encode_request(
         RequestHeader(message.api_key, version, _CORRELATION_ID, "bench"), message
     )
 
 
-API_VERSIONS = _frame(api_versions.ApiVersionsRequest(), 0)
+API_VERSIONS = request_frame(api_versions.ApiVersionsRequest(), 0)
 
 
 class Connection:
@@ -107,7 +108,7 @@ def produce_frames(options: Options) -> list[bytes]:
         request = produce.ProduceRequest(
             acks=acks_code(options), timeout_ms=30_000, topic_data=[topic]
         )
-        frames.append(_frame(request, PRODUCE_VERSION))
+        frames.append(request_frame(request, PRODUCE_VERSION))
     return frames
 
 
@@ -148,7 +149,7 @@ def fetch_frame(topic: str, partition: int, offset: int, limit: int, wait_ms: in
         max_bytes=limit,
         topics=[fetch.FetchTopic(topic=topic, partitions=[wanted])],
     )
-    return _frame(request, FETCH_VERSION)
+    return request_frame(request, FETCH_VERSION)
 
 
 def fetched_position(topic: str) -> int:

@@ -18,6 +18,7 @@ from typing import Any
 
 from plog.compiled import INTERPRETED
 from tests.bench.load import Load, Step
+from tests.bench.load import StepFailed as StepFailed  # A public re-export.
 from tests.bench.message_brokers import ActiveMq, RabbitMq
 from tests.bench.peers import KERNEL_BUFFERS, NO_SYNC, Disk, Kafka, Missing, Peer, Plog
 from tests.bench.results import Results
@@ -37,10 +38,6 @@ _SYNC_ROUNDS = re.compile(r"^plog_log_sync_rounds_total (\S+)$", re.MULTILINE)
 _PRODUCES = re.compile(
     r'^kafka_network_requestmetrics_requests_total\{request="Produce",.*\} (\S+)$', re.MULTILINE
 )
-
-
-class StepFailed(Exception):
-    """A command failed."""
 
 
 class Session:
