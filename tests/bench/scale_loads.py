@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from plogd.testing.broker_process import BrokerProcess
 from tests.bench.meter import Meter
-from tests.bench.peers import NO_SYNC, Kafka, Missing, Peer, Plog
+from tests.bench.peers import Kafka, Missing, Peer, Plog
 from tests.bench.raw_connection import wait_for_records
 from tests.bench.rounds import Round
 from tests.bench.special_loads import SPARE_GB, Skipped, messages
@@ -133,7 +133,9 @@ def start_with_segments(session: Session) -> Generator[Round]:
         count = _BATCHES_EACH * partitions
         session.run(peer, f"{_MANY} --partitions {partitions} --n {count} {_TINY_SEGMENTS}", _TOPIC)
         peer.stop()
-        peer = _FewDescriptors(folder, NO_SYNC)
+        # With its defaults: a segment stays open until its records are synced, so a client that
+        # does not wait for syncs could use up the descriptors on a slow disk.
+        peer = _FewDescriptors(folder)
         peer.start()
         while True:
             figures = _stop_and_start(peer)
