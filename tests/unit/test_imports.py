@@ -73,6 +73,7 @@ EMBEDDED = (
     "plogd.metadata.image_records",
     "plogd.metadata.log_replay",
     "plogd.metadata.pending_write",
+    "plogd.metadata.quorum",
     "plogd.metadata.record_batch",
     "plogd.metadata.security_image",
     "plogd.metadata.snapshot_generator",

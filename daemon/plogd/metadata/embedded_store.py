@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 from typing import Any, Final
@@ -41,6 +40,7 @@ from plogd.log.log_results import Writing
 from plogd.metadata.image import MetadataImage, registration_record
 from plogd.metadata.image_loader import LoadedImage, load_image
 from plogd.metadata.pending_write import LARGE, PendingWrite
+from plogd.metadata.quorum import Quorum
 from plogd.metadata.record_batch import batch_in_slices, batch_of
 from plogd.metadata.store import (
     ABSENT,
@@ -62,17 +62,6 @@ METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
 # As in Kafka (QuorumController.MAX_RECORDS_PER_USER_OP).
 _GROUP_RECORDS = 10_000
 """A batch that contains this many records is complete: no more writes are added to it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quorum:
-    """The state of the metadata log, described as a quorum with a single voter."""
-
-    leader_epoch: int
-    log_end_offset: int
-    high_watermark: int
-    log_dir: str
-    """The log directory that contains the metadata log."""
 
 
 class EmbeddedStore:

@@ -120,7 +120,7 @@ class SimReplicas:
             self._start(one, SimFiles(["/"]), settings)
             create_topic(self.brokers[one], "t", **(topic or {}))
             self._adapt(one)
-        topic_ids = {broker.broker.cache.topic("t").topic_id for broker in self.brokers.values()}  # type: ignore[union-attr]
+        topic_ids = {self.partition(one).topic_id for one in self.ids}
         assert len(topic_ids) == 1, "the brokers have the same seed"
 
     def _start(self, one: int, files: SimFiles, settings: dict[str, Any]) -> None:

@@ -29,11 +29,12 @@ from functools import partial
 
 from plog.records.batch import BatchHeader
 from plogd.log import file_names
-from plogd.log.disk.checkpoint_files import CorruptCheckpoint, sync_topic_id
+from plogd.log.disk.checkpoint_files import sync_topic_id
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log_state import LogState
 from plogd.log.recovery.damage_report import DamageReport
+from plogd.log.recovery.epoch_recovery import load_epochs, note_epoch
 from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.producer_recovery import load_producers
 from plogd.log.recovery.segment_recovery import recover_steps, replay_readable, run_steps
@@ -71,7 +72,7 @@ def load_steps(
     # If the log start offset is higher, the log may end below it, which `_complete` detects.
     if request.log_start_offset <= segments[-1].base_offset:
         segments = _drop_below_start(segments, request, dropped, {})
-    epochs = _load_epochs(files, request, segments, report)
+    epochs = load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
     ends = yield from _repair_indexes(files, segments, sealed, request, unchanged, findings, report)
     # Even after a clean stop, a file may have been truncated while no broker was running.
@@ -258,42 +259,6 @@ def _drop_overtaken(segments: Sequence[LogSegment], ends: Mapping[int, int]) -> 
     return kept
 
 
-def _load_epochs(
-    files: Files, request: LoadRequest, segments: Sequence[LogSegment], report: Report
-) -> LeaderEpochs:
-    """Load the epochs from their checkpoint, or from all batches if it is damaged or missing."""
-    try:
-        _check_epochs_exist(files, request, segments)
-        return LeaderEpochs.load(files, request.directory, highest=request.leader_epoch)
-    except CorruptCheckpoint as error:
-        report(
-            "rebuilding the leader epochs: {error}",
-            error=str(error),
-            topic_partition=request.topic_partition,
-            level="warn",
-        )
-    epochs = LeaderEpochs(files, request.directory, highest=request.leader_epoch)
-
-    def note(position: int, header: BatchHeader) -> None:
-        request.work.step()
-        _note_epoch(epochs, header)
-
-    for segment in segments:
-        replay_readable(segment, segment.base_offset, note)
-    epochs.is_dirty = True  # Written even if it is empty, so that it is not rebuilt again.
-    return epochs
-
-
-def _check_epochs_exist(files: Files, request: LoadRequest, segments: Sequence[LogSegment]) -> None:
-    """Raise CorruptCheckpoint if a segment was sealed, but the checkpoint is missing."""
-    # A seal writes it. Recovery finds the epochs of the other segments in their batches.
-    point = request.recovery_point
-    if any(segment.size_bytes and segment.base_offset < point for segment in segments):
-        path = posixpath.join(request.directory, file_names.LEADER_EPOCH_CHECKPOINT)
-        if not files.exists(path):
-            raise CorruptCheckpoint(f"{path} is missing")
-
-
 def _sealed_count(segments: Sequence[LogSegment], recovery_point: int) -> int:
     """Return the number of segments before the segment that contains the recovery point."""
     # Empty segments are ignored: a failed roll may have left an empty segment, after which appends
@@ -439,7 +404,7 @@ def _bind_note(
 ) -> Callable[[int, BatchHeader], None]:
     def note(position: int, header: BatchHeader) -> None:
         if epochs is not None:
-            _note_epoch(epochs, header)
+            note_epoch(epochs, header)
         transactions.note(segment, position, header)
 
     return note
@@ -494,8 +459,3 @@ def _continue_after_loss(
     kept.append(LogSegment.create(files, request.directory, next_offset, request.config))
     files.sync_dir(request.directory)
     return kept
-
-
-def _note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
-    if header.partition_leader_epoch >= 0:
-        epochs.assign(header.partition_leader_epoch, header.base_offset)
