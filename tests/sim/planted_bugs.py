@@ -12,6 +12,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from plog.errors import CoordinatorLoadInProgress, FencedInstanceId
+from plog.records.offset_map import OffsetMap
 from plog.wire.messages.sync_group import SyncGroupResponse
 from plogd.coordinator.group import group_metadata_manager as groups_module
 from plogd.coordinator.group.group import Group
@@ -274,14 +275,13 @@ def _drop_last_batches(stack: ExitStack) -> None:
 
 def _drop_tombstones(stack: ExitStack) -> None:
     """Remove a tombstone as soon as it is compacted for the first time."""
-    is_kept = BatchFilter._is_kept
+    mark_kept = OffsetMap.mark_kept
     stack.enter_context(
         patch.object(
-            BatchFilter,
-            "_is_kept",
-            lambda batches, record, header: (
-                is_kept(batches, record, header)
-                and (record.value is not None or record.offset >= batches._latest_end)
+            OffsetMap,
+            "mark_kept",
+            lambda latest, data, spans, end_offset, _: mark_kept(
+                latest, data, spans, end_offset, False
             ),
         )
     )

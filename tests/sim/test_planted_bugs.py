@@ -15,7 +15,7 @@ from tests.sim.world import World
 
 STEPS = 400
 SEEDS = range(61, 121)
-SEEDS_WITH_EXCEPTIONS = range(161, 221)
+SEEDS_WITH_EXCEPTIONS = range(261, 321)
 SEEDS_WITH_GROUPS = range(1, 31)
 
 LOSS = {

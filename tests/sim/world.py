@@ -27,6 +27,7 @@ from tests.sim.exceptions import Exceptions
 from tests.sim.final import FinalReader, check_log, check_retention
 from tests.sim.group_history import GroupHistory
 from tests.sim.group_plan import make_groups
+from tests.sim.inside import LifeEnded
 from tests.sim.insiders import (
     CrashAfterCompaction,
     LostSnapshots,
@@ -301,8 +302,13 @@ class World(Stage):
         self._truncating.add(log)
         try:
             yield
-        finally:
+        except LifeEnded:
+            # A broker that is stopping may still complete the truncation.
+            raise
+        except BaseException:
             self._truncating.discard(log)
+            raise
+        self._truncating.discard(log)
 
     @property
     def forgives_bugs(self) -> bool:

@@ -35,12 +35,25 @@ class StoppingLog(Protocol):
 
 def sync_for_clean_stop(log: StoppingLog, files: Files) -> None:
     """Make the log durable, including what recovery would have to compute. Raises OSError."""
+    _add_last_entries(log)
     # Syncing idle logs again would delay the shutdown of a broker with many partitions.
     if _is_on_disk(log):
         _sync_missing_indexes(log, files)
     else:
         _sync_completely(log, files)
         log.durable_end_offset = log.recovery_point = log.log_end_offset
+
+
+def _add_last_entries(log: StoppingLog) -> None:
+    """Complete the time indexes that recovery could not complete, because the disk was full.
+
+    The next startup does not read these segments, and would not know their largest timestamps.
+    """
+    for segment in log.segments:
+        if segment.indexes.lacks_last_entry:
+            segment.on_become_inactive()
+            for file in segment.sync_files():
+                file.sync()
 
 
 def _is_on_disk(log: StoppingLog) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from plogd.log import file_names
+from plogd.log.log import Log
 from plogd.log.recovery.load_progress import LoadingStopped
 from tests.helpers.log.log_site import (
     CONFIG,
@@ -17,6 +18,8 @@ from tests.helpers.log.log_site import (
     four_segments,
     values,
 )
+from tests.helpers.sim.sim_files import SimFiles
+from tests.helpers.sim.sim_ports import SimPorts
 
 
 def _break(site: LogSite, path: str, name: str = "") -> None:
@@ -196,3 +199,32 @@ def test_closed_logs_are_counted_during_a_stop() -> None:
         site.create(f"t-{number}")
     site.stop()
     assert site.manager.closed_logs == 4
+
+
+@pytest.mark.parametrize("worthwhile_bytes", [1, 1 << 30])
+def test_stop_completes_time_indexes_that_recovery_could_not_write(worthwhile_bytes: int) -> None:
+    """The next start does not read these segments, and would not know their largest timestamps."""
+    site = LogSite(
+        ports=SimPorts(files=SimFiles(["/a"]), worthwhile_bytes=worthwhile_bytes)
+    ).start()
+    # The last batch of each segment has no entry of its own.
+    config = replace(CONFIG, index_interval_bytes=500)
+    site.fill(site.create("t-0", config), 17)
+    site = site.next_life()
+    site.files.fail_when(
+        lambda operation: operation.name == "append" and operation.path.endswith(".timeindex"),
+        errno.ENOSPC,
+    )
+    site.start()
+    expected = _largest_timestamps(site.log())
+    site.files.fail_no_more()
+    site.ports.advance(1000)  # Otherwise, the files may have changed since the stop.
+    site.stop()
+    site = site.kill()
+    assert all(log_dir.was_clean for log_dir in site.manager._dirs)
+    assert _largest_timestamps(site.log()) == expected
+    assert len(set(expected)) == 4
+
+
+def _largest_timestamps(log: Log) -> list[int]:
+    return [segment.indexes.maximum.timestamp for segment in log.segments]

@@ -265,6 +265,7 @@ batches = st.lists(
         timestamp=st.integers(-1, 300),
         key=st.none() | KEYS | st.binary(max_size=3),
         value=st.none() | st.binary(max_size=3),
+        headers=st.just(()),
     ),
     max_size=30,
 )

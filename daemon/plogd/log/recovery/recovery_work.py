@@ -82,6 +82,8 @@ def _collect(lines: list[Line]) -> Report:
 def _close(files: Files, state: LogState) -> bool:
     """Write what a clean stop would write; return False if the disk is full. Raises OSError."""
     try:
+        if any(segment.indexes.lacks_last_entry for segment in state.segments):
+            return False
         # The records are durable, which the snapshot proves (`load_log` has synced them).
         state.producer_state.write_snapshot(state.log_end_offset)
         state.leader_epochs.flush()

@@ -119,8 +119,9 @@ def recover_steps(
         if segment.size_bytes:  # Without records, the segment needs no index files yet.
             segment.on_become_inactive()
     except OSError as error:
-        if not is_refusal(error):  # On a full disk, the next startup adds the entry.
+        if not is_refusal(error):  # On a full disk, the clean stop adds the entry.
             raise
+        segment.indexes.lacks_last_entry = True
     return RecoveredSegment(
         next_offset=scan.next_offset,
         truncated_bytes=truncated_bytes,

@@ -60,6 +60,7 @@ class SegmentIndexes:
         "_time_index",
         "base_offset",
         "is_new",
+        "lacks_last_entry",
     )
 
     def __init__(
@@ -75,6 +76,8 @@ class SegmentIndexes:
         self.base_offset = base_offset
         self.is_new = False
         """Whether the files may not exist yet, because no entry has been added."""
+        self.lacks_last_entry = False
+        """Whether the disk was too full for the entry with the largest timestamp."""
         self._files = files
         self._config = config
         self._read_only = read_only
@@ -228,6 +231,7 @@ class SegmentIndexes:
             read_only=True,
         )
         copy.is_new = self.is_new
+        copy.lacks_last_entry = self.lacks_last_entry
         return copy
 
     def begin_rebuild(self) -> SegmentIndexes:
@@ -259,7 +263,7 @@ class SegmentIndexes:
     def note_rebuilt(self, maximum: TimestampOffset) -> None:
         """Switch to the rebuilt files, which now have the final names."""
         self.close()
-        self.is_new = False
+        self.is_new = self.lacks_last_entry = False
         self._is_full = self._last_indexed_position = None
         self._maximum = maximum
 
@@ -401,6 +405,7 @@ class SegmentIndexes:
         self._is_full = None
         self.by_time.maybe_append(*self.maximum, skip_full_check=True)
         self.flush()
+        self.lacks_last_entry = False
 
     def repair(self) -> None:
         """Remove bytes that a failed `add` has left in the files. Raises OSError."""
