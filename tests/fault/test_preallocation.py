@@ -84,7 +84,8 @@ def test_restart_releases_reserved_space(tmp_path: Path, kind: str, how: str) ->
             segment = _segment(broker, data)
             if how == "kill":
                 broker.kill()
-                assert _unused_bytes(segment) > _UNUSED_MAX
+                # The kernel may take unused pages of a tmpfs back when it reclaims memory.
+                assert kind == "tmpfs" or _unused_bytes(segment) > _UNUSED_MAX
             else:
                 broker.stop()
                 assert _unused_bytes(segment) <= _UNUSED_MAX
