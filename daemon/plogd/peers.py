@@ -50,6 +50,18 @@ class VersionedRequest:
 PeerRequest: TypeAlias = ApiMessage | VersionedRequest
 
 
+def built_message(request: PeerRequest, version_of: Callable[..., int]) -> tuple[ApiMessage, int]:
+    """Return the message and its version.
+
+    `version_of` takes a message or its class, and `by_name`, which is False if versions that
+    contain only topic ids may be used. Raises UnsupportedVersion.
+    """
+    if isinstance(request, VersionedRequest):
+        version = version_of(request.request_type, by_name=False)
+        return request.build(version), version
+    return request, version_of(request)
+
+
 class Peers(Protocol):
     """Sends requests to the brokers of the cluster, including this broker itself."""
 

@@ -78,7 +78,7 @@ def handle_fetch(
     if len(fetch.items) > SLICE:
         return spawn(_fetch_wide(request, context, broker, ready(fetch)))
     answer = _Answer(request, context, broker, fetch)
-    reads = _read(request, context, broker, fetch)
+    reads = _read(request, context, broker, fetch, answer)
     return reads.map(answer) if isinstance(reads, Later) else answer(reads)
 
 
@@ -92,7 +92,7 @@ async def _fetch_wide(
     if fetch.error is not None:
         return FetchResponse(error_code=fetch.error.code)
     answer = _Answer(request, context, broker, fetch)
-    reads = await settle(_read(request, context, broker, fetch))
+    reads = await settle(_read(request, context, broker, fetch, answer))
     return await answer.in_slices(reads)
 
 
@@ -101,8 +101,9 @@ def _read(
     context: RequestContext,
     broker: Broker,
     fetch: FetchContext,
+    answer: _Answer,
 ) -> MaybeLater[list[PartitionRead]]:
-    follower = None if isinstance(request, SingleFetch) else _follower(request, context)
+    follower = answer.follower
     max_bytes = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
     if broker.quotas.fetch.is_set and follower is None:
         max_bytes = bound_fetch(context, broker, max_bytes)
@@ -130,7 +131,7 @@ def _follower(request: FetchRequest, context: RequestContext) -> ReplicaState | 
 class _Answer:
     """Builds the response to a fetch from its reads."""
 
-    __slots__ = ("_broker", "_context", "_fetch", "_has_quota", "_read_committed", "_version")
+    __slots__ = ("_broker", "_context", "_fetch", "_read_committed", "_version", "follower")
 
     def __init__(
         self,
@@ -144,8 +145,7 @@ class _Answer:
         self._fetch = fetch
         self._version = context.version
         self._read_committed = request.isolation_level == READ_COMMITTED
-        # Quotas do not apply to followers.
-        self._has_quota = isinstance(request, SingleFetch) or _follower(request, context) is None
+        self.follower = None if isinstance(request, SingleFetch) else _follower(request, context)
 
     def __call__(self, reads: Sequence[PartitionRead]) -> Response:
         try:
@@ -236,7 +236,8 @@ class _Answer:
 
     def _throttle(self, reads: Sequence[PartitionRead]) -> tuple[int, FetchResponse | None]:
         """Return the throttle time and, if no records may be sent now, the empty response."""
-        if not (self._broker.quotas.fetch.is_set and self._has_quota):
+        # Quotas do not apply to followers.
+        if not self._broker.quotas.fetch.is_set or self.follower is not None:
             return 0, None
         may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
         if may_send:

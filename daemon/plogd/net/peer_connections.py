@@ -31,7 +31,7 @@ from plog.wire.schema import ApiMessage, WireError
 from plogd.apis.own_requests import OwnRequests
 from plogd.broker import Broker
 from plogd.config import BrokerConfig
-from plogd.peers import REQUEST_TIMEOUT_MS, PeerRequest, PeerUnavailable, VersionedRequest
+from plogd.peers import REQUEST_TIMEOUT_MS, PeerRequest, PeerUnavailable, built_message
 from plogd.ports import Later, Ports, Timer, failed
 
 Address: TypeAlias = tuple[str, int]
@@ -99,7 +99,7 @@ class PeerConnections:
 
     def _ask_own(self, request: PeerRequest, timeout_ms: float) -> Later[Any]:
         try:
-            message, version = _built(request, self._own_version_of)
+            message, version = built_message(request, self._own_version_of)
         except (UnsupportedVersion, WireError) as error:
             return failed(error)
         return self._own.ask(message, version, timeout_ms)
@@ -117,14 +117,6 @@ class PeerConnections:
         lanes, self._lanes = self._lanes, {}
         for lane in lanes.values():
             lane.close("this broker is stopping")
-
-
-def _built(request: PeerRequest, version_of: Callable[..., int]) -> tuple[ApiMessage, int]:
-    """Return the message and its version. Raises UnsupportedVersion."""
-    if isinstance(request, VersionedRequest):
-        version = version_of(request.request_type, by_name=False)
-        return request.build(version), version
-    return request, version_of(request)
 
 
 class _Asked:
@@ -249,7 +241,7 @@ class _Lane:
             self._expired(asked)
             return
         try:
-            message, version = _built(asked.request, connection.version_of)
+            message, version = built_message(asked.request, connection.version_of)
             answer = connection.ask(
                 message,
                 API_BY_KEY[message.api_key].response,

@@ -114,6 +114,8 @@ class Partition:
         # Rule R6: two leaders must never append in the same epoch.
         assert state.leader_epoch >= self.log.leader_epochs.latest_epoch, "deposed leader"
         is_new = state.leader_epoch > self.leader_epoch or self.leader != state.leader
+        # At startup, no request waits for any of the thousands of partitions.
+        may_have_waiting = is_new and self.leader_epoch != NO_EPOCH
         self._set(state)
         self.isr = state.isr
         if is_new:
@@ -127,7 +129,7 @@ class Partition:
             self.remote = None
         # After a restart, the recovered records are durable, and no append may follow for a long
         # time.
-        if self._raise_high_watermark() or is_new:
+        if self._raise_high_watermark() or may_have_waiting:
             self._on_progress(self)
 
     def _set(self, state: PartitionState) -> None:

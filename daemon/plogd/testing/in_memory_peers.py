@@ -8,6 +8,7 @@ same tests.
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import Any
 
 from plog.client.network.api_versions import Ranges, common_version, ranges_of
@@ -19,7 +20,7 @@ from plog.wire.messages.api_versions import ApiVersionsResponse
 from plog.wire.primitives import WireError
 from plog.wire.schema import ApiMessage
 from plogd.apis.own_requests import OwnRequests
-from plogd.peers import REQUEST_TIMEOUT_MS, PeerRequest, PeerUnavailable, VersionedRequest
+from plogd.peers import REQUEST_TIMEOUT_MS, PeerRequest, PeerUnavailable, built_message
 from plogd.ports import Later, Timer, Timers, failed
 from plogd.testing.peer_network import Link, PeerNetwork
 
@@ -104,10 +105,7 @@ class InMemoryPeers:
 def _built(request: PeerRequest, ranges: Ranges, broker_id: int) -> tuple[ApiMessage, int]:
     """Return the message and its version. Raises UnsupportedVersion."""
     where = f"broker {broker_id}"
-    if isinstance(request, VersionedRequest):
-        version = common_version(request.request_type, ranges, where, by_name=False)
-        return request.build(version), version
-    return request, common_version(request, ranges, where)
+    return built_message(request, partial(common_version, ranges=ranges, address=where))
 
 
 class _Lane:
