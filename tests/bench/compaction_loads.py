@@ -7,7 +7,10 @@ cleaner-offset-checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -46,6 +49,8 @@ _WRITES_PER_KEY = 10
 _KEY = b"key-%012d"
 _VALUE_BYTES = 184
 _BATCH_RECORDS = 100
+_IN_FLIGHT = 32
+"""Requests that wait for their responses while a log is written, so that syncs do not delay it."""
 _SEGMENT_BYTES = 4 << 20
 _BACKOFF_MS = "100"
 _MB = 1_000_000
@@ -87,7 +92,11 @@ def _compact(session: Session, name: str, peer: Peer, topic: str, count: int) ->
 
 
 def produce_latency(session: Session) -> Generator[Round]:
-    """Produce at an even rate without and with compactions; compare the latencies."""
+    """Produce at an even rate without and with compactions; compare the latencies.
+
+    Also beside a process that only uses CPU time with a compaction's priority: on a machine with
+    two cores, that alone delays some requests.
+    """
     peers = _present(session, ("plog", "plog-default"))
     count = (_QUICK_RECORDS if session.quick else _RECORDS // 2) * _PARTITIONS
     number = 0
@@ -101,6 +110,8 @@ def produce_latency(session: Session) -> Generator[Round]:
             _create_compacted(admin, topic, partitions=_PARTITIONS)
             _write(peer, topic, count, partitions=_PARTITIONS)
             without = session.run(peer, _PACED, paced_topic)
+            with _busy_process():
+                beside_busy = session.run(peer, _PACED, paced_topic)
             began = time.monotonic()
             _begin_compaction(admin, topic)
             beside = session.run(peer, _PACED, paced_topic, delete=True)
@@ -110,13 +121,30 @@ def produce_latency(session: Session) -> Generator[Round]:
             admin.delete_topics([topic])[topic].result()
             round_[name] = {
                 "without_ms": without["produce_ack_ms"],
+                "beside_busy_ms": beside_busy["produce_ack_ms"],
                 "with_ms": beside["produce_ack_ms"],
-                "p99_ratio": beside["produce_ack_ms"]["p99"] / without["produce_ack_ms"]["p99"],
+                "p99_ratio": _p99(beside) / _p99(without),
+                "busy_p99_ratio": _p99(beside_busy) / _p99(without),
                 "paced_s": paced_s,
                 "compacting_s": time.monotonic() - began,
             }
             session.results.say("compaction-latency", name, "", round_[name])
         yield round_
+
+
+def _p99(run: Mapping[str, Any]) -> float:
+    return float(run["produce_ack_ms"]["p99"])
+
+
+@contextlib.contextmanager
+def _busy_process() -> Iterator[None]:
+    """Run a process that uses a core, with the niceness of child_process.py."""
+    code = "import os; os.nice(10)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            yield
+        finally:
+            process.kill()
 
 
 def _present(session: Session, names: tuple[str, ...]) -> dict[str, Peer]:
@@ -168,11 +196,21 @@ def _write(peer: Peer, topic: str, count: int, *, partitions: int) -> None:
         chance.shuffle(order)
         frames = _frames(topic, partition, order, values)
         wait_for_leader(connection, next(frames), options)
+        in_flight = 0
         for frame in frames:
             connection.send(frame)
-            connection.read()
-            check_produced(connection, options)
+            in_flight += 1
+            if in_flight == _IN_FLIGHT:
+                _read_produced(connection, options)
+                in_flight -= 1
+        for _ in range(in_flight):
+            _read_produced(connection, options)
     connection.socket.close()
+
+
+def _read_produced(connection: Connection, options: Options) -> None:
+    connection.read()
+    check_produced(connection, options)
 
 
 def _frames(topic: str, partition: int, keys: list[bytes], values: list[bytes]) -> Iterator[bytes]:

@@ -146,6 +146,7 @@ class LogManager:
             housekeeping=self.housekeeping,
             index_rebuilds=self._index_rebuilds,
             storage_failed=self.storage_failed,
+            unsealed=lambda path, change: self._dirs.writes_of(path).unsealed(change),
         )
         self._preallocation = Preallocation(
             self._ports,

@@ -6,6 +6,9 @@ is therefore measured. After a write of more than 20 ms, the log directory is co
 on its lane perform the writes of all its logs (slow_disk_writes.py), until no write has been slow
 for some time. This time is 1 s at first, and doubles with each slow write, up to 30 s.
 
+Jobs also write while many rolled segments wait for their seals. These jobs run behind the seals, so
+segments are not rolled faster than they are sealed: an unsealed segment keeps files open.
+
 Called on the reactor's thread; LogDirs has one object per directory. See
 docs/decisions/0007-slow-directories-write-on-their-lane.md.
 """
@@ -29,17 +32,22 @@ LONGEST_QUIET_MS = 30_000.0
 """The upper limit of this time, which doubles with each slow write."""
 FORGET_MS = 300_000.0
 """After this time without slow writes, the next slow write is treated as the first."""
+UNSEALED_MAX = 32
+"""The number of rolled segments of a log directory that may wait for their seals before jobs write.
+"""
 
 
 class SlowDisk:
-    """The write speed of one log directory; `is_slow` is set while jobs must write."""
+    """The speed of one log directory; `is_slow` is set while jobs must write."""
 
     __slots__ = (
+        "_is_disk_slow",
         "_jobs",
         "_lane",
         "_path",
         "_quiet_at_ms",
         "_report",
+        "_unsealed",
         "is_slow",
         "monotonic_ms",
         "quiet_ms",
@@ -56,7 +64,17 @@ class SlowDisk:
         self.quiet_ms = FIRST_QUIET_MS
         """How long writes must stay fast after the next slow write, before the reactor writes
         again."""
+        self._is_disk_slow = False
+        self._unsealed = 0
         self.is_slow = False
+
+    def unsealed(self, change: int) -> None:
+        """Record that `change` more rolled segments wait for their seals; fewer if negative."""
+        self._unsealed += change
+        self._decide()
+
+    def _decide(self) -> None:
+        self.is_slow = self._is_disk_slow or self._unsealed > UNSEALED_MAX
 
     def took(self, write_ms: float) -> None:
         """Record the duration of a write."""
@@ -67,8 +85,9 @@ class SlowDisk:
                 self.quiet_ms = FIRST_QUIET_MS
             self._quiet_at_ms = now_ms + self.quiet_ms
             self.quiet_ms = min(2 * self.quiet_ms, LONGEST_QUIET_MS)
-            if not self.is_slow:
-                self.is_slow = True
+            if not self._is_disk_slow:
+                self._is_disk_slow = True
+                self._decide()
                 self._report(
                     "a write to {log_dir} took {write_ms} ms: using a thread for writes until the"
                     " disk is fast again",
@@ -76,8 +95,9 @@ class SlowDisk:
                     write_ms=round(write_ms),
                     level="warn",
                 )
-        elif self.is_slow and self.monotonic_ms() >= self._quiet_at_ms:
-            self.is_slow = False
+        elif self._is_disk_slow and self.monotonic_ms() >= self._quiet_at_ms:
+            self._is_disk_slow = False
+            self._decide()
             self._report("writes to {log_dir} are fast again", log_dir=self._path)
 
     def submit(self, job: Callable[[], T]) -> Later[T]:

@@ -2,8 +2,9 @@
 
 An append has two steps here. *Prepare* runs immediately, on the reactor: it assigns offsets to the
 batch, and updates the producer's sequence number for the checks of later batches. *Write* is a job
-on the directory's lane: it writes all batches prepared since the last job, and rolls the segment if
-necessary. When the job is done, the written batches are added to the log as in a synchronous
+on the directory's lane: it writes the batches prepared since the last job, and rolls the segment
+once if necessary; batches that need another segment wait for the next job, behind the seal of the
+first. When the job is done, the written batches are added to the log as in a synchronous
 append: the log end offset advances, producer state and leader epochs are updated, and a sync is
 requested. Until then, only this object holds the batches, so there is nothing to undo in the log if
 a write fails. The failed batch and all batches prepared after it are dropped, and their appends
@@ -266,13 +267,15 @@ class SlowDiskWrites:
     def _write(
         self, group: Sequence[Prepared], segment: LogSegment, config: TopicConfig
     ) -> _Outcome:
-        """Write the batches in order, up to the first failure. Runs as a job."""
+        """Write the batches in order, up to the first failure or second roll. Runs as a job."""
         outcome = _Outcome()
         try:
             for number, prepared in enumerate(group):
                 started_ms = self._writes.monotonic_ms()
                 batch, now_ms = prepared.batch, prepared.now_ms
                 if must_roll(segment, batch, prepared.last_offset, config, now_ms):
+                    if outcome.rolled:
+                        break
                     segment = make_successor(
                         self._files,
                         self._log.directory,
@@ -332,8 +335,11 @@ class SlowDiskWrites:
             # From `roll`, or from a roll that succeeded before the write of its batch failed.
             self._adopt_segment(outcome, outcome.written)
         self.written_bytes = log.segments.active.size_bytes
+        unwritten = group[outcome.written :]
         if outcome.error is not None or log.closed or log.offline:
-            self._fail(group[outcome.written :], outcome.error)
+            self._fail(unwritten, outcome.error)
+        else:
+            self._waiting.extendleft(reversed(unwritten))
         self._continue()
 
     def _adopt_segment(self, outcome: _Outcome, number: int) -> None:

@@ -5,6 +5,8 @@ producer snapshot at the segment's end, and the leader epochs. A seal is a job o
 directory's lane, and runs in parallel with the sync rounds of disk/group_commit.py. `Log` rolls the
 segment, and advances its recovery point when the seal is done.
 
+While many segments wait for their seals, appends wait behind the seals (disk/slow_disk.py).
+
 The seals of a log run one at a time, in order: a snapshot proves to recovery that all segments
 below it are durable, so it must not be written before the seals of all earlier segments are done.
 
@@ -53,7 +55,8 @@ class _Seal(NamedTuple):
 class Sealing:
     """The seals for all logs of a broker; called on the reactor's thread.
 
-    `storage_failed(log_dir, error)` takes a log directory offline.
+    `storage_failed(log_dir, error)` takes a log directory offline; `unsealed(log_dir, change)`
+    records a change in the number of segments that wait for their seals.
     """
 
     def __init__(
@@ -64,12 +67,14 @@ class Sealing:
         housekeeping: Housekeeping,
         index_rebuilds: IndexRebuilds,
         storage_failed: Callable[[str, OSError], None],
+        unsealed: Callable[[str, int], None],
     ) -> None:
         self._jobs = jobs
         self._timers = timers
         self._housekeeping = housekeeping
         self._index_rebuilds = index_rebuilds
         self._storage_failed = storage_failed
+        self._unsealed = unsealed
         self._waiting: dict[Log, deque[_Seal]] = {}
         """Seals that are not done, oldest first. Only each log's first seal is in progress."""
         self._running: set[Log] = set()
@@ -83,6 +88,7 @@ class Sealing:
         # Prepared now, because later appends change the producer state.
         write_snapshot = log.producer_state.prepare_snapshot(end_offset)
         waiting.append(_Seal(segment, end_offset, write_snapshot, []))
+        self._unsealed(log.log_dir, 1)
         if len(waiting) == 1:
             self._begin(log)
 
@@ -116,7 +122,7 @@ class Sealing:
             self._waiting[log] = deque(kept)
         for seal in waiting:
             if seal not in kept:
-                _release(seal)
+                self._drop(log, seal)
 
     def snapshots(self, log: Log, end_offset: int) -> list[Callable[[], None]]:
         """Return the jobs that write the missing snapshots at or below `end_offset`."""
@@ -159,12 +165,16 @@ class Sealing:
             self._begin(log)
         else:
             del self._waiting[log]
-        _release(seal)
+        self._drop(log, seal)
 
     def _abandon(self, log: Log) -> None:
         """Drop all seals of `log`; the next startup recovers the segments."""
         for seal in self._waiting.pop(log):
-            _release(seal)
+            self._drop(log, seal)
+
+    def _drop(self, log: Log, seal: _Seal) -> None:
+        self._unsealed(log.log_dir, -1)
+        _release(seal)
 
     def _submit(self, log: Log, seal: _Seal) -> None:
         segment = seal.segment

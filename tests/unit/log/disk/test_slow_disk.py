@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from plogd.log.disk.slow_disk import FIRST_QUIET_MS, FORGET_MS, SLOW_WRITE_MS, SlowDisk
+from plogd.log.disk.slow_disk import (
+    FIRST_QUIET_MS,
+    FORGET_MS,
+    SLOW_WRITE_MS,
+    UNSEALED_MAX,
+    SlowDisk,
+)
 from tests.helpers.sim.sim_ports import SimPorts
 
 
@@ -95,3 +101,21 @@ def test_write_job_runs_after_earlier_jobs_of_its_directory(
     assert ports.jobs.waiting == ["dir:/a"]
     ports.jobs.run_one("dir:/a")
     assert ran == ["before"]
+
+
+def test_jobs_write_while_many_segments_are_not_sealed(
+    ports: SimPorts, writes: SlowDisk, reports: list[str]
+) -> None:
+    writes.unsealed(UNSEALED_MAX)
+    assert not writes.is_slow
+    writes.unsealed(1)
+    assert writes.is_slow
+    writes.took(50)
+    writes.unsealed(-UNSEALED_MAX - 1)
+    assert writes.is_slow, "the disk itself is slow"
+    writes.unsealed(UNSEALED_MAX + 1)
+    ports.clock.advance_to(FIRST_QUIET_MS)
+    writes.took(0.1)
+    assert writes.is_slow, "the disk is fast again, but segments are not sealed"
+    writes.unsealed(-1)
+    assert not writes.is_slow

@@ -9,6 +9,7 @@ import pytest
 
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import read_leader_epochs
+from plogd.log.disk.slow_disk import UNSEALED_MAX
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
 from plogd.log.segment.log_segment import LogSegment
@@ -431,3 +432,44 @@ class TestDeletionOfUnsealedSegments:
         after = site.restart()
         assert after.listing(after.log()) == [3]
         assert after.log().producer_state.producers[7].last_sequence == 2
+
+
+# -- back-pressure ----------------------------------------------------------------------------
+
+
+def test_appends_wait_behind_the_seals_while_many_segments_are_not_sealed() -> None:
+    site = LogSite().start()
+    logs = [site.create(f"t-{number}") for number in range(UNSEALED_MAX + 1)]
+    for log in logs:
+        site.append(log)
+    site.settle()
+    for log in logs:
+        assert site.append(log).writing is None
+        log.roll()
+    assert site.append(logs[0]).writing is not None
+    site.ports.jobs.run_one("dir:/a")
+    assert (logs[0].log_end_offset, logs[0].recovery_point) == (2, 2), "only the seal has run"
+    assert site.append(logs[1]).writing is None, "fewer segments wait"
+    site.settle()
+    assert [log.log_end_offset for log in logs[:3]] == [3, 3, 2]
+
+
+@pytest.mark.parametrize("how", ["retention", "deletion", "truncation"])
+def test_abandoned_seals_do_not_keep_appends_waiting(how: str) -> None:
+    site = LogSite().start()
+    log, other = site.create("t-0"), site.create("u-0")
+    for _ in range(UNSEALED_MAX + 1):
+        site.append(log)
+        log.roll()
+    assert site.manager.dirs.writes_of("/a").is_slow
+    match how:
+        case "retention":
+            log.log_start_offset = log.log_end_offset
+            site.manager.apply_retention(site.ports.clock.now_ms())
+        case "deletion":
+            site.manager.delete(log.topic_partition)
+        case "truncation":
+            log.truncate_to(1)
+    site.settle()
+    assert not site.manager.dirs.writes_of("/a").is_slow
+    assert site.append(other).writing is None
