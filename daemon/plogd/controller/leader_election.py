@@ -1,0 +1,136 @@
+"""Choose the leaders of partitions: pure functions from a partition's state to its next state.
+
+The controller calls them when brokers come, go or shut down, when an operator requests an election
+and when a reassignment ends. It then writes the result. A new leader, and the loss of a leader,
+raise the leader epoch. The partition epoch of a result is still that of the old state, because the
+metadata store assigns it.
+
+A replica is *online* if its broker is live and its log directory has not failed. Brokers that are
+shutting down are not elected, but keep what they have until they have handed it over.
+
+Source: Kafka 3.9 Election, PartitionLeaderElectionAlgorithms; docs/architecture.md, rule C9.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from plogd.metadata.cache import PartitionState
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brokers:
+    """The brokers that can lead partitions."""
+
+    live: Collection[int]
+    """Brokers that are registered."""
+    shutting_down: Collection[int] = ()
+    """Live brokers that have requested a controlled shutdown."""
+
+    def is_online(self, replica: int, state: PartitionState) -> bool:
+        """Return whether a replica of the partition is online."""
+        return replica in self.live and replica not in state.offline_replicas
+
+    def can_lead(self, replica: int, state: PartitionState) -> bool:
+        """Return whether a replica of the partition is online, and its broker goes on running."""
+        return self.is_online(replica, state) and replica not in self.shutting_down
+
+
+def first_state(number: int, replicas: Sequence[int], brokers: Brokers) -> PartitionState:
+    """Return the state of a new partition: all online replicas are in sync, the first one leads.
+
+    Without an online replica, the partition has no leader, and all replicas are in its ISR: none of
+    them has records yet.
+    """
+    isr = tuple(replica for replica in replicas if replica in brokers.live)
+    return PartitionState(
+        partition=number,
+        leader=isr[0] if isr else NO_LEADER,
+        leader_epoch=0,
+        replicas=tuple(replicas),
+        isr=isr or tuple(replicas),
+        partition_epoch=0,
+    )
+
+
+def without_offline_replicas(state: PartitionState, brokers: Brokers) -> PartitionState | None:
+    """Return the state after replicas have gone offline or come back; None if nothing changes.
+
+    Offline replicas leave the ISR, but its last members stay: they are the only ones that have all
+    committed records. Without an online member, the partition has no leader.
+    """
+    isr = _online(state.isr, state, brokers)
+    if state.leader != NO_LEADER and brokers.is_online(state.leader, state):
+        # The leader keeps its epoch, as after an ISR change that it has requested itself.
+        return None if len(isr) == len(state.isr) else replace(state, isr=isr)
+    leader = _first_leader(state.replicas, isr, state, brokers)
+    if leader != NO_LEADER:
+        return _led_by(leader, isr, state)
+    return None if state.leader == NO_LEADER else _led_by(NO_LEADER, state.isr, state)
+
+
+def preferred(state: PartitionState, brokers: Brokers) -> PartitionState | None:
+    """Return the state with the preferred leader, the first replica; None if it cannot lead."""
+    first = state.replicas[0]
+    if first not in state.isr or not brokers.can_lead(first, state):
+        return None
+    return _led_by(first, state.isr, state)
+
+
+def unclean(
+    state: PartitionState, brokers: Brokers, by_preference: Callable[[int], tuple[int, int]]
+) -> PartitionState | None:
+    """Return the state with a leader that may lack committed records; None without any replica.
+
+    `by_preference` is the sort key of a replica, largest first: the leader epoch and end offset of
+    its log, so that as few records as possible are lost. A member of the ISR is always preferred.
+    """
+    safe = without_offline_replicas(state, brokers)
+    if safe is not None and safe.leader != NO_LEADER:
+        return safe
+    candidates = [one for one in state.replicas if brokers.can_lead(one, state)]
+    if not candidates:
+        return None
+    best = max(candidates, key=by_preference)
+    return _led_by(best, (best,), state)
+
+
+def for_shutdown(state: PartitionState, brokers: Brokers) -> PartitionState | None:
+    """Return the state in which the partition does not depend on brokers that are shutting down.
+
+    None if it does not depend on one, or if no other member of the ISR can lead.
+    """
+    if not any(replica in brokers.shutting_down for replica in state.isr):
+        return None
+    isr = tuple(replica for replica in state.isr if replica not in brokers.shutting_down)
+    if state.leader != NO_LEADER and state.leader not in brokers.shutting_down:
+        return replace(state, isr=isr)
+    leader = _first_leader(state.replicas, isr, state, brokers)
+    return None if leader == NO_LEADER else _led_by(leader, isr, state)
+
+
+def for_reassignment(
+    state: PartitionState, target: Sequence[int], brokers: Brokers
+) -> PartitionState | None:
+    """Return the state that is led by a replica of `target`; None if none of them is in sync."""
+    leader = _first_leader(target, state.isr, state, brokers)
+    return None if leader == NO_LEADER else _led_by(leader, state.isr, state)
+
+
+def _first_leader(
+    replicas: Sequence[int], isr: Collection[int], state: PartitionState, brokers: Brokers
+) -> int:
+    """Return the first replica that is in sync and can lead, or `NO_LEADER`."""
+    able = (one for one in replicas if one in isr and brokers.can_lead(one, state))
+    return next(able, NO_LEADER)
+
+
+def _online(replicas: Sequence[int], state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
+    return tuple(replica for replica in replicas if brokers.is_online(replica, state))
+
+
+def _led_by(leader: int, isr: Sequence[int], state: PartitionState) -> PartitionState:
+    return replace(state, leader=leader, isr=tuple(isr), leader_epoch=state.leader_epoch + 1)

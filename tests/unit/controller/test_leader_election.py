@@ -1,0 +1,162 @@
+"""Elections: which replica leads next, and which replicas remain in sync (rule C9)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plogd.controller.leader_election import (
+    NO_LEADER,
+    Brokers,
+    first_state,
+    for_reassignment,
+    for_shutdown,
+    preferred,
+    unclean,
+    without_offline_replicas,
+)
+from plogd.metadata.cache import PartitionState
+
+STATE = PartitionState(
+    partition=0, leader=1, leader_epoch=5, replicas=(1, 2, 3), isr=(1, 2, 3), partition_epoch=9
+)
+ALL = Brokers(live={1, 2, 3})
+
+
+def _summary(state: PartitionState | None) -> tuple[int, tuple[int, ...], int] | None:
+    return None if state is None else (state.leader, state.isr, state.leader_epoch)
+
+
+# -- brokers go offline and come back ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "live", "expected"),
+    [
+        (1, (1, 2, 3), {1, 2, 3}, None),
+        # A follower leaves the ISR; the leader keeps its epoch.
+        (1, (1, 2, 3), {1, 3}, (1, (1, 3), 5)),
+        # The first live member of the ISR in the order of the assignment leads.
+        (1, (3, 2, 1), {2, 3}, (2, (3, 2), 6)),
+        (1, (1, 3), {2, 3}, (3, (3,), 6)),
+        # The last members of the ISR stay in it, because only they have all records.
+        (1, (1,), {2, 3}, (NO_LEADER, (1,), 6)),
+        (1, (1, 2), {3}, (NO_LEADER, (1, 2), 6)),
+        # No change while none of them is back.
+        (NO_LEADER, (1, 2), {3}, None),
+        (NO_LEADER, (1, 2), {2, 3}, (2, (2,), 6)),
+    ],
+)
+def test_offline_replicas_leave_the_isr_and_its_first_online_member_leads(
+    leader: int,
+    isr: tuple[int, ...],
+    live: set[int],
+    expected: tuple[int, tuple[int, ...], int] | None,
+) -> None:
+    state = replace(STATE, leader=leader, isr=isr)
+    assert _summary(without_offline_replicas(state, Brokers(live=live))) == expected
+
+
+def test_replica_with_a_failed_log_directory_is_offline_although_its_broker_is_live() -> None:
+    state = replace(STATE, offline_replicas=(1,))
+    assert _summary(without_offline_replicas(state, ALL)) == (2, (2, 3), 6)
+
+
+def test_broker_that_shuts_down_keeps_its_partitions_but_gets_no_others() -> None:
+    brokers = Brokers(live={1, 2, 3}, shutting_down={1, 2})
+    assert without_offline_replicas(STATE, brokers) is None
+    assert _summary(without_offline_replicas(replace(STATE, leader=NO_LEADER), brokers)) == (
+        3,
+        (1, 2, 3),
+        6,
+    )
+
+
+def test_the_partition_epoch_is_left_to_the_store() -> None:
+    changed = without_offline_replicas(STATE, Brokers(live={2}))
+    assert changed is not None
+    assert changed.partition_epoch == STATE.partition_epoch
+
+
+BROKER_SETS = st.sets(st.integers(1, 4))
+
+
+@given(st.lists(st.tuples(BROKER_SETS, BROKER_SETS), max_size=20))
+def test_leader_is_always_an_online_member_of_an_isr_that_never_becomes_empty(
+    events: list[tuple[set[int], set[int]]],
+) -> None:
+    state = STATE
+    for live, shutting_down in events:
+        old, brokers = state, Brokers(live=live, shutting_down=shutting_down)
+        state = without_offline_replicas(state, brokers) or state
+        assert set() < set(state.isr) <= set(old.isr)
+        assert state.leader == NO_LEADER or (state.leader in state.isr and state.leader in live)
+        assert (state.leader == old.leader) == (state.leader_epoch == old.leader_epoch)
+        assert without_offline_replicas(state, brokers) is None
+
+
+# -- new partitions ---------------------------------------------------------------------------
+
+
+def test_new_partition_is_led_by_its_first_live_replica() -> None:
+    assert _summary(first_state(0, (1, 2, 3), Brokers(live={2, 3}))) == (2, (2, 3), 0)
+
+
+def test_new_partition_without_a_live_replica_waits_for_any_of_them() -> None:
+    state = first_state(0, (1, 2), Brokers(live={3}))
+    assert _summary(state) == (NO_LEADER, (1, 2), 0)
+    assert _summary(without_offline_replicas(state, Brokers(live={2, 3}))) == (2, (2,), 1)
+
+
+# -- requested elections ----------------------------------------------------------------------
+
+
+def test_preferred_leader_must_be_in_sync_and_online() -> None:
+    state = replace(STATE, leader=2)
+    assert _summary(preferred(state, ALL)) == (1, (1, 2, 3), 6)
+    assert preferred(replace(state, isr=(2, 3)), ALL) is None
+    assert preferred(state, Brokers(live={2, 3})) is None
+    assert preferred(state, Brokers(live={1, 2, 3}, shutting_down={1})) is None
+
+
+def test_unclean_election_prefers_the_isr_then_the_longest_log() -> None:
+    ends = {2: (4, 70), 3: (4, 80)}
+    state = replace(STATE, isr=(1,))
+    assert _summary(unclean(state, Brokers(live={2, 3}), ends.__getitem__)) == (3, (3,), 6)
+    offline = replace(state, leader=NO_LEADER)
+    assert _summary(unclean(offline, ALL, ends.__getitem__)) == (1, (1,), 6)
+    assert unclean(state, Brokers(live=()), ends.__getitem__) is None
+
+
+# -- controlled shutdown and reassignment -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "shutting_down", "expected"),
+    [
+        (1, (1, 2, 3), {1}, (2, (2, 3), 6)),
+        (1, (1, 2, 3), {2}, (1, (1, 3), 5)),
+        (1, (1, 2, 3), {4}, None),
+        # No other member of the ISR can lead: the partition stays where it is.
+        (1, (1,), {1}, None),
+        (1, (1, 2), {1, 2}, None),
+    ],
+)
+def test_partition_is_moved_off_a_broker_that_shuts_down(
+    leader: int,
+    isr: tuple[int, ...],
+    shutting_down: set[int],
+    expected: tuple[int, tuple[int, ...], int] | None,
+) -> None:
+    state = replace(STATE, leader=leader, isr=isr)
+    brokers = Brokers(live={1, 2, 3, 4}, shutting_down=shutting_down)
+    assert _summary(for_shutdown(state, brokers)) == expected
+
+
+def test_reassigned_partition_is_led_by_the_first_target_in_sync() -> None:
+    assert _summary(for_reassignment(STATE, (3, 2), ALL)) == (3, (1, 2, 3), 6)
+    assert _summary(for_reassignment(replace(STATE, isr=(1, 2)), (3, 2), ALL)) == (2, (1, 2), 6)
+    assert for_reassignment(replace(STATE, isr=(1,)), (3, 2), ALL) is None
