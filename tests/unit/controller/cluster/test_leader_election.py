@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plogd.controller.leader_election import (
+from plogd.controller.cluster.leader_election import (
     NO_LEADER,
     Brokers,
     first_state,

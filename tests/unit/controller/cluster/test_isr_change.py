@@ -12,7 +12,7 @@ from plog.errors import (
     KafkaError,
     NotController,
 )
-from plogd.controller.isr_change import UNKNOWN_BROKER_EPOCH, IsrChange, changed_state
+from plogd.controller.cluster.isr_change import UNKNOWN_BROKER_EPOCH, IsrChange, changed_state
 from plogd.metadata.cache import PartitionState
 
 STATE = PartitionState(

@@ -1,0 +1,246 @@
+"""Build the requests with which the controller informs the brokers of a cluster.
+
+LeaderAndIsr makes a broker the leader or a follower of partitions, StopReplica makes it stop them,
+and UpdateMetadata contains what brokers show to clients. Every request has the controller's epoch
+and the epoch of the receiving broker, so that a deposed controller, and a request for an earlier
+run of the broker, are rejected (rule C10). A request is built when the version is known: older
+versions list partitions without grouping them by topic.
+
+Source: Kafka 3.9 ControllerBrokerRequestBatch; KIP-380 for broker epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from plog.types import TopicPartition
+from plog.wire.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from plog.wire.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from plog.wire.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from plogd.config.listener import SECURITY_PROTOCOLS
+from plogd.metadata.cache import PartitionState, TopicState
+from plogd.metadata.store import BrokerRegistration
+from plogd.peers import VersionedRequest
+
+CHANGE: Final = 0
+ALL_PARTITIONS: Final = 1
+"""The types of a LeaderAndIsr request."""
+DELETED_LEADER: Final = -2
+"""The leader of a partition in UpdateMetadata if the partition's topic is being deleted."""
+DELETED_EPOCH: Final = -2
+"""The leader epoch of a partition in StopReplica if the partition's topic is being deleted."""
+_METADATA_CHANGE, _ALL_METADATA = 1, 2
+_GROUPED_LEADER_AND_ISR = 2
+_GROUPED_UPDATE_METADATA = 5
+_GROUPED_STOP_REPLICA = 1
+_STOP_REPLICA_WITH_EPOCHS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlRequests:
+    """Builds the requests of one controller."""
+
+    controller_id: int
+    controller_epoch: int
+    inter_broker_listener: str
+
+    def leader_and_isr(
+        self,
+        receiver: BrokerRegistration,
+        topics: Sequence[TopicState],
+        *,
+        brokers: Mapping[int, BrokerRegistration],
+        new: Collection[TopicPartition] = (),
+        is_full: bool = False,
+    ) -> VersionedRequest:
+        """Tell a broker the leaders of its partitions.
+
+        `topics` contains only these partitions; with `is_full`, all of them, so that the broker
+        moves away the logs of others. The logs of `new` partitions may be created.
+        """
+
+        def build(version: int) -> LeaderAndIsrRequest:
+            request = LeaderAndIsrRequest(
+                controller_id=self.controller_id,
+                controller_epoch=self.controller_epoch,
+                broker_epoch=receiver.broker_epoch,
+                live_leaders=self._live_leaders(topics, brokers),
+            )
+            if version >= 5:
+                request.type = ALL_PARTITIONS if is_full else CHANGE
+            for topic in topics:
+                states = [self._leader_and_isr_of(topic, state, new) for state in topic.partitions]
+                if version >= _GROUPED_LEADER_AND_ISR:
+                    request.topic_states.append(
+                        LeaderAndIsrTopicState(
+                            topic_name=topic.name, topic_id=topic.topic_id, partition_states=states
+                        )
+                    )
+                else:
+                    request.ungrouped_partition_states += states
+            return request
+
+        return VersionedRequest(LeaderAndIsrRequest, build)
+
+    def _leader_and_isr_of(
+        self, topic: TopicState, state: PartitionState, new: Collection[TopicPartition]
+    ) -> LeaderAndIsrPartitionState:
+        return LeaderAndIsrPartitionState(
+            topic_name=topic.name,
+            partition_index=state.partition,
+            controller_epoch=self.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            partition_epoch=state.partition_epoch,
+            replicas=list(state.replicas),
+            is_new=TopicPartition(topic.name, state.partition) in new,
+        )
+
+    def _live_leaders(
+        self, topics: Iterable[TopicState], brokers: Mapping[int, BrokerRegistration]
+    ) -> list[LeaderAndIsrLiveLeader]:
+        leaders = {state.leader for topic in topics for state in topic.partitions}
+        return [
+            LeaderAndIsrLiveLeader(broker_id=leader, host_name=endpoint.host, port=endpoint.port)
+            for leader in sorted(leaders & brokers.keys())
+            for endpoint in brokers[leader].endpoints
+            if endpoint.name == self.inter_broker_listener
+        ]
+
+    def update_metadata(
+        self,
+        receiver: BrokerRegistration,
+        topics: Sequence[TopicState],
+        *,
+        brokers: Iterable[BrokerRegistration],
+        deleted: Sequence[TopicState] = (),
+        is_full: bool = False,
+    ) -> VersionedRequest:
+        """Tell a broker all live brokers, the changed `topics` and the `deleted` ones."""
+
+        def build(version: int) -> UpdateMetadataRequest:
+            request = UpdateMetadataRequest(
+                controller_id=self.controller_id,
+                controller_epoch=self.controller_epoch,
+                broker_epoch=receiver.broker_epoch,
+                live_brokers=[self._live_broker(broker) for broker in brokers],
+            )
+            if version >= 8:
+                request.type = _ALL_METADATA if is_full else _METADATA_CHANGE
+            for topic, is_deleted in [
+                *((topic, False) for topic in topics),
+                *((topic, True) for topic in deleted),
+            ]:
+                states = [self._metadata_of(topic, one, is_deleted) for one in topic.partitions]
+                if version >= _GROUPED_UPDATE_METADATA:
+                    request.topic_states.append(
+                        UpdateMetadataTopicState(
+                            topic_name=topic.name, topic_id=topic.topic_id, partition_states=states
+                        )
+                    )
+                else:
+                    request.ungrouped_partition_states += states
+            return request
+
+        return VersionedRequest(UpdateMetadataRequest, build)
+
+    def _metadata_of(
+        self, topic: TopicState, state: PartitionState, is_deleted: bool
+    ) -> UpdateMetadataPartitionState:
+        return UpdateMetadataPartitionState(
+            topic_name=topic.name,
+            partition_index=state.partition,
+            controller_epoch=self.controller_epoch,
+            leader=DELETED_LEADER if is_deleted else state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=list(state.isr),
+            zk_version=state.partition_epoch,
+            replicas=list(state.replicas),
+            offline_replicas=list(state.offline_replicas),
+        )
+
+    def _live_broker(self, broker: BrokerRegistration) -> UpdateMetadataBroker:
+        first = broker.endpoints[0]
+        return UpdateMetadataBroker(
+            id=broker.broker_id,
+            v0_host=first.host,
+            v0_port=first.port,
+            endpoints=[
+                UpdateMetadataEndpoint(
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    listener=endpoint.name,
+                    security_protocol=SECURITY_PROTOCOLS.index(endpoint.security_protocol),
+                )
+                for endpoint in broker.endpoints
+            ],
+            rack=broker.rack,
+        )
+
+    def stop_replicas(
+        self, receiver: BrokerRegistration, topics: Sequence[TopicState], *, is_deletion: bool
+    ) -> VersionedRequest:
+        """Make a broker stop its replicas of these partitions, and delete them if `is_deletion`.
+
+        In versions without leader epochs, a request that the broker receives late could stop a
+        partition that has been assigned to it again; the order of requests prevents that.
+        """
+
+        def build(version: int) -> StopReplicaRequest:
+            request = StopReplicaRequest(
+                controller_id=self.controller_id,
+                controller_epoch=self.controller_epoch,
+                broker_epoch=receiver.broker_epoch,
+            )
+            if version < _STOP_REPLICA_WITH_EPOCHS:
+                request.delete_partitions = is_deletion
+            for topic in topics:
+                _add_stopped(request, version, topic, is_deletion)
+            return request
+
+        return VersionedRequest(StopReplicaRequest, build)
+
+
+def _add_stopped(
+    request: StopReplicaRequest, version: int, topic: TopicState, is_deletion: bool
+) -> None:
+    numbers = [state.partition for state in topic.partitions]
+    if version >= _STOP_REPLICA_WITH_EPOCHS:
+        states = [
+            StopReplicaPartitionState(
+                partition_index=state.partition,
+                leader_epoch=DELETED_EPOCH if is_deletion else state.leader_epoch,
+                delete_partition=is_deletion,
+            )
+            for state in topic.partitions
+        ]
+        request.topic_states.append(
+            StopReplicaTopicState(topic_name=topic.name, partition_states=states)
+        )
+    elif version >= _GROUPED_STOP_REPLICA:
+        request.topics.append(StopReplicaTopicV1(name=topic.name, partition_indexes=numbers))
+    else:
+        request.ungrouped_partitions += [
+            StopReplicaPartitionV0(topic_name=topic.name, partition_index=number)
+            for number in numbers
+        ]

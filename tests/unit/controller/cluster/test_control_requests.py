@@ -1,0 +1,146 @@
+"""Control requests: what each version tells a broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.types import TopicPartition
+from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from plog.wire.messages.stop_replica import StopReplicaRequest
+from plog.wire.messages.update_metadata import UpdateMetadataRequest
+from plog.wire.schema import ApiMessage
+from plogd.controller.cluster.control_requests import ControlRequests
+from plogd.metadata.cache import PartitionState, TopicState
+from plogd.metadata.store import BrokerRegistration, Endpoint
+from plogd.peers import VersionedRequest
+
+BROKERS = {
+    number: BrokerRegistration(
+        broker_id=number,
+        incarnation_id=bytes(16),
+        endpoints=(
+            Endpoint(name="CLIENTS", host=f"h{number}", port=9092, security_protocol="SSL"),
+            Endpoint(name="INSIDE", host=f"i{number}", port=9093, security_protocol="PLAINTEXT"),
+        ),
+        rack=f"r{number}",
+        broker_epoch=100 + number,
+    )
+    for number in (1, 2)
+}
+TOPIC = TopicState(
+    name="t",
+    topic_id=bytes(15) + b"\x07",
+    partitions=(
+        PartitionState(
+            partition=0,
+            leader=1,
+            leader_epoch=5,
+            replicas=(1, 2),
+            isr=(1,),
+            partition_epoch=9,
+            offline_replicas=(2,),
+        ),
+        PartitionState(
+            partition=3, leader=-1, leader_epoch=2, replicas=(2, 3), isr=(3,), partition_epoch=4
+        ),
+    ),
+)
+REQUESTS = ControlRequests(controller_id=7, controller_epoch=12, inter_broker_listener="INSIDE")
+
+
+def _sent(request: VersionedRequest, version: int) -> Any:
+    """Return the request as the broker decodes it."""
+    message: ApiMessage = request.build(version)
+    data = message.encode(version)
+    return type(message).decode(memoryview(data), version)
+
+
+def _versions(request_type: type[ApiMessage]) -> list[int]:
+    return list(range(request_type.min_version, request_type.max_version + 1))
+
+
+@pytest.mark.parametrize("version", _versions(LeaderAndIsrRequest))
+def test_leader_and_isr(version: int) -> None:
+    request = REQUESTS.leader_and_isr(
+        BROKERS[2], [TOPIC], brokers=BROKERS, new={TopicPartition("t", 3)}, is_full=True
+    )
+    sent = _sent(request, version)
+    assert (sent.controller_id, sent.controller_epoch) == (7, 12)
+    assert sent.broker_epoch == (102 if version >= 2 else -1)
+    assert [(one.broker_id, one.host_name, one.port) for one in sent.live_leaders] == [
+        (1, "i1", 9093)
+    ]
+    if version >= 2:
+        [topic] = sent.topic_states
+        assert topic.topic_name == "t"
+        states = topic.partition_states
+    else:
+        states = sent.ungrouped_partition_states
+        assert {state.topic_name for state in states} == {"t"}
+    if version >= 5:
+        assert (topic.topic_id, sent.type) == (TOPIC.topic_id, 1)
+    assert [
+        (one.partition_index, one.leader, one.leader_epoch, one.isr, one.replicas) for one in states
+    ] == [(0, 1, 5, [1], [1, 2]), (3, -1, 2, [3], [2, 3])]
+    assert [one.partition_epoch for one in states] == [9, 4]
+    assert [one.is_new for one in states] == ([False, True] if version >= 1 else [False] * 2)
+
+
+@pytest.mark.parametrize("version", _versions(UpdateMetadataRequest))
+def test_update_metadata(version: int) -> None:
+    deleted = TopicState(name="d", topic_id=bytes(15) + b"\x08", partitions=TOPIC.partitions[:1])
+    request = REQUESTS.update_metadata(
+        BROKERS[1], [TOPIC], brokers=BROKERS.values(), deleted=[deleted]
+    )
+    sent = _sent(request, version)
+    assert (sent.controller_id, sent.controller_epoch) == (7, 12)
+    assert sent.broker_epoch == (101 if version >= 5 else -1)
+    assert [one.id for one in sent.live_brokers] == [1, 2]
+    if version >= 3:
+        assert [
+            (one.listener, one.host, one.port, one.security_protocol)
+            for one in sent.live_brokers[0].endpoints
+        ] == [("CLIENTS", "h1", 9092, 1), ("INSIDE", "i1", 9093, 0)]
+    if version >= 2:
+        assert sent.live_brokers[1].rack == "r2"
+    if version >= 5:
+        states = [
+            (topic.topic_name, state)
+            for topic in sent.topic_states
+            for state in topic.partition_states
+        ]
+    else:
+        states = [(state.topic_name, state) for state in sent.ungrouped_partition_states]
+    assert [(name, one.partition_index, one.leader) for name, one in states] == [
+        ("t", 0, 1),
+        ("t", 3, -1),
+        ("d", 0, -2),
+    ]
+    assert [one.zk_version for _, one in states] == [9, 4, 9]
+    assert states[0][1].offline_replicas == ([2] if version >= 4 else [])
+
+
+@pytest.mark.parametrize("is_deletion", [False, True])
+@pytest.mark.parametrize("version", _versions(StopReplicaRequest))
+def test_stop_replica(version: int, is_deletion: bool) -> None:
+    request = REQUESTS.stop_replicas(BROKERS[1], [TOPIC], is_deletion=is_deletion)
+    sent = _sent(request, version)
+    assert (sent.controller_id, sent.controller_epoch) == (7, 12)
+    if version >= 3:
+        [topic] = sent.topic_states
+        assert [
+            (one.partition_index, one.leader_epoch, one.delete_partition)
+            for one in topic.partition_states
+        ] == ([(0, -2, True), (3, -2, True)] if is_deletion else [(0, 5, False), (3, 2, False)])
+        return
+    assert sent.delete_partitions == is_deletion
+    if version >= 1:
+        [topic] = sent.topics
+        assert (topic.name, topic.partition_indexes) == ("t", [0, 3])
+    else:
+        assert [(one.topic_name, one.partition_index) for one in sent.ungrouped_partitions] == [
+            ("t", 0),
+            ("t", 3),
+        ]
