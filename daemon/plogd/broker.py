@@ -423,6 +423,7 @@ class Broker:
             num_partitions=self.config.num_partitions,
             replication_factor=self.config.default_replication_factor,
             brokers=tuple(self.cache.live_brokers),
+            delete_topic_enable=self.config.delete_topic_enable,
         )
 
     # -- identity -----------------------------------------------------------------------------

@@ -70,6 +70,8 @@ class Defaults:
     num_partitions: int
     replication_factor: int
     brokers: Sequence[int]
+    delete_topic_enable: bool = True
+    """Whether other programs may mark topics for deletion."""
 
 
 def validate_name(name: str) -> None:

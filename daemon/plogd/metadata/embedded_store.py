@@ -68,6 +68,7 @@ class EmbeddedStore:
     """A `MetadataStore` whose contents are in a single log; call `open` first."""
 
     max_atomic_changes = _GROUP_RECORDS
+    keeps_deletion_marks = False
 
     def __init__(self, log: Log, *, clock: Clock, turn: Turn, fair_queue: FairQueue) -> None:
         self._log = log

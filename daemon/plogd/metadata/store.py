@@ -147,6 +147,8 @@ class MetadataStore(Protocol):
 
     max_atomic_changes: int
     """The largest number of changes in one `write_atomic`."""
+    keeps_deletion_marks: bool
+    """Whether it keeps ("delete_topic", name), because it removes topics in several steps."""
 
     def get(self, key: Key) -> tuple[Any, int]:
         """Return the value of a key and its version; (None, ABSENT) if it is missing."""

@@ -1,6 +1,6 @@
 """The topics that this broker hosts: create, start, reconfigure and stop replicas of partitions.
 
-The controller calls this module (`Brokers` in controller/controller.py), and so does the broker
+The controller calls this module (`Brokers` in controller/brokers.py), and so does the broker
 when it starts. Request handlers find partitions through `ReplicaManager`, which shares `partitions`
 with `HostedTopics`. A topic may have thousands of partitions, so they are processed in slices
 (fair_queue.py).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ class MemoryStore:
     """A minimal metadata store; each write waits for `finish`."""
 
     max_atomic_changes = 10_000
+    keeps_deletion_marks = False
 
     def __init__(self) -> None:
         self.image = MetadataImage()
@@ -46,6 +48,9 @@ class MemoryStore:
 
     def campaign(self) -> Later[int]:
         return ready(3)
+
+    def resigned(self, callback: Callable[[], None]) -> None:
+        pass
 
     def write(self, changes: list[Change], term: int | None = None) -> Later[list[Outcome]]:
         assert term == 3

@@ -102,6 +102,7 @@ class ZooKeeperStore:
     """A `MetadataStore` over a ZooKeeper client that has not connected yet; call `open` first."""
 
     max_atomic_changes = MAX_CHANGES
+    keeps_deletion_marks = True
 
     def __init__(self, client: ZooKeeperClient, *, broker_id: int, ports: Ports) -> None:
         self._broker_id = broker_id

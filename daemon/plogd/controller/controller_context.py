@@ -1,0 +1,90 @@
+"""The topics that the active controller knows, with the versions of their keys in the store.
+
+The context changes only after the store has confirmed a write or has been read, so it never
+contains more than the store. Source: Kafka 3.9 ControllerContext.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from plogd.controller.topic_creation import collision_key
+from plogd.metadata.cache import TopicState
+from plogd.metadata.store import ABSENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTopic:
+    """A topic in the store."""
+
+    state: TopicState
+    """All partitions. Those that are in the store without a state have their first state here."""
+    version: int
+    """Version of the topic's key."""
+    partition_versions: tuple[int, ...]
+    """Versions of the partitions' keys, in the order of `state.partitions`; ABSENT without a state
+    in the store."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all partitions have a state in the store."""
+        return ABSENT not in self.partition_versions
+
+
+class ControllerContext:
+    """All topics, by name."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, KnownTopic] = {}
+        self._names: dict[str, str] = {}
+        self.incomplete: set[str] = set()
+        """Topics with partitions that have no state in the store yet. They are not served."""
+        self.deleting: set[str] = set()
+        """Topics whose deletion, or the rollback of whose creation, has begun. They are not served,
+        and their names are in use until their removal is written."""
+
+    @property
+    def names_by_collision_key(self) -> Mapping[str, str]:
+        """The names of all topics by `collision_key`."""
+        return self._names
+
+    def get(self, name: str) -> KnownTopic | None:
+        """Return a topic, or None if it does not exist."""
+        return self._topics.get(name)
+
+    def existing(self, name: str) -> TopicState | None:
+        """Return a topic that can be changed, or None."""
+        known = self._topics.get(name)
+        return None if known is None or name in self.deleting else known.state
+
+    def served_topics(self) -> list[TopicState]:
+        """Return all topics that clients can use."""
+        excluded = self.deleting | self.incomplete
+        return [known.state for name, known in self._topics.items() if name not in excluded]
+
+    def put(self, known: KnownTopic) -> None:
+        """Add or replace a topic."""
+        name = known.state.name
+        self._topics[name] = known
+        self._names[collision_key(name)] = name
+        if known.is_complete:
+            self.incomplete.discard(name)
+        else:
+            self.incomplete.add(name)
+
+    def put_config(self, name: str, config: Mapping[str, str]) -> None:
+        """Replace the settings of a topic; do nothing if it is unknown."""
+        known = self._topics.get(name)
+        if known is not None:
+            self._topics[name] = replace(known, state=replace(known.state, config=config))
+
+    def drop(self, name: str) -> None:
+        """Remove a topic, which exists."""
+        del self._topics[name]
+        key = collision_key(name)
+        # An old cluster may have two topics whose names collide.
+        if self._names.get(key) == name:
+            del self._names[key]
+        self.incomplete.discard(name)
+        self.deleting.discard(name)
