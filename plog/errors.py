@@ -454,7 +454,7 @@ class UnacceptableCredential(KafkaError):
 
 
 class InvalidUpdateVersion(KafkaError):
-    """A feature cannot have this level."""
+    """A feature cannot have this level, or a state has changed since the request read it."""
 
     code = ErrorCode.INVALID_UPDATE_VERSION
 
@@ -469,6 +469,18 @@ class InconsistentTopicId(KafkaError):
     """The topic id differs from the topic id of the log."""
 
     code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class StaleBrokerEpoch(KafkaError):
+    """The request is from or for an earlier run of the broker (KIP-380)."""
+
+    code = ErrorCode.STALE_BROKER_EPOCH
+
+
+class BrokerIdNotRegistered(KafkaError):
+    """No broker with this id is registered in the cluster."""
+
+    code = ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 class IneligibleReplica(KafkaError):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from plog.types import Uuid
 from plogd.controller.topic_creation import collision_key
-from plogd.metadata.cache import TopicState
+from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import ABSENT
 
 
@@ -38,6 +39,7 @@ class ControllerContext:
     def __init__(self) -> None:
         self._topics: dict[str, KnownTopic] = {}
         self._names: dict[str, str] = {}
+        self._names_by_id: dict[Uuid, str] = {}
         self.incomplete: set[str] = set()
         """Topics with partitions that have no state in the store yet. They are not served."""
         self.deleting: set[str] = set()
@@ -53,6 +55,10 @@ class ControllerContext:
         """Return a topic, or None if it does not exist."""
         return self._topics.get(name)
 
+    def name_of(self, topic_id: Uuid) -> str | None:
+        """Return the name of the topic with this id, or None."""
+        return self._names_by_id.get(topic_id)
+
     def existing(self, name: str) -> TopicState | None:
         """Return a topic that can be changed, or None."""
         known = self._topics.get(name)
@@ -66,12 +72,33 @@ class ControllerContext:
     def put(self, known: KnownTopic) -> None:
         """Add or replace a topic."""
         name = known.state.name
+        old = self._topics.get(name)
+        if old is not None and old.state.topic_id != known.state.topic_id:
+            self._names_by_id.pop(old.state.topic_id, None)
         self._topics[name] = known
+        self._names_by_id[known.state.topic_id] = name
         self._names[collision_key(name)] = name
         if known.is_complete:
             self.incomplete.discard(name)
         else:
             self.incomplete.add(name)
+
+    def put_partitions(self, name: str, changed: Mapping[int, tuple[PartitionState, int]]) -> None:
+        """Replace partitions of a topic, by number, with their versions; ignore unknown ones."""
+        known = self._topics.get(name)
+        if known is None:
+            return
+        states, versions = list(known.state.partitions), list(known.partition_versions)
+        for number, (state, version) in changed.items():
+            if number < len(states):
+                states[number], versions[number] = state, version
+        self.put(
+            replace(
+                known,
+                state=replace(known.state, partitions=tuple(states)),
+                partition_versions=tuple(versions),
+            )
+        )
 
     def put_config(self, name: str, config: Mapping[str, str]) -> None:
         """Replace the settings of a topic; do nothing if it is unknown."""
@@ -81,7 +108,8 @@ class ControllerContext:
 
     def drop(self, name: str) -> None:
         """Remove a topic, which exists."""
-        del self._topics[name]
+        known = self._topics.pop(name)
+        self._names_by_id.pop(known.state.topic_id, None)
         key = collision_key(name)
         # An old cluster may have two topics whose names collide.
         if self._names.get(key) == name:

@@ -96,6 +96,14 @@ class Term:
         Raises NotController and ends the term if another broker has become the controller.
         """
         outcomes = await self.run(lambda: self._store.write_atomic(changes, self.epoch))
+        return self._unfenced(outcomes)
+
+    async def write_each(self, changes: Sequence[Change]) -> list[Outcome]:
+        """Write each change independently, like `write`."""
+        outcomes = await self.run(lambda: self._store.write(changes, self.epoch))
+        return self._unfenced(outcomes)
+
+    def _unfenced(self, outcomes: list[Outcome]) -> list[Outcome]:
         if any(isinstance(outcome, Fenced) for outcome in outcomes):
             self.end()
             raise not_controller()

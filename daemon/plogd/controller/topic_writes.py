@@ -42,15 +42,17 @@ def creation_changes(
 
 def partition_change(name: str, state: PartitionState) -> Change:
     """Return the change that writes the first state of a partition."""
-    return Change(
-        key=("partition", name, state.partition),
-        value=PartitionValue(
-            leader=state.leader,
-            leader_epoch=state.leader_epoch,
-            isr=state.isr,
-            partition_epoch=state.partition_epoch,
-        ),
-        expected=ABSENT,
+    key: Key = ("partition", name, state.partition)
+    return Change(key=key, value=partition_value(state), expected=ABSENT)
+
+
+def partition_value(state: PartitionState) -> PartitionValue:
+    """Return the part of a partition's state that has its own key in the store."""
+    return PartitionValue(
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        partition_epoch=state.partition_epoch,
     )
 
 

@@ -120,6 +120,11 @@ def for_reassignment(
     return None if leader == NO_LEADER else _led_by(leader, state.isr, state)
 
 
+def in_next_epoch(state: PartitionState) -> PartitionState:
+    """Return the state with the same leader in a new leader epoch."""
+    return _led_by(state.leader, state.isr, state)
+
+
 def _first_leader(
     replicas: Sequence[int], isr: Collection[int], state: PartitionState, brokers: Brokers
 ) -> int:

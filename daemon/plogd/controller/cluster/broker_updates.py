@@ -1,0 +1,195 @@
+"""Inform the brokers of a cluster about changed partitions, brokers and deleted topics.
+
+Each broker first gets the partitions that it hosts (LeaderAndIsr), then what it shows to clients
+(UpdateMetadata). The states are those that the controller knows when the requests are queued, not
+those that a caller has seen: of two changes, the brokers never get the older one last.
+
+Source: Kafka 3.9 ControllerBrokerRequestBatch.sendRequestsToBrokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from plog.errors import KafkaError
+from plog.types import TopicPartition
+from plog.wire.messages.leader_and_isr import LeaderAndIsrResponse
+from plogd.controller.cluster.broker_channels import BrokerChannels
+from plogd.controller.cluster.control_requests import ControlRequests
+from plogd.controller.controller_context import ControllerContext
+from plogd.metadata.cache import PartitionState, TopicState
+from plogd.metadata.store import BrokerRegistration
+from plogd.ports import Later
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFailure:
+    """A replica that could not do what the controller has requested."""
+
+    broker_id: int
+    topic_partition: TopicPartition
+    error_code: int
+
+
+class BrokerUpdates:
+    """Sends the controller's state to the live brokers, in one term.
+
+    `brokers` returns the live brokers by id.
+    """
+
+    def __init__(
+        self,
+        channels: BrokerChannels,
+        requests: ControlRequests,
+        context: ControllerContext,
+        brokers: Callable[[], Mapping[int, BrokerRegistration]],
+    ) -> None:
+        self._channels = channels
+        self._requests = requests
+        self._context = context
+        self._brokers = brokers
+
+    # -- partitions ---------------------------------------------------------------------------
+
+    async def send(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        new: Collection[TopicPartition] = (),
+        to_replicas: bool = True,
+    ) -> list[ReplicaFailure]:
+        """Send the present state of partitions to their replicas and to all brokers.
+
+        Completes when every replica's broker has responded or is gone; returns the replicas that
+        have failed. Without `to_replicas`, only the metadata for clients is sent.
+        """
+        topics = self._present(partitions)
+        brokers = self._brokers()
+        sent: list[tuple[int, Later[LeaderAndIsrResponse]]] = []
+        for broker_id, broker in brokers.items():
+            hosted = _hosted_by(broker_id, topics) if to_replicas else []
+            if hosted:
+                request = self._requests.leader_and_isr(broker, hosted, brokers=brokers, new=new)
+                sent.append((broker_id, self._channels.send(broker_id, request)))
+            self._send_metadata(broker, topics)
+        names = {topic.topic_id: topic.name for topic in topics}
+        failures: list[ReplicaFailure] = []
+        for broker_id, later in sent:
+            try:
+                failures += _failures(broker_id, await later, names)
+            except KafkaError:
+                continue  # The broker is gone, which causes elections of its own.
+        return failures
+
+    def _present(self, partitions: Collection[TopicPartition]) -> list[TopicState]:
+        """Return the topics with only these partitions, without those that no longer exist."""
+        numbers: dict[str, list[int]] = {}
+        for name, number in partitions:
+            numbers.setdefault(name, []).append(number)
+        found = ((self._context.existing(name), some) for name, some in numbers.items())
+        return [
+            replace(topic, partitions=_some_of(topic, sorted(some)))
+            for topic, some in found
+            if topic is not None
+        ]
+
+    async def send_all(self, broker_id: int) -> list[ReplicaFailure]:
+        """Send everything to a broker that has just registered."""
+        brokers = self._brokers()
+        broker = brokers.get(broker_id)
+        if broker is None:
+            return []
+        topics = self._context.served_topics()
+        hosted = _hosted_by(broker_id, topics)
+        # Also without partitions: the broker then moves away the logs of deleted topics.
+        request = self._requests.leader_and_isr(broker, hosted, brokers=brokers, is_full=True)
+        responded = self._channels.send(broker_id, request)
+        self._send_metadata(broker, topics, is_full=True)
+        names = {topic.topic_id: topic.name for topic in hosted}
+        try:
+            return _failures(broker_id, await responded, names)
+        except KafkaError:
+            return []
+
+    def send_brokers(self) -> None:
+        """Send the live brokers to all brokers, because one has come, changed or gone."""
+        for broker in self._brokers().values():
+            self._send_metadata(broker, [])
+
+    def _send_metadata(
+        self,
+        broker: BrokerRegistration,
+        topics: Sequence[TopicState],
+        *,
+        deleted: Sequence[TopicState] = (),
+        is_full: bool = False,
+    ) -> None:
+        request = self._requests.update_metadata(
+            broker, topics, brokers=self._brokers().values(), deleted=deleted, is_full=is_full
+        )
+        # Nothing depends on the response: a broker that is gone needs no metadata.
+        self._channels.send(broker.broker_id, request).then(_ignore, _ignore)
+
+    # -- deletion -----------------------------------------------------------------------------
+
+    async def delete(self, topic: TopicState) -> None:
+        """Hide a topic from clients, then delete its replicas.
+
+        Completes when all live brokers have responded. Those that are gone move the logs away when
+        they return, because the topic does not exist any more.
+        """
+        brokers = self._brokers()
+        stopped: list[Later[object]] = []
+        for broker_id, broker in brokers.items():
+            self._send_metadata(broker, [], deleted=[topic])
+            hosted = _hosted_by(broker_id, [topic])
+            if hosted:
+                request = self._requests.stop_replicas(broker, hosted, is_deletion=True)
+                stopped.append(self._channels.send(broker_id, request))
+        for later in stopped:
+            try:
+                await later
+            except KafkaError:
+                continue
+
+
+def _some_of(topic: TopicState, numbers: Sequence[int]) -> tuple[PartitionState, ...]:
+    return tuple(topic.partitions[one] for one in numbers if one < len(topic.partitions))
+
+
+def _hosted_by(broker_id: int, topics: Iterable[TopicState]) -> list[TopicState]:
+    """Return the topics with only the partitions that have a replica on this broker."""
+    hosted = (
+        replace(
+            topic,
+            partitions=tuple(one for one in topic.partitions if broker_id in one.replicas),
+        )
+        for topic in topics
+    )
+    return [topic for topic in hosted if topic.partitions]
+
+
+def _failures(
+    broker_id: int, response: LeaderAndIsrResponse, names: Mapping[bytes, str]
+) -> list[ReplicaFailure]:
+    """Return the partitions of a response that have an error."""
+    errors = [(one.topic_name, one) for one in response.partition_errors] + [
+        (names[topic.topic_id], one)
+        for topic in response.topics
+        for one in topic.partition_errors
+        if topic.topic_id in names
+    ]
+    return [
+        ReplicaFailure(
+            broker_id=broker_id,
+            topic_partition=TopicPartition(name, one.partition_index),
+            error_code=one.error_code,
+        )
+        for name, one in errors
+        if one.error_code
+    ]
+
+
+def _ignore(_: object) -> None:
+    """Do nothing."""

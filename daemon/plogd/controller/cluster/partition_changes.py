@@ -1,0 +1,137 @@
+"""Change the leaders and in-sync replicas of partitions, in one term of the controller.
+
+Every change is a decision, a pure function from a partition's state to its next state
+(leader_election.py, isr_change.py), which is written if the state is still the one that the
+decision has seen. Otherwise, the decision is made again for the newer state. The context changes
+only after a write, and the brokers are informed after that. If the controller stops in between, the
+next one finds the new states in the store and sends them to all brokers.
+
+Source: Kafka 3.9 PartitionStateMachine, ReplicaStateMachine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from plog.types import TopicPartition
+from plogd.controller.controller_context import ControllerContext
+from plogd.controller.term import Term
+from plogd.controller.topic_writes import partition_state, partition_value
+from plogd.fair_queue import FairQueue, Slices
+from plogd.metadata.cache import PartitionState
+from plogd.metadata.store import Change, MetadataStore, Written
+
+Decision: TypeAlias = Callable[[TopicPartition, PartitionState], PartitionState | None]
+"""Returns the next state of a partition, or None if it must not change."""
+
+_MAX_TRIES: Final = 10
+"""Number of attempts to change a partition that another program changes again and again."""
+
+
+class PartitionChanges:
+    """Writes the decisions about partitions.
+
+    Args:
+        term: the term in which they are written.
+        context: the topics, which it updates.
+        store: the metadata store.
+        fair_queue: limits how long the partitions are looked at without a pause.
+    """
+
+    def __init__(
+        self,
+        term: Term,
+        *,
+        context: ControllerContext,
+        store: MetadataStore,
+        fair_queue: FairQueue,
+    ) -> None:
+        self._term = term
+        self._context = context
+        self._store = store
+        self._queue = fair_queue
+
+    async def change_all(self, decide: Decision) -> list[TopicPartition]:
+        """Decide about every partition; return those that have changed.
+
+        Raises NotController if the term ends, and KafkaStorageError.
+        """
+        changed: list[TopicPartition] = []
+        for name in [topic.name for topic in self._context.served_topics()]:
+            topic = self._context.existing(name)
+            if topic is not None:
+                changed += await self._change(name, range(len(topic.partitions)), decide)
+        return changed
+
+    async def change(
+        self, partitions: Iterable[TopicPartition], decide: Decision
+    ) -> list[TopicPartition]:
+        """Decide about these partitions, like `change_all`; ignore those that do not exist."""
+        numbers: dict[str, list[int]] = {}
+        for name, number in partitions:
+            numbers.setdefault(name, []).append(number)
+        changed: list[TopicPartition] = []
+        for name, some in numbers.items():
+            changed += await self._change(name, some, decide)
+        return changed
+
+    async def _change(
+        self, name: str, numbers: Collection[int], decide: Decision
+    ) -> list[TopicPartition]:
+        changed: list[TopicPartition] = []
+        slices = Slices(self._queue)
+        for _ in range(_MAX_TRIES):
+            changes = [
+                change
+                async for number in slices.over(list(numbers))
+                if (change := self._decided(name, number, decide)) is not None
+            ]
+            if not changes:
+                break
+            outcomes = await self._term.write_each(changes)
+            written = [int(change.key[2]) for change in changes]
+            await self._take_over(name, written, slices)
+            conflicts = [
+                number
+                for number, outcome in zip(written, outcomes, strict=True)
+                if not isinstance(outcome, Written)
+            ]
+            changed += [TopicPartition(name, one) for one in written if one not in conflicts]
+            numbers = conflicts
+        return changed
+
+    def _decided(self, name: str, number: int, decide: Decision) -> Change | None:
+        self._term.check()
+        known = self._context.get(name)
+        if self._context.existing(name) is None or known is None:
+            return None  # It has been deleted in the meantime.
+        if not 0 <= number < len(known.state.partitions):
+            return None
+        state = known.state.partitions[number]
+        new = decide(TopicPartition(name, number), state)
+        if new is None or new == state:
+            return None
+        return Change(
+            key=("partition", name, number),
+            value=partition_value(new),
+            expected=known.partition_versions[number],
+        )
+
+    async def _take_over(self, name: str, numbers: Sequence[int], slices: Slices) -> None:
+        """Take over the states in the store, which a write or a conflict has just updated."""
+        found: dict[int, tuple[PartitionState, int]] = {}
+        async for number in slices.over(numbers):
+            self._term.check()
+            known = self._context.get(name)
+            if known is None or number >= len(known.state.partitions):
+                continue
+            value, version = self._store.get(("partition", name, number))
+            if value is not None:
+                old = known.state.partitions[number]
+                state = partition_state(number, old.replicas, value)
+                # The store does not contain them: a broker reports them when it fails.
+                state = replace(state, offline_replicas=old.offline_replicas)
+                found[number] = state, version
+        self._context.put_partitions(name, found)

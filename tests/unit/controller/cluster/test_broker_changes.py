@@ -1,0 +1,166 @@
+"""Brokers come, go and fail: the controller elects leaders and informs all brokers (C9, C10)."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from plog.wire.messages.stop_replica import StopReplicaRequest
+from plog.wire.messages.update_metadata import UpdateMetadataRequest
+from plogd.controller.cluster.leader_election import NO_LEADER
+from plogd.ports import spawn
+from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
+from tests.helpers.cluster_controller_site import ClusterControllerSite, key
+
+
+@pytest.fixture
+def site() -> ClusterControllerSite:
+    """Three brokers; partition 0 is led by broker 1, partition 1 by broker 2."""
+    site = ClusterControllerSite({0: (1, 2, 3), 1: (2, 3, 1)})
+    site.start(1, 2, 3)
+    return site
+
+
+def test_new_broker_gets_its_partitions_and_all_metadata() -> None:
+    site = ClusterControllerSite({0: (1, 2), 1: (2, 3), 2: (3,)})
+    site.start(1, 2, 3)
+    site.peers.sent.clear()
+    site.leave(3)
+    site.register(3)
+    [first, *_] = site.peers.told(3, LeaderAndIsrRequest)
+    assert first.type == 1
+    assert first.broker_epoch == site.brokers.brokers[3].broker_epoch
+    [topic] = first.topic_states
+    assert [state.partition_index for state in topic.partition_states] == [1, 2]
+    metadata = site.peers.told(3, UpdateMetadataRequest)
+    assert {one.id for one in metadata[-1].live_brokers} == {1, 2, 3}
+    assert set(site.peers.last_states(3, UpdateMetadataRequest)) == {0, 1, 2}
+
+
+def test_partitions_of_a_dead_leader_get_another_leader(site: ClusterControllerSite) -> None:
+    site.leave(2)
+    assert (site.state(0).leader, site.state(0).leader_epoch, site.state(0).isr) == (1, 0, (1, 3))
+    assert (site.state(1).leader, site.state(1).leader_epoch, site.state(1).isr) == (3, 1, (3, 1))
+    for broker_id in (1, 3):
+        told = site.peers.last_states(broker_id, LeaderAndIsrRequest)[1]
+        assert (told.leader, told.leader_epoch, told.isr) == (3, 1, [3, 1])
+        shown = site.peers.last_states(broker_id, UpdateMetadataRequest)[1]
+        assert (shown.leader, shown.zk_version) == (3, site.state(1).partition_epoch)
+
+
+def test_partition_without_an_online_member_of_its_isr_has_no_leader() -> None:
+    site = ClusterControllerSite({0: (2,), 1: (2, 3)})
+    site.start(1, 2, 3)
+    site.leave(2)
+    assert (site.state(0).leader, site.state(0).isr) == (NO_LEADER, (2,))
+    site.leave(3)
+    assert (site.state(1).leader, site.state(1).isr) == (NO_LEADER, (3,))
+    # Broker 2 was not in sync when broker 3 left, so it must not lead.
+    site.register(2)
+    assert (site.state(0).leader, site.state(1).leader) == (2, NO_LEADER)
+    site.register(3)
+    assert (site.state(1).leader, site.state(1).isr) == (3, (3,))
+
+
+def test_broker_that_restarts_between_two_looks_is_informed_again(
+    site: ClusterControllerSite,
+) -> None:
+    before = site.brokers.brokers[2].broker_epoch
+    site.peers.sent.clear()
+    site.others.pop(2).client.close()
+    site.register(2)
+    assert site.brokers.brokers[2].broker_epoch > before
+    requests = site.peers.told(2, LeaderAndIsrRequest)
+    assert requests[-1].broker_epoch == site.brokers.brokers[2].broker_epoch
+    assert set(site.peers.last_states(2, LeaderAndIsrRequest)) == {0, 1}
+
+
+def test_silent_broker_does_not_delay_elections(site: ClusterControllerSite) -> None:
+    site.peers.silent.add(3)
+    site.leave(2)
+    assert site.state(1).leader == 3
+    site.leave(3)
+    assert site.state(1).leader == 1
+    assert site.peers.last_states(1, LeaderAndIsrRequest)[1].leader == 1
+
+
+def test_replica_whose_log_directory_has_failed_is_replaced_as_leader() -> None:
+    site = ClusterControllerSite({0: (2, 3)})
+    site.peers.errors[2, 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    site.start(1, 2, 3)
+    state = site.state(0)
+    assert (state.leader, state.isr, state.offline_replicas) == (3, (3,), (2,))
+    assert site.peers.last_states(1, UpdateMetadataRequest)[0].offline_replicas == [2]
+    site.leave(2)
+    site.register(2)
+    assert site.state(0).offline_replicas == ()
+    assert site.state(0).leader == 3
+
+
+def test_leader_that_finds_its_epoch_in_its_log_gets_a_new_one() -> None:
+    """Rule C1."""
+    site = ClusterControllerSite({0: (2,)})
+    site.peers.errors[2, 0] = ErrorCode.FENCED_LEADER_EPOCH
+    site.start(1, 2)
+    assert (site.state(0).leader, site.state(0).leader_epoch) == (2, 1)
+    assert site.peers.last_states(2, LeaderAndIsrRequest)[0].leader_epoch == 1
+
+
+def test_term_that_ends_during_an_election_writes_nothing_more(
+    site: ClusterControllerSite,
+) -> None:
+    site.term.end()
+    site.leave(2)
+    assert site.store.get(("partition", "t", 1))[0].leader == 2
+    assert site.peers.last_states(3, LeaderAndIsrRequest)[1].leader == 2
+
+
+def test_another_program_that_writes_a_state_causes_a_new_decision(
+    site: ClusterControllerSite,
+) -> None:
+    known = site.known
+    state, version = known.state.partitions[1], known.partition_versions[1]
+    # The context is older than the store, as after a write whose outcome was unknown.
+    site.leave(3)
+    assert site.state(1).isr == (2, 1)
+    assert site.state(1).partition_epoch > state.partition_epoch
+    site.context.put_partitions("t", {1: (state, version)})
+    site.leave(2)
+    assert (site.state(1).leader, site.state(1).isr) == (1, (1,))
+
+
+def test_deleted_topic_is_hidden_and_stopped_on_live_brokers(site: ClusterControllerSite) -> None:
+    site.peers.sent.clear()
+    topic = site.known.state
+    site.context.deleting.add("t")
+    site.settle(spawn(site.updates.delete(topic)))
+    for broker_id in (1, 2, 3):
+        shown = site.peers.last_states(broker_id, UpdateMetadataRequest)
+        assert {state.leader for state in shown.values()} == {-2}
+        [stop] = site.peers.told(broker_id, StopReplicaRequest)
+        assert all(one.delete_partition for one in stop.topic_states[0].partition_states)
+
+
+def test_states_are_those_of_the_moment_they_are_queued(site: ClusterControllerSite) -> None:
+    site.peers.sent.clear()
+    site.leave(2)
+    site.settle(spawn(site.updates.send([key(1)])))
+    assert site.peers.last_states(3, LeaderAndIsrRequest)[1].leader_epoch == 1
+
+
+def test_thousands_of_partitions_move_in_transactions_of_at_most_64_changes() -> None:
+    site = ClusterControllerSite({number: (2, 1) for number in range(1000)})
+    site.start(1, 2)
+    sizes: list[int] = []
+
+    def count(client: MockZooKeeperClient, request: Request) -> Fault:
+        if client is site.site.client and request.kind == "multi":
+            sizes.append(len(request.operations))
+        return Fault.NONE
+
+    site.site.zookeeper.on_request = count
+    site.leave(2)
+    assert {state.leader for state in site.known.state.partitions} == {1}
+    assert max(sizes) <= 65  # With the check of the controller epoch.
+    assert len(sizes) <= 17
