@@ -395,6 +395,9 @@ class Broker:
 
     def _settings_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
         """Apply settings that a client has changed; the change is durable."""
+        if self.store.problem(key) is not None:
+            # They look missing; the defaults could delete records that must be kept.
+            return
         match key:
             case ("config", "topic", str(name)):
                 topic = self.cache.topic(name)

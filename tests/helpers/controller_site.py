@@ -16,7 +16,7 @@ from plogd.metadata.cache import TopicState
 from plogd.ports import Later, failed, ready
 from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
 from tests.helpers.metadata_sites import EmbeddedSite, Site, ZooKeeperSite
-from tests.helpers.sim.sim_ports import T
+from tests.helpers.sim.sim_ports import SimRandom, T
 
 
 class HostedPartitions:
@@ -77,7 +77,8 @@ class ControllerSite:
                 brokers=(1, 2),
                 delete_topic_enable=self.may_delete,
             ),
-            random=ports.random,
+            # Different brokers create different ids.
+            random=SimRandom(site.broker_id if isinstance(site, ZooKeeperSite) else 0),
             fair_queue=FairQueue(ports.timers),
             report=ports.report,
         )

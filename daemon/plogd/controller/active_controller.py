@@ -25,11 +25,12 @@ from typing import Final, TypeVar
 
 from plog.errors import (
     KafkaError,
+    KafkaStorageError,
     NotController,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from plog.types import Uuid
+from plog.types import ZERO_UUID, Uuid
 from plogd.controller.brokers import Brokers
 from plogd.controller.controller_context import ControllerContext, KnownTopic
 from plogd.controller.exclusive_names import ExclusiveNames
@@ -131,16 +132,28 @@ class ActiveController:
             self._context.deleting.add(name)
             return
         try:
+            if known.state.topic_id == ZERO_UUID:
+                await self._assign_id(name, slices)
             await self._complete(name, slices)
         except NotController:
             raise
         except KafkaError as error:
+            self._context.incomplete.add(name)
             self._report(
-                "topic {topic} is offline: cannot write the states of its partitions: {error}",
+                "topic {topic} is offline: {error}",
                 topic=name,
                 error=error.message,
                 level="error",
             )
+
+    async def _assign_id(self, name: str, slices: Slices) -> None:
+        """Give an id to a topic that Kafka has created before version 2.8."""
+        key: Key = ("topic", name)
+        value, version = self._store.get(key)
+        value = replace(value, topic_id=new_topic_id(self._random))
+        if not all_written(await self.term.write([Change(key=key, value=value, expected=version)])):
+            raise changed_by_other(name)
+        await self._read_written(name, slices)
 
     async def _read(self, name: str, slices: Slices) -> KnownTopic | None:
         """Return the topic in the store, or None."""
@@ -160,8 +173,12 @@ class ActiveController:
     async def _complete(self, name: str, slices: Slices) -> TopicState:
         """Write the first states of partitions that have none; return the complete topic.
 
-        Raises KafkaStorageError.
+        Raises KafkaStorageError, also if the settings or a partition cannot be read.
         """
+        # A topic whose settings cannot be read must not be served with other settings.
+        problem = self._store.problem(("config", "topic", name))
+        if problem is not None:
+            raise KafkaStorageError(problem)
         known = self._known(name)
         if not known.is_complete:
             partitions = zip(known.state.partitions, known.partition_versions, strict=True)

@@ -141,7 +141,8 @@ class Controller:
     # -- changes by other brokers and programs ------------------------------------------------
 
     def _config_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
-        if self._active is not None:
+        # Settings that cannot be read look missing; the topic keeps those that it has.
+        if self._active is not None and self._store.problem(key) is None:
             self._active.config_changed(str(key[2]), value or {})
 
     def _deletion_marked(self, key: Key, value: bool | None, _version: int) -> None:

@@ -127,6 +127,9 @@ class EmbeddedStore:
         """Return all durable keys that begin with `prefix`."""
         return self._image.load(prefix)
 
+    def problem(self, key: Key) -> str | None:
+        """Return None: a log with a damaged record cannot be opened."""
+
     def watch(self, prefix: Key, watcher: Watcher) -> None:
         """Call `watcher` for every change to matching keys, once it is durable."""
         self._watchers.append((prefix, watcher))

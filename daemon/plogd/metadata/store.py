@@ -158,6 +158,14 @@ class MetadataStore(Protocol):
         """Return all keys that begin with `prefix`, with their values and versions."""
         ...
 
+    def problem(self, key: Key) -> str | None:
+        """Return why the stored value of a key cannot be read, or None.
+
+        Such a key looks missing. A topic whose settings or partitions cannot be read must not be
+        served: with the default retention, records might be deleted that must be kept.
+        """
+        ...
+
     def write(self, changes: Sequence[Change], term: int | None = None) -> Later[list[Outcome]]:
         """Write each change independently, in order; fails if the outcome is unknown.
 

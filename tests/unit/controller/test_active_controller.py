@@ -11,10 +11,14 @@ from plog.errors import (
     InvalidPartitions,
     KafkaStorageError,
     TopicAlreadyExists,
+    UnknownTopicOrPartition,
 )
+from plog.types import ZERO_UUID
+from plog.zookeeper.operations import Create, Delete, SetData
 from plogd.controller.partition_creation import NewPartitions
 from plogd.metadata.cache import TopicState
-from plogd.metadata.store import Key
+from plogd.metadata.store import ABSENT, Change, Key, TopicValue
+from plogd.metadata.zookeeper.topic_znodes import encode_topic
 from plogd.ports import Later
 from plogd.testing.mock_zookeeper import Fault
 from tests.helpers.controller_site import (
@@ -25,7 +29,7 @@ from tests.helpers.controller_site import (
     on_zookeeper,
     zookeeper_of,
 )
-from tests.helpers.metadata_sites import SESSION_TIMEOUT_MS
+from tests.helpers.metadata_sites import SESSION_TIMEOUT_MS, ZooKeeperSite
 from tests.helpers.sim.sim_ports import outcome
 
 TOPIC: Key = ("topic", "t")
@@ -250,3 +254,149 @@ class TestInterruption:
             is_applied = lost_at > 1 or fault is Fault.LOSE_AFTER
             self.check(name, partitions, 2 if is_applied else 1, topics, site)
         raise AssertionError("the operation takes more transactions than expected")
+
+
+class TestOtherPrograms:
+    """Programs that write topics to ZooKeeper, such as Kafka's tools of old versions."""
+
+    def assign(self, site: ControllerSite, count: int, topic_id: bytes) -> None:
+        """Write a topic as another program, with more partitions."""
+        value = TopicValue(topic_id=topic_id, assignments={n: (1,) for n in range(count)})
+        data = encode_topic(value)
+        zookeeper_of(site).zookeeper.write(SetData(path="/brokers/topics/t", data=data))
+
+    def test_expansion_takes_over_partitions_that_another_program_has_added(self) -> None:
+        site = on_zookeeper()
+        topic = site.created("t", 2)
+        self.assign(site, 70, topic.topic_id)
+        with pytest.raises(KafkaStorageError, match="at the same time; try again"):
+            site.settle(expand(site, 5))
+        assert site.brokers.hosted == {"t": 70}
+        assert site.count_states() == 70
+        check_complete(site, site.settle(expand(site, 71)))
+
+    def test_expansion_of_a_topic_that_another_program_has_deleted_fails(self) -> None:
+        site = on_zookeeper()
+        site.created("t", 1)
+        paths = ["partitions/0/state", "partitions/0", "partitions"]
+        for path in [*(f"/brokers/topics/t/{path}" for path in paths), "/brokers/topics/t"]:
+            zookeeper_of(site).zookeeper.write(Delete(path=path))
+        with pytest.raises(UnknownTopicOrPartition, match="deleted by another program"):
+            site.settle(expand(site, 5))
+        assert site.brokers.hosted == {}
+        check_complete(site, site.created("t", 3))
+
+    def test_expansion_takes_over_a_topic_that_another_program_has_recreated(self) -> None:
+        site = on_zookeeper()
+        site.created("t", 1)
+        self.assign(site, 2, b"other topic id !")
+        with pytest.raises(KafkaStorageError, match="another program has changed it"):
+            site.settle(expand(site, 5))
+        assert site.brokers.hosted == {"t": 2}
+
+    def test_creation_fails_when_another_program_has_created_the_topic(self) -> None:
+        site = on_zookeeper()
+        first = site.created("t", 1)
+        other = TopicValue(topic_id=b"other topic id !", assignments={0: (1,)})
+        create = Create(path="/brokers/topics/u", data=encode_topic(other))
+        zookeeper_of(site).zookeeper.write(create)
+        with pytest.raises(TopicAlreadyExists):
+            site.settle(site.create("u", 1))
+        assert site.brokers.hosted == {"t": 1}
+        check_complete(site, first)
+
+    def test_settings_of_a_former_topic_are_replaced(self) -> None:
+        """A broker may change the settings of a topic while it is being deleted."""
+        site = on_zookeeper()
+        stale = Create(path="/config/topics/t", data=b'{"version":1,"config":{"retention.ms":"1"}}')
+        zookeeper_of(site).zookeeper.write(stale)
+        assert site.created("t", 1).config == {}
+        assert site.site.store.get(("config", "topic", "t")) == (None, ABSENT)
+
+    def test_settings_written_by_another_broker_are_kept_by_an_expansion(self) -> None:
+        site = on_zookeeper()
+        site.created("t", 1)
+        other = ZooKeeperSite(2, zookeeper_of(site))
+        change = Change(key=("config", "topic", "t"), value={"retention.ms": "7"}, expected=ABSENT)
+        other.settle(other.store.write([change]))
+        zookeeper_of(site).run_for(100)
+        assert site.settle(expand(site, 2)).config == {"retention.ms": "7"}
+
+    def test_topic_without_an_id_gets_one(self) -> None:
+        """Kafka before 2.8 has created it."""
+        first = on_zookeeper()
+        first.created("t", 2)
+        self.assign(first, 2, ZERO_UUID)
+        second = candidate(first)
+        zookeeper_of(first).client.close()
+        [topic] = second.settle(second.loading)
+        assert topic.topic_id != ZERO_UUID
+        check_complete(second, topic)
+
+
+class TestFailedWrites:
+    """A later write of an operation fails, but the term goes on."""
+
+    def test_expansion_that_was_written_in_part_is_completed_by_the_next_one(self) -> None:
+        site = on_zookeeper()
+        site.created("t", 2)
+        path = "/brokers/topics/t/partitions/100"
+        zookeeper_of(site).zookeeper.write(
+            Create(path="/brokers/topics/t/partitions/100"), Create(path=f"{path}/state", data=b"?")
+        )
+        with pytest.raises(KafkaStorageError, match="cannot decode the znode"):
+            site.settle(expand(site, 150))
+        assert site.brokers.hosted == {"t": 2}
+        zookeeper_of(site).zookeeper.write(Delete(path=f"{path}/state"))
+        # The store reads the znode again before it reports a conflict.
+        with pytest.raises(InvalidPartitions, match="already has 150"):
+            site.settle(expand(site, 150))
+        assert site.brokers.hosted == {"t": 150}
+        assert site.count_states() == 150
+
+
+class TestDamage:
+    """Znodes that cannot be decoded: their topic is offline, and all others are served."""
+
+    @pytest.mark.parametrize(
+        "path", ["/brokers/topics/t/partitions/1/state", "/config/topics/t", "/brokers/topics/t"]
+    )
+    def test_topic_with_a_damaged_znode_is_offline(self, path: str) -> None:
+        first = on_zookeeper()
+        first.created("t", 3, config={"retention.ms": "-1"})
+        other = first.created("u", 1)
+        zookeeper = zookeeper_of(first).zookeeper
+        data = zookeeper.data(path) or b""
+        zookeeper.write(SetData(path=path, data=b"{"))
+        second = candidate(first)
+        zookeeper_of(first).client.close()
+        assert second.settle(second.loading) == [other]
+        with pytest.raises((KafkaStorageError, UnknownTopicOrPartition)):
+            second.settle(expand(second, 5))
+        with pytest.raises((KafkaStorageError, TopicAlreadyExists)):
+            second.settle(second.create("t"))
+        assert any(f"cannot decode the znode {path}" in x for x in second.site.ports.reports)
+        assert "t" not in second.brokers.hosted
+        # The operator corrects it and forces an election.
+        zookeeper.write(SetData(path=path, data=data), Delete(path="/controller"))
+        zookeeper_of(second).run_for(1000)
+        assert [topic.name for topic in second.elected[0]] == ["t", "u"]
+        assert second.elected[0][0].config == {"retention.ms": "-1"}
+
+    def test_topic_keeps_its_settings_when_they_are_damaged(self) -> None:
+        site = on_zookeeper()
+        site.created("t", 1, config={"retention.ms": "-1"})
+        zookeeper_of(site).zookeeper.write(
+            SetData(path="/config/topics/t", data=b"{"),
+            Create(
+                path="/config/changes/config_change_",
+                data=b'{"version":2,"entity_path":"topics/t"}',
+                sequential=True,
+            ),
+        )
+        zookeeper_of(site).run_for(100)
+        assert site.site.store.problem(("config", "topic", "t")) is not None
+        assert site.controller._active is not None
+        known = site.controller._active._context.get("t")
+        assert known is not None
+        assert known.state.config == {"retention.ms": "-1"}

@@ -40,6 +40,9 @@ class MemoryStore:
     def get(self, key: Key) -> tuple[Any, int]:
         return self.image.get(key)
 
+    def problem(self, key: Key) -> None:
+        pass
+
     def watch(self, prefix: Key, watcher: Watcher) -> None:
         self.watchers.append(watcher)
 

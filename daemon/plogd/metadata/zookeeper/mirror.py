@@ -68,9 +68,14 @@ class ZnodeMirror:
 
     def check(self, path: str) -> None:
         """Raise KafkaStorageError if the znode at `path` is damaged."""
+        problem = self.problem(path)
+        if problem is not None:
+            raise KafkaStorageError(problem)
+
+    def problem(self, path: str) -> str | None:
+        """Return the error for a znode that cannot be decoded, or None."""
         reason = self.damaged.get(path)
-        if reason is not None:
-            raise KafkaStorageError(_damage_text(path, reason))
+        return None if reason is None else _damage_text(path, reason)
 
     # -- changing -----------------------------------------------------------------------------
 

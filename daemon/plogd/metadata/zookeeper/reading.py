@@ -146,4 +146,5 @@ async def read_controller_state(client: ZooKeeperClient, mirror: ZnodeMirror) ->
     changed = await read_topics(client, mirror)
     for folder in (BROKER_IDS, DELETE_TOPICS, LOG_DIR_EVENTS):
         changed += await read_folder(client, mirror, folder)
-    return changed + await read_znodes(client, mirror, [REASSIGN_PARTITIONS])
+    # An operator may have corrected damaged settings, which does not create a notification.
+    return changed + await read_znodes(client, mirror, [REASSIGN_PARTITIONS, *mirror.damaged])

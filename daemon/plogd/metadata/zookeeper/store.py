@@ -252,6 +252,10 @@ class ZooKeeperStore:
         """The znodes that cannot be decoded, with the reason. Their topics must stay offline."""
         return dict(self._mirror.damaged)
 
+    def problem(self, key: Key) -> str | None:
+        """Return the error for a key whose znode cannot be decoded, or None."""
+        return self._mirror.problem(path_of(key))
+
     @property
     def features(self) -> dict[str, int]:
         """The level of each finalized feature."""

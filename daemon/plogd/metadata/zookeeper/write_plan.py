@@ -157,6 +157,11 @@ class Planner:
             raise ValueError(f"cannot write {change.key}: the id of a rule must be its acl_key")
         return resource_path(change.value.pattern)
 
+    def has_damage(self, unit: WriteUnit) -> bool:
+        """Return whether a znode of the unit could not be decoded when it was last read."""
+        damaged = self._mirror.damaged
+        return bool(damaged) and any(path in damaged for path in self.paths_of(unit))
+
     def conflicts(self, unit: WriteUnit) -> list[Outcome] | None:
         """Return the outcomes if a version does not match, otherwise None.
 
@@ -264,7 +269,9 @@ class Planner:
         if kind == "topic" and is_new:
             # Kafka creates it with every topic. The settings, if any, are a change of their own.
             config = f"{TOPIC_CONFIGS}/{name_of(path)}"
-            if self._mirror.znode(config) is None and config not in self.known:
+            # The mirror is not sufficient: no notification reports that another controller has
+            # deleted a topic without settings.
+            if config not in self.known:
                 plan.ensure(config, encode_config({}))
         elif kind in ("config", "client_quota", "scram"):
             plan.add(Role.NOTIFY, config_notification(path))

@@ -223,6 +223,9 @@ class Writer:
         ensured: set[str] = set()
         for unit in units:
             try:
+                # An operator may have corrected a znode that was damaged.
+                if not unit.is_fresh and self._planner.has_damage(unit):
+                    await self._read(unit)
                 conflicts = self._planner.conflicts(unit)
                 # The mirror may be older than the write that the caller has seen.
                 if conflicts is not None and not unit.is_fresh:

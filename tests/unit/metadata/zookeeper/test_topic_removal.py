@@ -67,3 +67,19 @@ class TestRemoval:
             if work.done:
                 return
         raise AssertionError("the removal takes more transactions than expected")
+
+    def test_topic_that_another_controller_deleted_gets_settings_when_it_is_recreated(self) -> None:
+        """Kafka's topics always have a znode for settings, and a deletion does not notify of it."""
+        first = ZooKeeperSite(1)
+        term = first.settle(first.store.campaign())
+        first.settle(first.store.write_atomic(topic_changes("t"), term))
+        second = ZooKeeperSite(2, first)
+        first.client.close()
+        term = second.settle(second.store.campaign())
+        third = ZooKeeperSite(3, second)
+        removal = Change(key=TOPIC, value=None, expected=second.store.get(TOPIC)[1])
+        second.settle(second.store.write([removal], term))
+        second.client.close()
+        term = third.settle(third.store.campaign())
+        third.settle(third.store.write_atomic(topic_changes("t"), term))
+        assert third.zookeeper.data("/config/topics/t") == b'{"version":1,"config":{}}'
