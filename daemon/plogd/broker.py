@@ -257,20 +257,7 @@ class Broker:
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
         )
-        self.controller = Controller(
-            store=self.store,
-            brokers=self.replica_manager.topics,
-            defaults=self._topic_defaults,
-            random=self.ports.random,
-            fair_queue=self.fair_queue,
-            report=self._report,
-        )
-        self.auto_topic_creation = AutoTopicCreation(
-            self.controller,
-            self.ports,
-            max_per_second=lambda: self.config.plog_auto_create_topics_max_per_second,
-        )
-        self.configs = Configs(self.store, self.controller, lambda: self.config)
+        self._make_controller()
         self._start_security()
         # Loaded after the registration, which gives every partition a new leader epoch.
         topics = await self.controller.load()
@@ -293,6 +280,27 @@ class Broker:
                 level="error",
             )
             self._register_later()
+
+    def _make_controller(self) -> None:
+        self.controller = Controller(
+            store=self.store,
+            brokers=self.replica_manager.topics,
+            defaults=self._topic_defaults,
+            random=self.ports.random,
+            fair_queue=self.fair_queue,
+            report=self._report,
+        )
+        self.auto_topic_creation = AutoTopicCreation(
+            self.controller,
+            self.ports,
+            max_per_second=lambda: self.config.plog_auto_create_topics_max_per_second,
+        )
+        self.configs = Configs(
+            self.store,
+            self.controller,
+            lambda: self.config,
+            lambda name: self.cache.topic(name) is not None,
+        )
 
     def _list_brokers(self) -> None:
         """Show this broker to clients as the only broker and the controller."""

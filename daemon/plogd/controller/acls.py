@@ -9,16 +9,16 @@ Requests take effect sequentially. Source: Kafka 4.0 AclControlManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from operator import itemgetter
 from typing import Final
 
 from plog.errors import KafkaError, PolicyViolation
 from plogd.concurrency import OneAtATime
-from plogd.controller.batched_writes import write_in_batches
+from plogd.controller.batched_writes import Update, check_count, write_in_batches
 from plogd.fair_queue import FairQueue, Slices
-from plogd.metadata.store import ABSENT, Change, Key, MetadataStore
+from plogd.metadata.store import Key, MetadataStore
 from plogd.ports import Later, Report, silence, spawn
 from plogd.security.acl import Acl, AclFilter, acl_key
 from plogd.security.unenforced_rules import NOT_ENFORCED
@@ -53,14 +53,14 @@ class Acls:
     async def _describe(self, acl_filter: AclFilter) -> list[Acl]:
         slices = Slices(self._queue)
         matching = await self._matching(acl_filter, self._all(), slices)
-        return await _sorted([acl for _, acl, _ in matching], slices)
+        return await _sorted([acl for _, acl in matching], slices)
 
     async def _matching(
         self, acl_filter: AclFilter, existing: Mapping[Key, tuple[Acl, int]], slices: Slices
-    ) -> list[tuple[Key, Acl, int]]:
+    ) -> list[tuple[Key, Acl]]:
         return [
-            (key, acl, version)
-            async for key, (acl, version) in slices.over(existing.items())
+            (key, acl)
+            async for key, (acl, _) in slices.over(existing.items())
             if acl_filter.matches(acl)
         ]
 
@@ -73,7 +73,7 @@ class Acls:
         existing = self._all()
         # A set, because comparing each new ACL with every stored one would take quadratic time.
         known = {acl async for acl, _ in slices.over(existing.values())}
-        changes: list[Change] = []
+        updates: list[Update] = []
         results: list[KafkaError | None] = []
         async for acl in slices.over(acls):
             error = _validation_error(acl)
@@ -81,9 +81,9 @@ class Acls:
             # Creating an ACL that already exists succeeds, as in Kafka, but has no effect.
             if error is None and acl not in known:
                 known.add(acl)  # The request may repeat it.
-                changes.append(Change(key=acl_key(acl), value=acl, expected=ABSENT))
-        await write_in_batches(self._store, changes, "ACLs", self._queue)
-        self._warn("created", len(changes))
+                updates.append(Update(key=acl_key(acl), new_value=_constant(acl)))
+        await write_in_batches(self._store, updates, "ACLs", self._queue)
+        self._warn("created", len(updates))
         return results
 
     def delete(self, filters: Sequence[AclFilter]) -> Later[list[list[Acl] | KafkaError]]:
@@ -104,7 +104,7 @@ class Acls:
                 " send fewer filters at a time"
             )
         # By key, because several filters can match the same ACL.
-        to_delete: dict[Key, int] = {}
+        to_delete: dict[Key, None] = {}
         results: dict[AclFilter, list[Acl] | KafkaError] = {}
         matched = 0
         async for acl_filter in slices.over(unique):
@@ -118,11 +118,11 @@ class Acls:
             # An ACL counts once for each filter that it matches: with many filters that match all
             # ACLs, the response would use gigabytes.
             matched += len(matching)
-            self._check_count(matched)
-            to_delete.update((key, version) for key, _, version in matching)
-            results[acl_filter] = await _sorted([acl for _, acl, _ in matching], slices)
-        changes = [Change(key=x, value=None, expected=to_delete[x]) for x in to_delete]
-        await write_in_batches(self._store, changes, "ACLs", self._queue)
+            check_count(matched, "ACLs")
+            to_delete.update((key, None) for key, _ in matching)
+            results[acl_filter] = await _sorted([acl for _, acl in matching], slices)
+        removals = [Update(key=key, new_value=_constant(None)) for key in to_delete]
+        await write_in_batches(self._store, removals, "ACLs", self._queue)
         self._warn("deleted", len(to_delete))
         answers: list[list[Acl] | KafkaError] = []
         async for acl_filter in slices.over(filters):
@@ -148,12 +148,10 @@ class Acls:
     def _all(self) -> dict[Key, tuple[Acl, int]]:
         return self._store.load(("acl",))
 
-    def _check_count(self, count: int) -> None:
-        limit = self._store.max_atomic_changes
-        if count > limit:
-            raise PolicyViolation(
-                f"a request can change at most {limit} ACLs, but this request changes {count}"
-            )
+
+def _constant(value: Acl | None) -> Callable[[object], Acl | None]:
+    """Return a function that always returns `value`: an ACL does not depend on what was stored."""
+    return lambda _: value
 
 
 async def _sorted(acls: list[Acl], slices: Slices) -> list[Acl]:

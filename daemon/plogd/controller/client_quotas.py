@@ -17,9 +17,9 @@ from typing import Final
 
 from plog.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from plogd.concurrency import OneAtATime
-from plogd.controller.batched_writes import write_in_batches
+from plogd.controller.batched_writes import Update, write_in_batches
 from plogd.fair_queue import FairQueue, Slices
-from plogd.metadata.store import Change, MetadataStore
+from plogd.metadata.store import MetadataStore
 from plogd.ports import Later, spawn
 from plogd.quota import (
     CLIENT_ID,
@@ -77,8 +77,7 @@ class ClientQuotas:
     def __init__(self, store: MetadataStore, fair_queue: FairQueue) -> None:
         self._store = store
         self._queue = fair_queue
-        # Otherwise, another request could change an entity between two slices, and the write of
-        # this request would be a conflict, which `write_in_batches` excludes.
+        # Otherwise, requests of this broker that change the same entities would conflict.
         self._operations = OneAtATime()
 
     def watch(self, watcher: Callable[[QuotaEntity, Quotas | None], None]) -> None:
@@ -107,38 +106,21 @@ class ClientQuotas:
         async for alteration in slices.over(alterations):
             entity = frozenset(alteration.entity)  # The order of the parts does not matter.
             times[entity] = times.get(entity, 0) + 1
-        changes: list[Change] = []
+        updates: list[Update] = []
         results: list[KafkaError | None] = []
         async for alteration in slices.over(alterations):
             try:
                 if times[frozenset(alteration.entity)] > 1:
                     raise InvalidRequest("the request lists this entity more than once")
-                changes.append(self._change(alteration))
+                updates.append(_update(alteration))
             except KafkaError as error:
                 # Drop the traceback: thousands of tracebacks would use a lot of memory.
                 results.append(error.bare())
             else:
                 results.append(None)
-        if changes and not validate_only:
-            await write_in_batches(self._store, changes, "entities", self._queue)
+        if updates and not validate_only:
+            await write_in_batches(self._store, updates, "entities", self._queue)
         return results
-
-    def _change(self, alteration: Alteration) -> Change:
-        entity = _valid_entity(alteration.entity)
-        key = quota_key(entity)
-        old, version = self._store.get(key)
-        quotas = dict(old or {})
-        ops = dict(alteration.ops)
-        if len(ops) < len(alteration.ops):
-            raise InvalidRequest("the request lists a quota for this entity more than once")
-        for name, value in ops.items():
-            if value is None:
-                quotas.pop(name, None)
-            else:
-                _check_quota(entity, name, value)
-                quotas[name] = value
-        # An entity without any remaining quotas is removed from the store.
-        return Change(key=key, value=quotas or None, expected=version)
 
     # -- describing ---------------------------------------------------------------------------
 
@@ -162,6 +144,23 @@ class ClientQuotas:
             if _matches(dict(parts), wanted, strict=strict):
                 found[parts] = (entity, quotas)
         return [found[parts] for parts in sorted(found)]
+
+
+def _update(alteration: Alteration) -> Update:
+    entity = _valid_entity(alteration.entity)
+    ops = dict(alteration.ops)
+    if len(ops) < len(alteration.ops):
+        raise InvalidRequest("the request lists a quota for this entity more than once")
+    for name, value in ops.items():
+        if value is not None:
+            _check_quota(entity, name, value)
+
+    def new_value(old: Quotas | None) -> Quotas | None:
+        quotas = {**(old or {}), **ops}
+        # An entity without any remaining quotas is removed from the store.
+        return {name: value for name, value in quotas.items() if value is not None} or None
+
+    return Update(key=quota_key(entity), new_value=new_value)
 
 
 def _valid_entity(parts: EntityParts) -> QuotaEntity:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from plog.errors import DuplicateResource, KafkaError, ResourceNotFound
 from plogd.concurrency import OneAtATime
-from plogd.controller.batched_writes import write_in_batches
+from plogd.controller.batched_writes import Update, write_in_batches
 from plogd.fair_queue import FairQueue, Slices
-from plogd.metadata.store import Change, Key, MetadataStore
+from plogd.metadata.store import MetadataStore
 from plogd.ports import Later, Report, silence, spawn
 from plogd.security.scram import ScramCredential, check_user, credential_of, mechanism_of
 from plogd.security.unenforced_rules import NOT_ENFORCED
@@ -53,8 +53,7 @@ class ScramUsers:
         self._store = store
         self._queue = fair_queue
         self._report = report
-        # Otherwise, another request could change a user between two slices, and the write of this
-        # request would be a conflict, which `write_in_batches` excludes.
+        # Otherwise, requests of this broker that change the same users would conflict.
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
@@ -95,25 +94,30 @@ class ScramUsers:
         # Counted first: a user that occurs more than once is not changed at all.
         async for one in slices.over(wanted):
             times[one.user] = times.get(one.user, 0) + 1
-        changes: list[Change] = []
+        updates: list[Update] = []
+        users: list[str] = []
         results: dict[str, KafkaError | None] = {}
         async for one in slices.over(wanted):
             try:
                 if times[one.user] > 1:
                     raise DuplicateResource("the request changes this user more than once")
-                changes.append(self._change(one))
+                updates.append(_update(one))
             except KafkaError as error:
                 # Drop the traceback: thousands of tracebacks would use a lot of memory.
                 results[one.user] = error.bare()
             else:
+                users.append(one.user)
                 results[one.user] = None
-        if changes:
-            await write_in_batches(self._store, changes, "users", self._queue)
+        errors = await write_in_batches(self._store, updates, "users", self._queue)
+        async for user, outcome in slices.over(zip(users, errors, strict=True)):
+            results[user] = outcome
+        changed = errors.count(None)
+        if changed:
             self._report(
                 "changed {count} SCRAM credentials ("
                 + NOT_ENFORCED
                 + "): clients can connect without a password",
-                count=len(changes),
+                count=changed,
                 level="warn",
             )
         return results
@@ -123,21 +127,23 @@ class ScramUsers:
         """Number of users with credentials."""
         return len({key[1] for key in self._store.load(("scram",))})
 
-    def _change(self, one: Deletion | Upsertion) -> Change:
-        check_user(one.user)
-        mechanism = mechanism_of(one.mechanism)
-        key: Key = ("scram", one.user, int(mechanism))
-        value, version = self._store.get(key)
-        if isinstance(one, Upsertion):
-            value = credential_of(
-                mechanism,
-                salt=one.salt,
-                salted_password=one.salted_password,
-                iterations=one.iterations,
-            )
-        elif value is None:
+
+def _update(one: Deletion | Upsertion) -> Update:
+    check_user(one.user)
+    mechanism = mechanism_of(one.mechanism)
+    new: ScramCredential | None = None
+    if isinstance(one, Upsertion):
+        new = credential_of(
+            mechanism,
+            salt=one.salt,
+            salted_password=one.salted_password,
+            iterations=one.iterations,
+        )
+
+    def new_value(old: ScramCredential | None) -> ScramCredential | None:
+        if new is None and old is None:
             # As in Kafka, so that a misspelled user name does not look like a success.
             raise ResourceNotFound(f"{one.user!r} has no {mechanism.name} credential")
-        else:
-            value = None
-        return Change(key=key, value=value, expected=version)
+        return new
+
+    return Update(key=("scram", one.user, int(mechanism)), new_value=new_value)
