@@ -4,16 +4,16 @@
 listeners, /metrics and periodic tasks. process.py manages the state of the whole process. tap.py
 and __main__.py build and run the service; the reactor is an argument.
 
-At startup, the service loads the data, opens the listeners, and then notifies systemd. At shutdown,
-it stops accepting requests, completes the requests in progress, and then makes all data durable.
-Reactor thread only.
+At startup, the service binds the addresses of the listeners, loads the data, starts accepting
+clients, and then notifies systemd. At shutdown, it stops accepting requests, completes the requests
+in progress, and then makes all data durable. Reactor thread only.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
@@ -37,7 +37,7 @@ from plogd.net.advertised_listeners_check import AdvertisedCheck
 from plogd.net.connection_gauges import register_connection_gauges
 from plogd.net.connections import Connections
 from plogd.net.detached_jobs import DetachedJobs
-from plogd.net.listeners import Listeners
+from plogd.net.listeners import BoundListener, Listeners
 from plogd.net.passed_sockets import PassedSocket, SocketUnusable, match_sockets
 from plogd.ports import Later
 from plogd.process import OwnProcess
@@ -95,6 +95,7 @@ class BrokerService(Service):
         self._tasks: RunningTasks | None = None
         self._http: IListeningPort | None = None
         self._listeners: Listeners | None = None
+        self._is_serving = False
         self._tls: TlsServers | None = None
         self._passed: list[PassedSocket] = []
         self._stopping = False
@@ -126,12 +127,13 @@ class BrokerService(Service):
             self._passed = match_sockets(self._process.passed_descriptors, config.bound_listeners())
             # Opened before the data is loaded, so that /ready responds while logs are recovered.
             self._http = self._listen_http()
+            bound = self._bind_listeners()
         except (_CannotOpen, CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
             return
         # With `map`, an error in `_serve` also ends the process; otherwise, it would only be
         # logged.
-        self.broker.start().map(lambda _: self._serve()).then(lambda _: None, self._cannot_start)
+        self.broker.start().map(lambda _: self._serve(bound)).then(_ignore, self._cannot_start)
 
     def _log_data_dirs(self) -> None:
         config = self._loaded.config
@@ -224,20 +226,24 @@ class BrokerService(Service):
             # Formatted here, because the error does not contain the name of the setting.
             raise _CannotOpen(listen_problem(error, "plog.http.port")) from error
 
-    def _serve(self) -> None:
-        """Open the listeners and notify the service manager, once the data has been loaded."""
+    def _bind_listeners(self) -> list[BoundListener]:
+        tls = self._tls.by_listener if self._tls is not None else None
+        self._listeners = Listeners(self._reactor, self._connections, tls, self._passed)
+        return self._listeners.bind(self._loaded.config.bound_listeners())
+
+    def _serve(self, bound: Sequence[BoundListener]) -> None:
+        """Accept clients and notify the service manager, once the data has been loaded."""
         # A shutdown may have begun while the data was being loaded.
         if self._stopping:
             return
         config = self._loaded.config
-        tls = self._tls.by_listener if self._tls is not None else None
-        listeners = Listeners(self._reactor, self._connections, tls, self._passed)
+        assert self._listeners is not None
         try:
-            bound = listeners.open_all(config.bound_listeners())
+            self._listeners.listen()
         except CannotListenError as error:
             self._cannot_start(error)
             return
-        self._listeners = listeners
+        self._is_serving = True
         addresses = ",".join(map(str, bound))
         self._tasks = start_tasks(
             BROKER_TASKS,
@@ -293,7 +299,7 @@ class BrokerService(Service):
         return Status(ok=not offline, details={"offlineLogDirs": offline})
 
     def _ready(self) -> Status:
-        serving = self.broker.is_ready and self._listeners is not None and not self._stopping
+        serving = self.broker.is_ready and self._is_serving and not self._stopping
         return Status(ok=serving, details={"version": VERSION})
 
     # -- reload -------------------------------------------------------------------------------
@@ -371,7 +377,7 @@ class BrokerService(Service):
 
     def _reloaded(self) -> None:
         # During startup, READY would tell systemd too early that the startup is complete.
-        if self._listeners is not None:
+        if self._is_serving:
             self._supervision.ready()
 
     def _apply(self, loaded: LoadedConfig, reload: Reload) -> None:
@@ -456,6 +462,10 @@ def as_deferred(later: Later[Any]) -> Deferred[Any]:
     deferred: Deferred[Any] = Deferred()
     later.then(deferred.callback, deferred.errback)
     return deferred
+
+
+def _ignore(_: object) -> None:
+    """The broker serves requests now."""
 
 
 def _report(message: str, **fields: object) -> None:

@@ -23,9 +23,11 @@ from zope.interface import implementer
 from plog.wire.primitives import Part
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.dispatch import Dispatched
+from plogd.config.listener import Listener
 from plogd.config.network_settings import NetworkSettings
 from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
+from plogd.net.listeners import BoundListener, Listeners
 from plogd.os_files import OsFile
 from plogd.ports import File, Later
 from tests.helpers.sim.sim_ports import SimPorts
@@ -260,3 +262,10 @@ class WatchedFile(OsFile):
         except OSError:
             return False
         return True
+
+
+def open_all(listeners: Listeners, configured: Sequence[Listener]) -> list[BoundListener]:
+    """Bind `configured` and start accepting clients; return their addresses."""
+    bound = listeners.bind(configured)
+    listeners.listen()
+    return bound

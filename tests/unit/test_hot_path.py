@@ -24,7 +24,7 @@ from plogd.config.network_settings import NetworkSettings
 from plogd.log.segment.file_records import FileRegion
 from plogd.net.connections import Connections
 from plogd.net.listeners import Listeners
-from tests.helpers.net_parts import Pump
+from tests.helpers.net_parts import Pump, open_all
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, produce_request
 from tests.helpers.sim.sim_file import SimFile
 
@@ -44,7 +44,7 @@ class Site:
         self.shared = Connections(self.broker.dispatch, NetworkSettings(), ports)
         self.listeners = Listeners(self.pump.reactor, self.shared)
         listener = Listener(name="PLAINTEXT", host="127.0.0.1", port=0, protocol="PLAINTEXT")
-        [bound] = self.listeners.open_all([listener])
+        [bound] = open_all(self.listeners, [listener])
         self.client = socket.create_connection(("127.0.0.1", bound.port))
 
     def ask(self, message: ApiMessage, version: int) -> bytes:

@@ -18,6 +18,7 @@ import socket
 from typing import Any
 
 from twisted.internet import tcp
+from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import ServerFactory
 from twisted.logger import Logger
@@ -77,6 +78,9 @@ class ListenerFactory(ServerFactory):
 class PlainPort(tcp.Port):
     """A listening socket whose connections are `ServerTransport`s.
 
+    `bind` reserves the address, and `startListening` accepts clients. In between, the kernel
+    refuses connections.
+
     Args:
         is_dual_stack: whether an IPv6 socket also accepts IPv4 clients.
         passed: a socket that is already listening, and that may also be open in other processes.
@@ -99,16 +103,49 @@ class PlainPort(tcp.Port):
         self._is_dual_stack = is_dual_stack
         # Twisted does not bind a preexisting socket, and only closes it at the end: a shutdown()
         # would also end the queue of waiting clients in the other processes.
-        self._preexistingSocket = passed
+        self._passed = passed
+
+    def bind(self) -> int:
+        """Bind the socket, unless it was passed; return its port. Raises CannotListenError."""
+        if self._passed is not None:
+            self._set_inherited_options(self._passed)
+            self._preexistingSocket = self._passed
+            return int(self._passed.getsockname()[1])
+        sock = None
+        try:
+            sock = self.createInternetSocket()
+            sock.bind(self._address())
+        except OSError as error:
+            if sock is not None:
+                sock.close()
+            raise CannotListenError(self.interface, self.port, error) from error
+        self._preexistingSocket = sock
+        return int(sock.getsockname()[1])
+
+    def _address(self) -> Any:
+        if self.addressFamily != socket.AF_INET6:
+            return self.interface, self.port
+        # The address of an interface contains a number, the scope.
+        numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        return socket.getaddrinfo(self.interface, self.port, flags=numeric)[0][4]
 
     def startListening(self) -> None:
-        """Start accepting clients."""
-        passed = self._preexistingSocket
-        if passed is not None:
-            self._set_inherited_options(passed)
+        """Start accepting clients, after `bind`. Raises CannotListenError."""
+        assert self._preexistingSocket is not None, "bind has not been called"
+        try:
             # On a socket that is already listening, listen(2) only changes the backlog.
-            passed.listen(self.backlog)
+            self._preexistingSocket.listen(self.backlog)
+        # Another process may have bound the same address, and listens there now.
+        except OSError as error:
+            raise CannotListenError(self.interface, self.port, error) from error
         super().startListening()
+        self._shouldShutdown = self._passed is None
+
+    def release(self) -> None:
+        """Close the socket if the port has not started to listen."""
+        if self._preexistingSocket is not None:
+            self._preexistingSocket.close()
+            self._preexistingSocket = None
 
     def createInternetSocket(self) -> socket.socket:
         """Create the listening socket with the options that its connections inherit."""

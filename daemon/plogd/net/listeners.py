@@ -1,4 +1,7 @@
-"""The listeners of a broker, which are opened and closed together.
+"""The listeners of a broker, which are bound, opened and closed together.
+
+A broker binds its listeners when it starts, so that it knows their ports, and an address in use is
+reported before the data is loaded. It listens once it serves requests.
 
 A configured listener needs one or more listening sockets: a name such as ``localhost`` may resolve
 to an IPv4 and an IPv6 address, and an empty host means all interfaces. Each socket is a `PlainPort`
@@ -67,16 +70,28 @@ class Listeners:
         self._ports: list[PlainPort] = []
         self._poller: Poller | None = None
 
-    def open_all(self, listeners: Sequence[Listener]) -> list[BoundListener]:
-        """Open all `listeners`, or none if one fails.
+    def bind(self, listeners: Sequence[Listener]) -> list[BoundListener]:
+        """Reserve the addresses of all `listeners`, or of none if one fails.
 
-        Returns one or more addresses for each listener.
+        Clients are refused until `listen` is called. Returns one or more addresses for each
+        listener.
 
         Raises:
             CannotListenError: an address is in use, not permitted, or not an address of this host.
         """
         try:
-            return [bound for each in listeners for bound in self._open(each, listeners)]
+            return [bound for each in listeners for bound in self._bind(each, listeners)]
+        except CannotListenError:
+            # Otherwise, the addresses would stay reserved for a broker that fails to start.
+            self.close()
+            self.release()
+            raise
+
+    def listen(self) -> None:
+        """Start accepting clients. Raises CannotListenError, and accepts no clients then."""
+        try:
+            for port in self._ports:
+                port.startListening()
         except CannotListenError:
             # Otherwise, the ports that are already open would accept clients of a broker that fails
             # to start.
@@ -87,6 +102,8 @@ class Listeners:
     def close(self) -> Deferred[None]:
         """Stop listening, but keep open connections. The result fires when the ports are closed."""
         ports, self._ports = self._ports, []
+        for port in ports:
+            port.release()
         # Unlike gatherResults, this waits for all ports even if one of them fails to close.
         closed = DeferredList([maybeDeferred(port.stopListening) for port in ports])
         return closed.addCallback(lambda _: None)
@@ -101,42 +118,42 @@ class Listeners:
         shared = self._shared
         return Poller(self._reactor, shared.turn, shared.clock, shared.run_queue.spent)
 
-    def _open(self, listener: Listener, all_listeners: Sequence[Listener]) -> list[BoundListener]:
-        """Listen on all addresses of one listener; port 0 selects one free port for all of them."""
+    def _bind(self, listener: Listener, all_listeners: Sequence[Listener]) -> list[BoundListener]:
+        """Bind all addresses of one listener; port 0 selects one free port for all of them."""
         if listener.protocol != "PLAINTEXT" and listener.name not in self._tls:
             raise ValueError(f"cannot open {listener}: it has no TLS context")
         if any(passed.listener.name == listener.name for passed in self._passed):
             return self._adopt(listener)
         port = listener.port
         missing: CannotListenError | None = None
-        has_opened = False
+        has_bound = False
         for address in listening_addresses(listener):
             is_dual_stack = address == "::" and not _shares_port_with_ipv4(listener, all_listeners)
             try:
-                port = self._listen(listener, address, port, is_dual_stack=is_dual_stack)
+                port = self._bind_port(listener, address, port, is_dual_stack=is_dual_stack)
             except CannotListenError as error:
                 if error.socketError.errno not in _NO_SUCH_ADDRESS_HERE:
                     raise
                 missing = error
                 continue
-            has_opened = True
+            has_bound = True
             # The socket also accepts IPv4 clients, so binding 0.0.0.0 would fail.
             if is_dual_stack:
                 break
-        if missing is not None and not has_opened:
+        if missing is not None and not has_bound:
             raise missing
         return [BoundListener(listener=listener, port=port)]
 
     def _adopt(self, listener: Listener) -> list[BoundListener]:
-        """Listen on the sockets that were passed for this listener."""
+        """Use the sockets that were passed for this listener."""
         passed = [each for each in self._passed if each.listener == listener]
         for each in passed:
-            self._listen(
+            self._bind_port(
                 listener, each.host, each.port, is_dual_stack=each.is_dual_stack, sock=each.sock
             )
         return [BoundListener(listener=each.bound_listener(), port=each.port) for each in passed]
 
-    def _listen(
+    def _bind_port(
         self,
         listener: Listener,
         address: str,
@@ -145,13 +162,13 @@ class Listeners:
         is_dual_stack: bool,
         sock: socket.socket | None = None,
     ) -> int:
-        """Open a port, on `sock` if it is given; return its number."""
+        """Create and bind a port, with `sock` if it is given; return its number."""
         kind, factory, poller = PlainPort, ListenerFactory(self._shared, listener), None
         if listener.protocol != "PLAINTEXT":
             kind, factory = self._tls_port(listener)
         else:
             poller = self._poller = self._poller or self._make_poller()
-        opened = kind(
+        made = kind(
             self._shared,
             port,
             factory,
@@ -162,10 +179,10 @@ class Listeners:
             passed=sock,
             poller=poller,
         )
-        opened.startListening()
-        # Only now: if listening failed, there is nothing to close.
-        self._ports.append(opened)
-        return int(opened.socket.getsockname()[1])
+        number = made.bind()
+        # Only now: if the address cannot be bound, there is nothing to close.
+        self._ports.append(made)
+        return number
 
     def _tls_port(self, listener: Listener) -> tuple[type[PlainPort], Any]:
         # Imported here because OpenSSL is not needed without TLS listeners.

@@ -21,6 +21,7 @@ from tests.helpers.net_parts import (
     ScriptedDispatch,
     frame,
     make_connections,
+    open_all,
     response,
 )
 from tests.helpers.sim.sim_ports import SimPorts
@@ -102,7 +103,7 @@ def make_harness() -> Iterator[Any]:
 
 def test_port_0_opens_a_free_port(make_harness: Any) -> None:
     harness = make_harness()
-    [bound] = harness.listeners.open_all([listener()])
+    [bound] = open_all(harness.listeners, [listener()])
     assert bound.port > 0
     assert str(bound) == f"127.0.0.1:{bound.port}"
     harness.exchange(harness.connect(bound.port))
@@ -110,7 +111,7 @@ def test_port_0_opens_a_free_port(make_harness: Any) -> None:
 
 def test_context_has_both_addresses(make_harness: Any) -> None:
     harness = make_harness()
-    bound = harness.listeners.open_all([listener(), listener(name="OTHER")])
+    bound = open_all(harness.listeners, [listener(), listener(name="OTHER")])
     client = harness.connect(bound[1].port)
     harness.exchange(client)
     [context] = harness.dispatch.contexts
@@ -123,7 +124,7 @@ def test_context_has_both_addresses(make_harness: Any) -> None:
 @needs_ipv6
 def test_empty_host_accepts_ipv4_and_ipv6_clients(make_harness: Any) -> None:
     harness = make_harness()
-    [bound] = harness.listeners.open_all([listener(host="")])
+    [bound] = open_all(harness.listeners, [listener(host="")])
     assert str(bound) == f"*:{bound.port}"
     harness.exchange(harness.connect(bound.port, "127.0.0.1"))
     harness.exchange(harness.connect(bound.port, "::1"))
@@ -141,7 +142,7 @@ def test_host_name_listens_on_all_its_addresses_with_one_port(
     both = resolving([(socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1")])
     with monkeypatch.context() as patched:
         patched.setattr("plogd.net.listeners.socket.getaddrinfo", both)
-        [bound] = harness.listeners.open_all([listener(host="both.test")])
+        [bound] = open_all(harness.listeners, [listener(host="both.test")])
     harness.exchange(harness.connect(bound.port, "127.0.0.1"))
     harness.exchange(harness.connect(bound.port, "::1"))
 
@@ -151,8 +152,8 @@ def test_ipv4_and_ipv6_listener_may_share_a_port(make_harness: Any) -> None:
     harness = make_harness()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    harness.listeners.open_all(
-        [listener("::", port, "PLAINTEXT"), listener("0.0.0.0", port, "OTHER")]
+    open_all(
+        harness.listeners, [listener("::", port, "PLAINTEXT"), listener("0.0.0.0", port, "OTHER")]
     )
     harness.exchange(harness.connect(port, "127.0.0.1"))
     harness.exchange(harness.connect(port, "::1"))
@@ -166,12 +167,12 @@ def test_unavailable_address_is_skipped_if_the_name_has_another(
     harness = make_harness()
     away, here = (socket.AF_INET, "192.0.2.1"), (socket.AF_INET, "127.0.0.1")
     monkeypatch.setattr("plogd.net.listeners.socket.getaddrinfo", resolving([away, here]))
-    [bound] = harness.listeners.open_all([listener(host="here.test")])
+    [bound] = open_all(harness.listeners, [listener(host="here.test")])
     assert bound.port > 0
     monkeypatch.undo()
     monkeypatch.setattr("plogd.net.listeners.socket.getaddrinfo", resolving([away]))
     with pytest.raises(CannotListenError):
-        harness.listeners.open_all([listener(host="away.test")])
+        open_all(harness.listeners, [listener(host="away.test")])
 
 
 def test_unknown_host_name_is_an_error(make_harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +182,7 @@ def test_unknown_host_name_is_an_error(make_harness: Any, monkeypatch: pytest.Mo
     harness = make_harness()
     monkeypatch.setattr("plogd.net.listeners.socket.getaddrinfo", fail)
     with pytest.raises(CannotListenError, match="not known"):
-        harness.listeners.open_all([listener(host="nowhere.test")])
+        open_all(harness.listeners, [listener(host="nowhere.test")])
 
 
 def test_port_in_use_is_an_error_and_opens_no_listener(make_harness: Any) -> None:
@@ -189,19 +190,51 @@ def test_port_in_use_is_an_error_and_opens_no_listener(make_harness: Any) -> Non
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(CannotListenError, match=str(port)):
-            harness.listeners.open_all([listener(), listener(port=port, name="OTHER")])
+            open_all(harness.listeners, [listener(), listener(port=port, name="OTHER")])
     harness.pump.until(lambda: len(harness.pump.reactor.getReaders()) == 1)
+
+
+def test_bound_listener_refuses_clients_until_it_listens(make_harness: Any) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.bind([listener()])
+    with pytest.raises(ConnectionRefusedError):
+        harness.connect(bound.port)
+    with pytest.raises(OSError, match="in use"), socket.socket() as other:
+        other.bind(("127.0.0.1", bound.port))
+    harness.listeners.listen()
+    harness.exchange(harness.connect(bound.port))
+
+
+def test_address_of_listeners_that_never_listened_is_free_again(make_harness: Any) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.bind([listener()])
+    closed: list[Any] = []
+    harness.listeners.close().addBoth(closed.append)
+    harness.pump.until(lambda: closed, harness.ports)
+    socket.create_server(("127.0.0.1", bound.port)).close()
+
+
+def test_address_that_another_process_listens_on_first_is_an_error(make_harness: Any) -> None:
+    first, second = make_harness(), make_harness()
+    [bound] = first.listeners.bind([listener()])
+    # With SO_REUSEADDR, two sockets can have an address as long as neither listens.
+    second.listeners.bind([listener(name="OTHER"), listener(port=bound.port)])
+    first.listeners.listen()
+    with pytest.raises(CannotListenError, match=str(bound.port)):
+        second.listeners.listen()
+    second.pump.until(lambda: len(second.pump.reactor.getReaders()) == 1)
+    first.exchange(first.connect(bound.port))
 
 
 def test_tls_listener_without_a_context_is_rejected(make_harness: Any) -> None:
     tls = Listener(name="SSL", host="", port=0, protocol="SSL")
     with pytest.raises(ValueError, match="it has no TLS context"):
-        make_harness().listeners.open_all([tls])
+        open_all(make_harness().listeners, [tls])
 
 
 def test_connection_over_the_limit_is_closed_immediately(make_harness: Any) -> None:
     harness = make_harness(max_connections_per_ip=1)
-    [bound] = harness.listeners.open_all([listener()])
+    [bound] = open_all(harness.listeners, [listener()])
     first = harness.connect(bound.port)
     harness.exchange(first)
     second = harness.connect(bound.port)
@@ -215,7 +248,7 @@ def test_connection_over_the_limit_is_closed_immediately(make_harness: Any) -> N
 
 def test_accepting_pauses_and_resumes_when_descriptors_run_out(make_harness: Any) -> None:
     harness = make_harness()
-    [bound] = harness.listeners.open_all([listener()])
+    [bound] = open_all(harness.listeners, [listener()])
     first = harness.connect(bound.port)
     harness.exchange(first)
     second = harness.connect(bound.port)
@@ -237,7 +270,7 @@ def test_clients_wait_when_the_remaining_descriptors_are_reserved_for_logs(
     make_harness: Any,
 ) -> None:
     harness = make_harness()
-    [bound] = harness.listeners.open_all([listener()])
+    [bound] = open_all(harness.listeners, [listener()])
     budget = harness.shared.descriptors
     budget.set_limit(8, 8)  # One for the broker, two for logs.
     served = [harness.connect(bound.port) for _ in range(5)]
@@ -256,7 +289,7 @@ def test_client_that_disconnects_before_accept_is_ignored(
     make_harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness = make_harness()
-    [bound] = harness.listeners.open_all([listener()])
+    [bound] = open_all(harness.listeners, [listener()])
     [port] = harness.listeners._ports
     real, errors = port.socket, [errno.ECONNABORTED]
 
@@ -279,7 +312,7 @@ def test_error_at_the_start_of_a_connection_closes_only_that_connection(
     make_harness: Any, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     harness = make_harness()
-    [bound] = harness.listeners.open_all([listener()])
+    [bound] = open_all(harness.listeners, [listener()])
 
     def fail(*_: Any) -> None:
         raise ZeroDivisionError
@@ -293,7 +326,7 @@ def test_error_at_the_start_of_a_connection_closes_only_that_connection(
 
 def test_close_frees_the_port_and_keeps_connections(make_harness: Any) -> None:
     harness = make_harness()
-    [bound] = harness.listeners.open_all([listener()])
+    [bound] = open_all(harness.listeners, [listener()])
     client = harness.connect(bound.port)
     harness.exchange(client)
     closed: list[Any] = []
@@ -307,7 +340,7 @@ def test_close_frees_the_port_and_keeps_connections(make_harness: Any) -> None:
 
 def test_socket_buffers_have_the_configured_sizes(make_harness: Any) -> None:
     harness = make_harness(socket_send_buffer_bytes=50_000, socket_receive_buffer_bytes=-1)
-    harness.listeners.open_all([listener()])
+    open_all(harness.listeners, [listener()])
     [port] = harness.listeners._ports
     # The kernel doubles the value for its bookkeeping: socket(7).
     assert port.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
@@ -315,7 +348,7 @@ def test_socket_buffers_have_the_configured_sizes(make_harness: Any) -> None:
 
 def test_accepted_socket_limits_the_unsent_bytes(make_harness: Any) -> None:
     harness = make_harness(plog_socket_unsent_max_bytes=50_000)
-    [bound] = harness.listeners.open_all([listener()])
+    [bound] = open_all(harness.listeners, [listener()])
     harness.exchange(harness.connect(bound.port))
     [connection] = harness.shared._open
     accepted = connection._wire.socket

@@ -29,6 +29,7 @@ from tests.helpers.net_parts import (
     ScriptedDispatch,
     frame,
     make_connections,
+    open_all,
     response,
 )
 from tests.helpers.sim.sim_ports import SimPorts
@@ -349,7 +350,7 @@ class Broker:
         descriptor = PassedDescriptor("PLAINTEXT", os.dup(sock.fileno()))
         passed = match_sockets([descriptor], configured)
         self.listeners = Listeners(self.pump.reactor, self.shared, passed=passed)
-        self.bound = self.listeners.open_all(configured)
+        self.bound = open_all(self.listeners, configured)
 
     def exchange(self, client: socket.socket) -> None:
         client.sendall(frame(METADATA, "hello"))

@@ -29,6 +29,7 @@ from tests.helpers.net_parts import (
     WatchedFile,
     frame,
     make_connections,
+    open_all,
     response,
 )
 from tests.helpers.sim.sim_ports import SimPorts
@@ -46,8 +47,9 @@ class Broker:
         self.ports = SimPorts()
         self.shared = make_connections(self.dispatch, self.ports, **settings)
         self.listeners = Listeners(pump.reactor, self.shared)
-        [self.bound] = self.listeners.open_all(
-            [Listener(name="PLAINTEXT", host="127.0.0.1", port=0, protocol="PLAINTEXT")]
+        [self.bound] = open_all(
+            self.listeners,
+            [Listener(name="PLAINTEXT", host="127.0.0.1", port=0, protocol="PLAINTEXT")],
         )
         self.clients: list[socket.socket] = []
 

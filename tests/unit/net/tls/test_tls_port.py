@@ -32,6 +32,7 @@ from tests.helpers.net_parts import (
     WatchedFile,
     frame,
     make_connections,
+    open_all,
     response,
 )
 from tests.helpers.sim.sim_ports import SimPorts
@@ -113,7 +114,7 @@ class Harness:
         self.shared.settings = self.config
         self.tls = TlsServers(self.prepare())
         self.listeners = Listeners(self.pump.reactor, self.shared, self.tls.by_listener)
-        [self.bound] = self.listeners.open_all(self.config.bound_listeners())
+        [self.bound] = open_all(self.listeners, self.config.bound_listeners())
         self.clients: list[Client] = []
 
     def prepare(self) -> Any:
