@@ -4,9 +4,9 @@ service.py, the tests and the simulator pass it ports and settings, call `start`
 request to a `Dispatcher` that they build for the broker (apis/dispatch.py). The broker accesses
 time and disks only through the ports.
 
-`start` opens the log directories, loads the metadata log, registers the broker (which gives every
-partition a new leader epoch), and loads the topics and their logs. Only then does the broker serve
-requests.
+`start` opens the log directories and the metadata store, registers the broker, becomes the
+controller, and loads the topics and their logs. Every partition gets a new leader epoch. Only then
+does the broker serve requests.
 
 Called on the reactor's thread. Source: Kafka 4.0 BrokerServer, BrokerMetadataPublisher.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
@@ -45,9 +46,10 @@ from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.metadata.cache import LiveBroker, MetadataCache, TopicState
-from plogd.metadata.embedded_metadata import EmbeddedMetadata, open_embedded_metadata
-from plogd.metadata.embedded_store import METADATA_PARTITION, EmbeddedStore
-from plogd.metadata.store import BrokerRegistration, Endpoint, Key
+from plogd.metadata.cluster_metadata import ClusterMetadata
+from plogd.metadata.embedded_metadata import EmbeddedMetadata
+from plogd.metadata.embedded_store import EmbeddedStore
+from plogd.metadata.store import BrokerRegistration, Endpoint, Key, MetadataStore
 from plogd.metrics import Registry
 from plogd.ports import CopyMemory, Later, Ports, spawn
 from plogd.quota import Quotas
@@ -63,8 +65,9 @@ from plogd.topic_config import TopicConfig
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
 """Maximum time that a request waits for its coordinator's topic; after that, the creation
 continues."""
-_NO_SPACE_RETRY_MS = 1_000
-"""Interval between attempts to write the registration that a full disk has postponed."""
+_WILDCARD_HOSTS = ("", "0.0.0.0", "::")
+MakeMetadata: TypeAlias = Callable[[BrokerConfig, Ports, Callable[[str], None]], ClusterMetadata]
+"""Gets the settings, the ports, and a function that ends the broker for a reason."""
 
 
 class Broker:
@@ -77,7 +80,7 @@ class Broker:
     controller: Controller
     producer_ids: ProducerIds
     scram_users: ScramUsers
-    store: EmbeddedStore
+    store: MetadataStore
 
     def __init__(
         self,
@@ -86,7 +89,9 @@ class Broker:
         *,
         metrics: Registry,
         on_bug: Callable[[str, Exception], None] | None = None,
+        make_metadata: MakeMetadata | None = None,
     ) -> None:
+        """`make_metadata` returns the metadata of a cluster; None for the embedded metadata."""
         self.config = config
         """The settings in use: from the files, overridden by settings that clients have set."""
         self._static_config = config
@@ -102,11 +107,10 @@ class Broker:
         """Whether requests can be served."""
         self.copy_memory: CopyMemory | None = None
         """Counts copies of requests; None if the memory for requests is unbounded."""
-        self.on_last_log_dir_failed: Callable[[], None] = lambda: None
-        """Called when the last log directory has failed."""
+        self.on_must_stop: Callable[[str], None] = lambda why: None
+        """Called with the reason when the broker cannot continue."""
         self.on_config: Callable[[BrokerConfig], None] = lambda config: None
         """Called with the new settings each time they change."""
-        self._metadata: EmbeddedMetadata | None = None
         self.logs: Logs | None = None
         """Sets the levels of the broker's loggers; None if clients may not change them."""
         self.on_address_advertised: Callable[[ConnectionContext, str, int], None] = lambda *_: None
@@ -119,6 +123,8 @@ class Broker:
             "plog_unexpected_errors_total", "Unexpected errors (bugs); each is logged."
         )
         self._advertised = config.advertised_by_name()
+        self._bound: Sequence[Listener] = ()
+        self._host_name = ""
         self.cache = MetadataCache()
         self.topic_stats = TopicStats(metrics)
         self.log_manager = self._make_log_manager()
@@ -127,6 +133,9 @@ class Broker:
         self.fetch_sessions = self._make_fetch_sessions()
         self.quotas = self._make_quotas()
         self.group_coordinator = self._make_group_coordinator()
+        self.metadata = (make_metadata or self._make_embedded_metadata)(
+            config, self.ports, lambda why: self.on_must_stop(why)
+        )
         register_gauges(
             metrics, self.replica_manager, self.log_manager, self.cache, self.fetch_sessions
         )
@@ -141,9 +150,22 @@ class Broker:
             on_bug=self.report_bug,
         )
         log_manager.on_offline = self._log_dir_failed
-        # A lambda, because service.py assigns the callback later.
-        log_manager.on_last_offline = lambda: self.on_last_log_dir_failed()
+        # As in Kafka (KIP-112). A lambda, because service.py assigns the callback later.
+        log_manager.on_last_offline = lambda: self.on_must_stop("all log directories have failed")
         return log_manager
+
+    def _make_embedded_metadata(
+        self, config: BrokerConfig, ports: Ports, _must_stop: Callable[[str], None]
+    ) -> ClusterMetadata:
+        return EmbeddedMetadata(
+            self.log_manager,
+            ports,
+            config=config,
+            metrics=self.metrics,
+            fair_queue=self.fair_queue,
+            refuse_writes=self.replica_manager.topics.refuse_writes,
+            may_retry=lambda: self.is_ready,
+        )
 
     def _make_replica_manager(self) -> ReplicaManager:
         return ReplicaManager(
@@ -229,31 +251,29 @@ class Broker:
 
     # -- start and stop -----------------------------------------------------------------------
 
-    def start(self) -> Later[None]:
-        """Load all data, then serve requests. Fails with PlogError if the broker cannot start."""
+    def start(self, bound: Sequence[Listener] = (), host_name: str = "") -> Later[None]:
+        """Load all data, then serve requests. Fails with PlogError if the broker cannot start.
+
+        Other brokers get the ports of `bound`, the open listeners, which default to the configured
+        listeners, and `host_name` if a listener has no host.
+        """
+        self._bound = bound or self.config.bound_listeners()
+        self._host_name = host_name
         return spawn(self._start())
 
     async def _start(self) -> None:
-        await self.log_manager.open_directories()
-        self._metadata = await open_embedded_metadata(
-            self.log_manager,
-            self.ports,
-            config=self.config,
-            metrics=self.metrics,
-            fair_queue=self.fair_queue,
-        )
-        self.store = self._metadata.store
+        await self.log_manager.open_directories(self.metadata.cluster_id)
+        self.store = await self.metadata.open()
         # Before the first record is written, so that other files cannot take the space that it
         # needs.
         await self.keep_room()
         # Before the logs are loaded: topics inherit settings that clients have set for the broker.
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
-        broker_epoch = await self.store.register_broker(self._registration())
+        broker_epoch = await self.metadata.register(self._registration())
         self._list_brokers()
-        # If the registration could not be written, the broker would reuse the leader epochs of
-        # these writes after a crash.
-        self.replica_manager.topics.refuse_writes(not self.store.is_registered)
+        self.store.watch(("broker",), self._list_brokers)
+        self.store.watch(("controller",), self._list_brokers)
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
         )
@@ -270,16 +290,8 @@ class Broker:
             may_retry=lambda: self.is_ready and not self.log_manager.offline_dirs,
         )
         await start.start(topics)
-        # Before the registration is retried, because the retries end when the broker is not ready.
         self.is_ready = True
-        if not self.store.is_registered:
-            self._report(
-                "cannot register this broker: no space left in {log_dir}; reads and retention"
-                " continue, and writes are rejected until space is available",
-                log_dir=self.store.log_dir,
-                level="error",
-            )
-            self._register_later()
+        self.metadata.started()
 
     def _make_controller(self) -> None:
         self.controller = Controller(
@@ -302,24 +314,14 @@ class Broker:
             lambda name: self.cache.topic(name) is not None,
         )
 
-    def _list_brokers(self) -> None:
-        """Show this broker to clients as the only broker and the controller."""
-        node_id = self.config.node_id
-        registration: BrokerRegistration = self.store.get(("broker", node_id))[0]
-        self.cache.update_brokers([LiveBroker.of(registration)], controller_id=node_id)
-
-    def _register_later(self) -> None:
-        """Retry the registration until it is written or the disk fails."""
-
-        def registered(_: None) -> None:
-            self.replica_manager.topics.refuse_writes(False)
-            self._report("registered this broker: space is available again; writes are accepted")
-
-        def retry() -> None:
-            if self.is_ready and not self.store.has_failed:
-                self.store.retry_registration().then(registered, lambda _: self._register_later())
-
-        self.timers.call_later(_NO_SPACE_RETRY_MS, retry)
+    def _list_brokers(self, *_: object) -> None:
+        """Show the registered brokers and the controller to clients."""
+        registrations, controller_id = self.metadata.brokers()
+        brokers = [LiveBroker.of(each) for each in registrations]
+        # While they cannot be known, clients see those that were known before.
+        self.cache.update_brokers(
+            brokers or self.cache.live_brokers.values(), controller_id=controller_id
+        )
 
     def _start_security(self) -> None:
         self.acls = Acls(self.store, fair_queue=self.fair_queue, report=self._report)
@@ -330,8 +332,7 @@ class Broker:
 
     def keep_room(self) -> Later[bool]:
         """Reserve disk space for metadata records; return whether enough space is reserved."""
-        assert self._metadata is not None, "the broker has not started"
-        return self._metadata.keep_room()
+        return self.metadata.keep_room()
 
     async def _load_logs(self, topics: Sequence[TopicState]) -> None:
         known = {
@@ -343,7 +344,12 @@ class Broker:
             for config in [TopicConfig.resolve(self.config, topic.config)]
             for state in topic.partitions
         }
-        await self.log_manager.load_logs(known.get)
+        # The logs of these topics are kept as they are, without retention.
+        offline = {
+            name: KnownTopic(topic_id=topic_id, config=TopicConfig(cleanup_policy=()))
+            for name, topic_id in self.metadata.offline_topics.items()
+        }
+        await self.log_manager.load_logs(lambda key: known.get(key) or offline.get(key.topic))
         missing = [key for key in known if self.log_manager.get(key) is None]
         if self.log_manager.offline_dirs:
             # A missing log may be in a directory that cannot be read. A new log in another
@@ -373,8 +379,7 @@ class Broker:
         self.replica_manager.append_queues.close()
         # Before the logs are closed, because a coordinator that is still loading reads them.
         await self.group_coordinator.shutdown()
-        if self._metadata is not None:
-            await self._metadata.stop()
+        await self.metadata.stop()
         await self.log_manager.shutdown()
 
     # -- settings -----------------------------------------------------------------------------
@@ -412,6 +417,9 @@ class Broker:
                 if topic is None or self.store.get(("topic", name))[0] is None:
                     # The topic's logs are being created or deleted.
                     return
+                if name in self.metadata.offline_topics:
+                    # Its settings cannot be read. With the defaults, records might be deleted.
+                    return
                 self._report_change(f"topic {name}", topic.config, value, topic=name)
                 self.replica_manager.topics.update_topic_config(name, value or {})
             case ("config", "broker", ""):
@@ -440,6 +448,12 @@ class Broker:
     # -- identity -----------------------------------------------------------------------------
 
     @property
+    def embedded_store(self) -> EmbeddedStore:
+        """The store, for APIs that exist only with the embedded store."""
+        assert isinstance(self.store, EmbeddedStore)
+        return self.store
+
+    @property
     def cluster_id(self) -> str:
         """The cluster id from meta.properties."""
         return self.log_manager.cluster_id
@@ -459,16 +473,17 @@ class Broker:
             broker_id=self.config.node_id,
             # As in KRaft (KIP-631), it distinguishes two runs of the same broker.
             incarnation_id=self.ports.random.random_bytes(16),
-            endpoints=tuple(self._endpoint(each) for each in self.config.bound_listeners()),
+            endpoints=tuple(self._endpoint(each) for each in self._bound),
             rack=self.config.broker_rack,
         )
 
     def _endpoint(self, listener: Listener) -> Endpoint:
         # As in Kafka, clients of other brokers get this address.
         advertised = self._advertised.get(listener.name, listener)
+        host = advertised.host or listener.host
         return Endpoint(
             name=listener.name,
-            host=advertised.host or listener.host,
+            host=self._host_name or host if host in _WILDCARD_HOSTS else host,
             port=advertised.port or listener.port,
             security_protocol=listener.protocol,
         )
@@ -486,7 +501,5 @@ class Broker:
             )
 
     def _log_dir_failed(self, log_dir: str, logs: Sequence[Log]) -> None:
-        if any(log.topic_partition == METADATA_PARTITION for log in logs):
-            # Otherwise, pending changes would wait for a sync of a log that is offline.
-            self.store.storage_failed()
+        self.metadata.logs_failed([log.topic_partition for log in logs])
         self.replica_manager.log_dir_failed(logs)

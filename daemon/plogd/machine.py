@@ -7,17 +7,22 @@ tests.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
 from plogd.child_process import ChildProcesses
+from plogd.config import BrokerConfig, ConfigError
+from plogd.config.zookeeper_settings import tls_properties
 from plogd.net.request_queue import Dispatch
 from plogd.net.thread_jobs import ThreadJobs
 from plogd.os_files import OsFiles
-from plogd.ports import Clock, Jobs, Ports, Report, Turn
+from plogd.ports import Clock, Jobs, Later, Ports, Report, Turn
 from plogd.system_clock import ReactorTimers, SystemClock
 from plogd.system_random import SystemRandom
+
+if TYPE_CHECKING:
+    from plogd.metadata.zookeeper.port import ZooKeeperConnection
 
 
 class Machine:
@@ -48,6 +53,31 @@ class Machine:
             work=ChildProcesses(),
             turn=self.turn,
             report=report,
+        )
+
+    def make_zookeeper(self, config: BrokerConfig) -> ZooKeeperConnection:
+        """Return a client for ``zookeeper.connect``, which has not connected yet.
+
+        Raises ConfigError.
+        """
+        # Only here, because a broker with the embedded store needs neither of them.
+        try:
+            from plog.zookeeper.kazoo_client import KazooZooKeeper
+            from plog.zookeeper.tls_settings import security_of
+        except ImportError as error:
+            raise ConfigError(
+                [
+                    f"plog.metadata.store=zookeeper requires the Python package kazoo ({error}):"
+                    " run apt install python3-kazoo, or pip install kazoo"
+                ]
+            ) from error
+        is_tls = config.zookeeper_ssl_client_enable
+        return KazooZooKeeper(
+            (config.zookeeper_connect or "").replace(" ", ""),
+            reactor=self.reactor,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            pending=Later,
+            security=security_of(tls_properties(config)) if is_tls else None,
         )
 
     def dispatch_of(self, broker: Broker) -> Dispatch:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
@@ -25,7 +26,7 @@ from twisted.python.failure import Failure
 
 from plog.errors import PlogError
 from plog.version import VERSION
-from plogd.broker import Broker
+from plogd.broker import Broker, MakeMetadata
 from plogd.config import BrokerConfig, ConfigError, LoadedConfig, Reload, reloadable
 from plogd.config.config_loader import without_tls
 from plogd.http.health import Status
@@ -37,9 +38,10 @@ from plogd.net.advertised_listeners_check import AdvertisedCheck
 from plogd.net.connection_gauges import register_connection_gauges
 from plogd.net.connections import Connections
 from plogd.net.detached_jobs import DetachedJobs
+from plogd.net.host_name import find_host_name
 from plogd.net.listeners import BoundListener, Listeners
 from plogd.net.passed_sockets import PassedSocket, SocketUnusable, match_sockets
-from plogd.ports import Later
+from plogd.ports import Later, spawn
 from plogd.process import OwnProcess
 from plogd.start_errors import listen_problem
 from plogd.supervision import Supervision
@@ -131,9 +133,14 @@ class BrokerService(Service):
         except (_CannotOpen, CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
             return
-        # With `map`, an error in `_serve` also ends the process; otherwise, it would only be
-        # logged.
-        self.broker.start().map(lambda _: self._serve(bound)).then(_ignore, self._cannot_start)
+        spawn(self._start(bound)).then(_ignore, self._cannot_start)
+
+    async def _start(self, bound: Sequence[BoundListener]) -> None:
+        opened, host_name = [each.opened for each in bound], ""
+        if not self._loaded.config.has_embedded_store:
+            host_name = await find_host_name(self._detached_jobs, _OUTSIDE_MAX_S)
+        await self.broker.start(opened, host_name)
+        self._serve(bound)
 
     def _log_data_dirs(self) -> None:
         config = self._loaded.config
@@ -167,8 +174,14 @@ class BrokerService(Service):
         self._jobs = machine.make_jobs()
         self._detached_jobs = DetachedJobs(self._reactor)
         ports = machine.make_ports(self._jobs, _report)
-        self.broker = Broker(config, ports, metrics=self._registry, on_bug=_log_bug)
-        self.broker.on_last_log_dir_failed = self._all_log_dirs_failed
+        self.broker = Broker(
+            config,
+            ports,
+            metrics=self._registry,
+            on_bug=_log_bug,
+            make_metadata=self._make_metadata(config),
+        )
+        self.broker.on_must_stop = self._must_stop
         self.broker.on_config = self._use
         self.broker.logs = self._observer
         self.broker.log_manager.dirs.remedy = self._process.remedies.remedy
@@ -191,6 +204,13 @@ class BrokerService(Service):
         self._advertised = AdvertisedCheck(config, self._connections, resolve=self._resolve)
         self.broker.on_address_advertised = self._advertised.record_advertised
         self.broker.on_client_works = self._advertised.record_work
+
+    def _make_metadata(self, config: BrokerConfig) -> MakeMetadata | None:
+        if config.has_embedded_store:
+            return None
+        from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
+
+        return partial(ZooKeeperMetadata, self._machine.make_zookeeper)
 
     def _resolve(self, host: str) -> Later[object]:
         # A resolver can hang, and a shutdown does not wait for these jobs.
@@ -278,9 +298,7 @@ class BrokerService(Service):
         # it.
         self._end_process(2 if isinstance(error, SocketUnusable) else 1)
 
-    def _all_log_dirs_failed(self) -> None:
-        # As in Kafka (KIP-112), a broker stops when it has no log directory left.
-        why = "all log directories have failed"
+    def _must_stop(self, why: str) -> None:
         log.critical("stopping: {why}", why=why)
         # Before the process ends, so that `systemctl status` shows the reason.
         self._supervision.failed(why)

@@ -161,8 +161,8 @@ class Supervision:
             for path, free_bytes in self._free_bytes.items()
             if free_bytes is not None and free_bytes < _FULL_BYTES and path not in refusals
         ]
-        if not broker.store.is_registered:
-            problems.append(f"writes are rejected: no space left in {broker.store.log_dir}")
+        if broker.metadata.problem:
+            problems.append(broker.metadata.problem)
         return problems
 
     def _count(self) -> None:

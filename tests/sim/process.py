@@ -77,7 +77,7 @@ class Process:
             on_bug=lambda where, error: world.fail(error),
         )
         self._dispatcher = Dispatcher(self.broker)
-        self.broker.on_last_log_dir_failed = self._give_up_soon
+        self.broker.on_must_stop = lambda why: self._give_up_soon()
         world.slow_directory.apply_to(self)
 
     def start(self) -> None:

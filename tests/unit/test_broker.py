@@ -165,8 +165,8 @@ class TestSeveralLogDirs:
 
     def test_failure_of_last_directory_is_reported(self) -> None:
         broker = self.two()
-        calls: list[bool] = []
-        broker.broker.on_last_log_dir_failed = lambda: calls.append(True)
+        calls: list[str] = []
+        broker.broker.on_must_stop = calls.append
         broker.files.fail_when(lambda op: op.path.startswith("/b"), errno.EIO)
         for n in range(4):
             broker.produce("t", b"a", partition=n)
@@ -174,7 +174,7 @@ class TestSeveralLogDirs:
         broker.files.fail_when(lambda op: True, errno.EIO)
         for n in range(4):
             broker.produce("t", b"a", partition=n)
-        assert calls == [True]
+        assert calls == ["all log directories have failed"]
 
 
 class TestIdentity:

@@ -58,6 +58,7 @@ COMMON = (
 SHARED = (
     "plogd.metadata.store",
     "plogd.metadata.cache",
+    "plogd.metadata.cluster_metadata",
     "plogd.security",
     "plogd.quota",
     "plogd.audit",

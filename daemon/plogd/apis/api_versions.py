@@ -70,11 +70,11 @@ def _add_features(response: ApiVersionsResponse, broker: Broker) -> None:
         for name, levels in SUPPORTED.items()
     ]
     # The offset of the feature record in the metadata log.
-    response.finalized_features_epoch = broker.store.features_epoch
+    response.finalized_features_epoch = broker.embedded_store.features_epoch
     response.finalized_features = [
         # As in Kafka, a finalized feature has a single level.
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        for name, level in broker.store.features.items()
+        for name, level in broker.embedded_store.features.items()
     ]
 
 

@@ -61,7 +61,7 @@ def _asks_for_metadata_log(request: DescribeQuorumRequest) -> bool:
 
 
 def _state(context: RequestContext, broker: Broker) -> QuorumPartitionState:
-    quorum, now_ms = broker.store.quorum, broker.clock.now_ms()
+    quorum, now_ms = broker.embedded_store.quorum, broker.clock.now_ms()
     voter = ReplicaState(
         replica_id=broker.config.node_id,
         log_end_offset=quorum.log_end_offset,

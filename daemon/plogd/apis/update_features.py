@@ -48,7 +48,7 @@ def handle_update_features(
                 update.feature,
                 update.max_version_level,
                 _upgrade_type(update, context),
-                broker.store.features,
+                broker.embedded_store.features,
             )
         except InvalidUpdateVersion as error:
             raise InvalidUpdateVersion(f"no feature was changed: {error.message}") from error

@@ -33,6 +33,7 @@ from plogd.config.metadata_log_settings import MetadataLogSettings
 from plogd.config.network_settings import NetworkSettings
 from plogd.config.offsets_settings import OffsetsSettings
 from plogd.config.tls_settings import TlsSettings, check_tls
+from plogd.config.zookeeper_settings import ZooKeeperSettings, check_zookeeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,7 @@ class DynamicSettings:
 class BrokerConfig(
     OffsetsSettings,
     GroupSettings,
+    ZooKeeperSettings,
     MetadataLogSettings,
     CleanerSettings,
     LogSettings,
@@ -235,6 +237,9 @@ def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             "group.max.session.timeout.ms",
             f"is below group.min.session.timeout.ms ({config.group_min_session_timeout_ms})",
         )
+    yield from check_zookeeper(
+        config, is_used=not config.has_embedded_store, explicit=config.explicit
+    )
     yield from _check_listeners(config)
 
 

@@ -52,8 +52,9 @@ class GeneralSettings:
         "embedded",
         "Where the cluster's metadata, such as the list of topics, is stored. `embedded` stores"
         " it in a log, `__cluster_metadata-0`, in the first directory of `log.dirs`; this store"
-        " supports a single broker and does not require any other service.",
-        one_of=("embedded",),
+        " supports a single broker and does not require any other service. `zookeeper` stores it in"
+        " ZooKeeper, in the same form as Kafka 3.9 (`zookeeper.connect`).",
+        one_of=("embedded", "zookeeper"),
     )
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir",

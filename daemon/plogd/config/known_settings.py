@@ -353,28 +353,9 @@ transactional.id.expiration.ms
 unclean.leader.election.enable
 """
 
-# Settings that Kafka removed, for example because they configured ZooKeeper mode or old message
-# formats.
-_EARLIER = """
-advertised.host.name
-advertised.port
+# Settings that Kafka removed with ZooKeeper mode, in version 4.0.
+_ZOOKEEPER_MODE = """
 broker.id.generation.enable
-control.plane.listener.name
-controlled.shutdown.max.retries
-controlled.shutdown.retry.backoff.ms
-host.name
-inter.broker.protocol.version
-log.message.downconversion.enable
-log.message.format.version
-log.message.timestamp.difference.max.ms
-offsets.commit.required.acks
-password.encoder.cipher.algorithm
-password.encoder.iterations
-password.encoder.key.length
-password.encoder.keyfactory.algorithm
-password.encoder.old.secret
-password.encoder.secret
-port
 reserved.broker.max.id
 zookeeper.clientCnxnSocket
 zookeeper.connect
@@ -399,9 +380,32 @@ zookeeper.ssl.truststore.password
 zookeeper.ssl.truststore.type
 """
 
+# Settings that Kafka removed, for example because they configured old message formats.
+_EARLIER = """
+advertised.host.name
+advertised.port
+control.plane.listener.name
+controlled.shutdown.max.retries
+controlled.shutdown.retry.backoff.ms
+host.name
+inter.broker.protocol.version
+log.message.downconversion.enable
+log.message.format.version
+log.message.timestamp.difference.max.ms
+offsets.commit.required.acks
+password.encoder.cipher.algorithm
+password.encoder.iterations
+password.encoder.key.length
+password.encoder.keyfactory.algorithm
+password.encoder.old.secret
+password.encoder.secret
+port
+"""
+
 # Separate from the earlier names: a declared setting has one of these names, or starts with plog.
 KAFKA_4_NAMES = frozenset(_KAFKA_4.split())
-EARLIER_NAMES = frozenset(_EARLIER.split())
+ZOOKEEPER_MODE_NAMES = frozenset(_ZOOKEEPER_MODE.split())
+EARLIER_NAMES = frozenset(_EARLIER.split()) | ZOOKEEPER_MODE_NAMES
 
 # Prefixes of settings for plug-ins and single listeners.
 PREFIXES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config.")

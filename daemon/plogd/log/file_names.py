@@ -53,7 +53,7 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
 # Kafka's name for the log of a KRaft quorum (decision 0002).
-_METADATA_DIR = "__cluster_metadata-0"
+METADATA_DIR = "__cluster_metadata-0"
 _MAX_DIR_NAME = 255  # NAME_MAX of Linux file systems.
 # Without re.ASCII, \d would match digits from other scripts, and int() accepts those as well.
 _SEGMENT_FILE = re.compile(
@@ -146,7 +146,7 @@ def is_metadata_dir(directory: str) -> bool:
     >>> is_metadata_dir("/data/__cluster_metadata-0"), is_metadata_dir("/data/orders-0")
     (True, False)
     """
-    return posixpath.basename(directory) == _METADATA_DIR
+    return posixpath.basename(directory) == METADATA_DIR
 
 
 def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:

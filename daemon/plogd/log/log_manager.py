@@ -26,7 +26,7 @@ from plogd.log.creation import NewLog, create_logs, lack_of_descriptors
 from plogd.log.deletion import Deletions
 from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
-from plogd.log.disk.log_dirs import LogDirs
+from plogd.log.disk.log_dirs import ClusterId, LogDirs, known_or_new
 from plogd.log.disk.log_start_checkpoint import LogStartCheckpoint
 from plogd.log.disk.offset_checkpoints import OffsetCheckpoints
 from plogd.log.disk.write_refusals import WriteRefusals
@@ -208,9 +208,9 @@ class LogManager:
         """The group commit of each file system, for metrics."""
         return self._dirs.sync_rounds
 
-    def open_directories(self) -> Later[None]:
+    def open_directories(self, cluster_id: ClusterId = known_or_new) -> Later[None]:
         """Lock and check every log directory. Raises LogDirUnusable; see `LogDirs.open`."""
-        return spawn(self._dirs.open())
+        return spawn(self._dirs.open(cluster_id))
 
     # -- loading ------------------------------------------------------------------------------
 

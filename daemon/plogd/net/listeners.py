@@ -16,7 +16,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
@@ -42,6 +42,11 @@ class BoundListener:
 
     listener: Listener
     port: int
+
+    @property
+    def opened(self) -> Listener:
+        """The listener with its actual port."""
+        return replace(self.listener, port=self.port)
 
     def __str__(self) -> str:
         host = self.listener.host or "*"

@@ -34,7 +34,7 @@ from plog.zookeeper.operations import (
     ZooKeeperError,
 )
 from plogd.metadata.zookeeper.port import Watch
-from plogd.ports import Clock, Later, Timers
+from plogd.ports import Clock, Later, Timers, ready
 from plogd.testing.mock_znodes import MockZnodes, Transaction, Znode
 
 LATENCY_MS: Final = 0.5
@@ -286,7 +286,10 @@ class MockZooKeeperClient:
         self._is_held = False
         self.server_advances()
 
-    def close(self) -> None:
+    def start(self) -> None:
+        """Do nothing: `MockZooKeeper.connect` has started the client."""
+
+    def close(self) -> Later[None]:
         """End the session."""
         session, is_connected = self._session, self.is_connected
         self.kill()
@@ -294,6 +297,7 @@ class MockZooKeeperClient:
             pending.later.fail(ClientClosed("the client was closed"))
         if session is not None and is_connected and not self._is_cut:
             self._ensemble.expire(session.id)
+        return ready(None)
 
     def kill(self) -> None:
         """Let the client's process die: no callback runs any more."""

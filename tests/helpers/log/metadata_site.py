@@ -8,12 +8,12 @@ from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
-from plogd.metadata.embedded_metadata import EmbeddedMetadata, open_embedded_metadata
+from plogd.metadata.embedded_metadata import EmbeddedMetadata
 from plogd.metadata.embedded_store import METADATA_PARTITION, EmbeddedStore
 from plogd.metadata.snapshot_name import SnapshotName, parse_snapshot_name
 from plogd.metadata.store import ABSENT, BrokerRegistration, Change, Key, PartitionValue, TopicValue
 from plogd.metrics import Registry
-from plogd.ports import Later, spawn
+from plogd.ports import Later
 from tests.helpers.injection import Faults
 from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.sim.sim_ports import SimPorts, settled
@@ -73,10 +73,16 @@ class MetadataSite:
         self.manager = LogManager(self.config, [LOG_DIR], ports, fair_queue=queue)
         self.settle(self.manager.open_directories())
         self.metrics = Registry()
-        opening = open_embedded_metadata(
-            self.manager, ports, config=self.config, metrics=self.metrics, fair_queue=queue
+        self.metadata = EmbeddedMetadata(
+            self.manager,
+            ports,
+            config=self.config,
+            metrics=self.metrics,
+            fair_queue=queue,
+            refuse_writes=lambda refuses: None,
+            may_retry=lambda: True,
         )
-        self.metadata = self.settle(spawn(opening))
+        self.settle(self.metadata.open())
         self.manager.on_offline = lambda log_dir, logs: self.store.storage_failed()
         if registers:
             registration = BrokerRegistration(broker_id=1, incarnation_id=b"i" * 16)

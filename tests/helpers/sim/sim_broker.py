@@ -39,7 +39,7 @@ from plog.wire.messages.produce import (
 from plog.wire.schema import ApiMessage
 from plogd.apis.api_table import HANDLERS, Row
 from plogd.apis.dispatch import Dispatcher
-from plogd.broker import Broker
+from plogd.broker import Broker, MakeMetadata
 from plogd.config import BrokerConfig
 from plogd.connection_context import ConnectionContext
 from plogd.log.segment.file_records import FileRegion
@@ -125,6 +125,7 @@ class SimBroker:
         files: SimFiles | None = None,
         ports: SimPorts | None = None,
         rows: Iterable[Row] = HANDLERS,
+        make_metadata: MakeMetadata | None = None,
         **settings: Any,
     ) -> None:
         assert files is None or ports is None, "the ports have a disk"
@@ -140,6 +141,7 @@ class SimBroker:
             self.ports.bundle(),
             metrics=self.metrics,
             on_bug=lambda where, error: self.bugs.append((where, error)),
+            make_metadata=make_metadata,
         )
         self.dispatch = Dispatcher(self.broker, rows)
         self.connection = connection()

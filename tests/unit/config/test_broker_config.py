@@ -10,7 +10,7 @@ from plog.enums import ConfigSource
 from plog.settings import Setting, settings_of
 from plogd.config import BrokerConfig, ConfigSynonym, SettingType, load_config
 from plogd.config.broker_config import cross_check
-from plogd.config.known_settings import KAFKA_4_NAMES
+from plogd.config.known_settings import KAFKA_4_NAMES, ZOOKEEPER_MODE_NAMES
 
 ROWS = settings_of(BrokerConfig)
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)
@@ -38,7 +38,8 @@ def test_default_is_allowed(row: Setting) -> None:
 
 @every_row
 def test_name_is_kafkas_or_starts_with_plog(row: Setting) -> None:
-    assert (row.name in KAFKA_4_NAMES) != row.name.startswith("plog.")
+    known = KAFKA_4_NAMES | ZOOKEEPER_MODE_NAMES
+    assert (row.name in known) != row.name.startswith("plog.")
     assert set(row.aliases) <= KAFKA_4_NAMES
 
 
@@ -124,11 +125,12 @@ class TestInterBrokerListener:
     def test_only_a_cluster_requires_the_listener(self) -> None:
         only_tls = self.config(security_inter_broker_protocol="SSL")
         assert list(cross_check(only_tls)) == []
-        [(name, problem)] = cross_check(replace(only_tls, plog_metadata_store="zookeeper"))
+        zookeeper = {"plog_metadata_store": "zookeeper", "zookeeper_connect": "zk:2181"}
+        [(name, problem)] = cross_check(replace(only_tls, **zookeeper))
         assert name == "security.inter.broker.protocol"
         assert problem == (
             "listeners has no listener SSL for other brokers; add it, or set"
             " inter.broker.listener.name"
         )
-        inside = self.config(inter_broker_listener_name="INSIDE", plog_metadata_store="zookeeper")
+        inside = self.config(inter_broker_listener_name="INSIDE", **zookeeper)
         assert list(cross_check(inside)) == []

@@ -129,7 +129,7 @@ def test_warning_for_an_unknown_name_suggests_the_nearest(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(
     "name",
-    ["num.io.threads", "zookeeper.connect", "listener.name.inside.ssl.keystore.password"],
+    ["num.io.threads", "zookeeper.clientCnxnSocket", "listener.name.inside.ssl.keystore.password"],
 )
 def test_warning_for_an_unused_kafka_setting_omits_the_value(name: str) -> None:
     assert load_config([], [f"{name}=secret"]).warnings == (

@@ -196,12 +196,13 @@ def read_meta_properties(files: Files, log_dir: str) -> MetaProperties | None:
 
 
 def write_meta_properties(files: Files, log_dir: str, properties: MetaProperties) -> None:
-    """Replace ``meta.properties``, in version 1. Raises OSError."""
+    """Replace ``meta.properties``. Raises OSError."""
+    node_id_name = "broker.id" if properties.version == 0 else "node.id"
     lines = [
         "# Written by plog: this log directory belongs to one broker of one cluster.",
-        "version=1",
+        f"version={properties.version}",
         f"cluster.id={properties.cluster_id}",
-        f"node.id={properties.node_id}",
+        f"{node_id_name}={properties.node_id}",
     ]
     if properties.directory_id:
         lines.append(f"directory.id={properties.directory_id}")

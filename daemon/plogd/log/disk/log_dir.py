@@ -148,6 +148,10 @@ class LogDir:
         ]
         return any(one is not None and not one.state for one in parsed)
 
+    def holds_metadata_log(self) -> bool:
+        """Return whether the directory contains the log of an embedded or KRaft metadata store."""
+        return self.files.exists(posixpath.join(self.path, file_names.METADATA_DIR))
+
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace one of the checkpoint files."""
         checkpoint_files.write_offsets(self.files, posixpath.join(self.path, name), offsets)

@@ -11,6 +11,7 @@ this broker's cluster id and node id.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
 
 from plog.errors import PlogError
 from plog.types import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_text
@@ -21,7 +22,14 @@ from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
 from plogd.log.disk.slow_disk import SlowDisk
 from plogd.log.io_errors import describe
-from plogd.ports import Ports
+from plogd.ports import Later, Ports, ready
+
+ClusterId: TypeAlias = Callable[[str, str], Later[str]]
+
+
+def known_or_new(known: str, new: str) -> Later[str]:
+    """Return the id of the cluster for a broker that is alone: `known` unless it is empty."""
+    return ready(known or new)
 
 
 class LogDirs:
@@ -88,25 +96,31 @@ class LogDirs:
         """Return a directory's `SlowDisk`, which determines whether jobs write to the directory."""
         return self._writes[path]
 
-    async def open(self) -> None:
+    async def open(self, cluster_id: ClusterId = known_or_new) -> None:
         """Lock and read every directory, and check that all belong to this broker.
+
+        `cluster_id` returns the id of this broker's cluster, or fails with a PlogError. It gets
+        the id in the directories and "". If all directories are new, it gets "" and a new id.
 
         Raises LogDirUnusable, and releases all locks, if a directory is in use by another broker or
         belongs to another cluster or broker, or if all directories fail.
         """
         try:
-            await self._take_over()
+            await self._take_over(cluster_id)
         except PlogError:
             for log_dir in self:
                 log_dir.release()
             raise
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, cluster_id: ClusterId) -> None:
         for log_dir in self._dirs.values():
             await self._try(log_dir, log_dir.open)
         self._check_any_online()
         # Before `take_over` changes any directory, because one may belong to another broker.
-        self._agree_on_identity()
+        known = self._agree_on_identity()
+        await self._check_stores()
+        new = "" if known else uuid_to_text(self._random.random_bytes(16))
+        self.cluster_id = await cluster_id(known, new)
         for log_dir in self.online:
             if log_dir.identity is None:
                 # Before `take_over`, which writes the missing file.
@@ -116,6 +130,7 @@ class LogDirs:
                 cluster_id=self.cluster_id,
                 node_id=self._config.node_id,
                 directory_id=self._directory_id(log_dir),
+                version=1 if self._config.has_embedded_store else 0,
             )
             await self._try(log_dir, bind(log_dir.take_over, identity))
         self._check_any_online()
@@ -151,16 +166,18 @@ class LogDirs:
         remedy = self.remedy(path, error) or (default_remedy if text == str(error) else "")
         return f"{text}; {remedy}" if remedy else text
 
-    def _agree_on_identity(self) -> None:
+    def _agree_on_identity(self) -> str:
+        """Return the cluster id in the directories; "" if none has one. Raises LogDirUnusable."""
+        cluster_id = ""
         known = [log_dir for log_dir in self.online if log_dir.identity is not None]
         # The first directory with an identity determines the cluster; all others must match it.
         for log_dir in known:
             assert log_dir.identity is not None
-            self.cluster_id = self.cluster_id or log_dir.identity.cluster_id or ""
-            if log_dir.identity.cluster_id not in (None, self.cluster_id):
+            cluster_id = cluster_id or log_dir.identity.cluster_id or ""
+            if log_dir.identity.cluster_id not in (None, cluster_id):
                 raise LogDirUnusable(
                     f"{log_dir.path} belongs to cluster {log_dir.identity.cluster_id}, but "
-                    f"{known[0].path} belongs to {self.cluster_id}; correct log.dirs"
+                    f"{known[0].path} belongs to {cluster_id}; correct log.dirs"
                 )
             node_id = log_dir.identity.node_id
             if node_id not in (None, self._config.node_id):
@@ -171,12 +188,37 @@ class LogDirs:
                 )
         # If this startup chose a new cluster id, the failed directories would not match it once
         # they are repaired, and could not be used again.
-        if not self.cluster_id and self.offline_paths:
+        if not cluster_id and self.offline_paths:
             raise LogDirUnusable(
                 "cannot determine the cluster id: no online log directory contains it, and "
                 f"{', '.join(self.offline_paths)} cannot be used; repair the failed disks first"
             )
-        self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
+        return cluster_id
+
+    async def _check_stores(self) -> None:
+        """Check that the directories are from a broker with the same kind of metadata store."""
+        is_embedded = self._config.has_embedded_store
+        by_version = {each.identity.version: each for each in self.online if each.identity}
+        if is_embedded and 0 not in by_version:
+            return
+        # Without meta.properties, the metadata log shows where the metadata was.
+        holders = [
+            log_dir
+            for log_dir in self.online
+            if await self._jobs.submit(log_dir.lane, log_dir.holds_metadata_log)
+        ]
+        if is_embedded and not holders:
+            raise LogDirUnusable(
+                f"{by_version[0].path} belongs to a broker whose metadata is in ZooKeeper"
+                " (meta.properties has version 0); set plog.metadata.store=zookeeper and"
+                " zookeeper.connect, or run plog storage import"
+            )
+        if not is_embedded and (holders or 1 in by_version):
+            raise LogDirUnusable(
+                f"{(by_version.get(1) or holders[0]).path} belongs to a broker whose metadata is"
+                " not in ZooKeeper (KRaft, or plog.metadata.store=embedded); set"
+                " plog.metadata.store=embedded, or change log.dirs"
+            )
 
     def _report_missing_identity(self, log_dir: LogDir) -> None:
         """Report a directory that contains partitions but no meta.properties. Runs as a job."""
@@ -194,6 +236,8 @@ class LogDirs:
     def _directory_id(self, log_dir: LogDir) -> str:
         if log_dir.identity is not None and log_dir.identity.directory_id:
             return log_dir.identity.directory_id
+        if not self._config.has_embedded_store:
+            return ""  # As in Kafka, whose brokers in ZooKeeper mode do not have them.
         # New, or from an older Kafka version, which had no directory ids (KIP-858).
         return uuid_to_text(self._random.random_bytes(16))
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plog.types import TopicPartition, Uuid
+from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plogd.log import file_names
 from plogd.log.deletion import remove_tree
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint, read_topic_id
@@ -32,6 +32,7 @@ class KnownTopic:
     """The topic of a partition, according to the cluster metadata."""
 
     topic_id: Uuid
+    """ZERO_UUID if it cannot be read; then every log with the topic's name is of this topic."""
     config: TopicConfig
     leader_epoch: int | None = None
     """The leader epoch that the partition is about to enter; None if unknown."""
@@ -56,7 +57,9 @@ class FoundLog:
 
     def is_of(self, topic: KnownTopic | None) -> bool:
         """Return whether this can be the log of `topic`."""
-        return topic is not None and self.topic_id in (None, topic.topic_id)
+        return topic is not None and (
+            topic.topic_id == ZERO_UUID or self.topic_id in (None, topic.topic_id)
+        )
 
 
 def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:

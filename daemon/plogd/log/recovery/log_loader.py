@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
-from plog.types import TopicPartition, uuid_to_text
+from plog.types import ZERO_UUID, TopicPartition, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log import file_names
 from plogd.log.creation import rename_as_stray
@@ -145,6 +146,11 @@ class LogLoader:
             if path_by_partition.get(key) == found.log_dir.path:
                 continue  # The metadata log, which was loaded first.
             topic = topic_of(key)
+            if topic is not None and topic.topic_id == ZERO_UUID:
+                if found.topic_id is None:
+                    # Neither of the two ids can be read, so the directory stays as it is.
+                    continue
+                topic = replace(topic, topic_id=found.topic_id)
             # Directories with a topic id come first. A directory identified only by its name is
             # stray if another directory contains the partition.
             is_spare = found.topic_id is None and key in path_by_partition
@@ -303,7 +309,9 @@ class LogLoader:
                 topic = topic_of(key)
                 # In any other case, the entry may belong to a deleted topic with the same name:
                 # the broker may have been killed before it created the new topic's directory.
-                if topic is not None and (topic.was_on_disk or log_dir.was_clean):
+                if topic is None or topic.topic_id == ZERO_UUID:
+                    continue
+                if topic.was_on_disk or log_dir.was_clean:
                     claimed.add(key)
                     loads.append(spawn(self._recreate(log_dir, key, topic)))
         return loads

@@ -31,6 +31,8 @@ PRODUCER_IDS: Final = "/latest_producer_id_block"
 FEATURE: Final = "/feature"
 DELETE_TOPICS: Final = "/admin/delete_topics"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+MIGRATION: Final = "/migration"
+"""Exists once a KRaft controller has started to migrate the cluster."""
 ISR_CHANGES: Final = "/isr_change_notification"
 LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
 LITERAL_ACLS: Final = "/kafka-acl"
@@ -120,6 +122,18 @@ def state_path(name: str, number: int) -> str:
     '/brokers/topics/clicks/partitions/0/state'
     """
     return f"{TOPICS}/{name}/partitions/{number}/state"
+
+
+def topic_of_path(path: str) -> str | None:
+    """Return the topic that the znode at `path` describes; None if it describes something else.
+
+    >>> topic_of_path("/brokers/topics/clicks/partitions/0/state"), topic_of_path("/controller")
+    ('clicks', None)
+    """
+    match path.split("/")[1:]:
+        case ["brokers", "topics", name, *_] | ["config", "topics", name]:
+            return name
+    return None
 
 
 def broker_path(broker_id: int) -> str:

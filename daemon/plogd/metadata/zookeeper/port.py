@@ -65,3 +65,15 @@ class ZooKeeperClient(Protocol):
     def sync(self) -> Later[None]:
         """Wait until this client's server has applied all earlier writes of all clients."""
         ...
+
+
+class ZooKeeperConnection(ZooKeeperClient, Protocol):
+    """A client that its user starts and closes."""
+
+    def start(self) -> None:
+        """Start to connect; the client connects again whenever the connection is lost."""
+        ...
+
+    def close(self) -> Later[None]:
+        """End the session; completes when the servers have removed its ephemeral znodes."""
+        ...

@@ -211,13 +211,28 @@ class ZooKeeperStore:
         self._session.close()
 
     def cluster_id(self, proposed: str) -> Later[str]:
-        """Return the cluster's id, which is `proposed` if the cluster is new."""
+        """Return the cluster's id, which is `proposed` if the cluster is new.
+
+        If `proposed` is empty, no cluster is created, and the id of a new one is "". Fails with
+        ValueError if the znode is damaged.
+        """
         return self._session.retry(lambda: self._cluster_id(proposed))
 
     async def _cluster_id(self, proposed: str) -> str:
-        await self._create_recursively(CLUSTER_ID, encode_cluster_id(proposed))
-        data, _ = await self._session.get(CLUSTER_ID)
+        if proposed:
+            await self._create_recursively(CLUSTER_ID, encode_cluster_id(proposed))
+        try:
+            data, _ = await self._session.get(CLUSTER_ID)
+        except NoNode:
+            return ""
         return decode_cluster_id(data)
+
+    def exists(self, path: str) -> Later[bool]:
+        """Return whether a znode exists."""
+        return self._session.retry(lambda: self._exists(path))
+
+    async def _exists(self, path: str) -> bool:
+        return await self._session.exists(path) is not None
 
     def next_broker_id(self) -> Later[int]:
         """Return a number that no other broker gets, to which Kafka adds reserved.broker.max.id."""

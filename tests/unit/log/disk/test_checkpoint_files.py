@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import random
 
 import pytest
@@ -161,8 +162,10 @@ def test_damaged_partition_metadata_raises(content: bytes) -> None:
 
 def test_identity_survives_a_round_trip() -> None:
     files = SimFiles(["/d"])
-    for directory_id in ("", TOPIC_ID_TEXT):
-        identity = MetaProperties(cluster_id="MkU3OEVBNTc", node_id=7, directory_id=directory_id)
+    for directory_id, version in itertools.product(("", TOPIC_ID_TEXT), (0, 1)):
+        identity = MetaProperties(
+            cluster_id="MkU3OEVBNTc", node_id=7, directory_id=directory_id, version=version
+        )
         write_meta_properties(files, "/d", identity)
         assert read_meta_properties(files, "/d") == identity
 

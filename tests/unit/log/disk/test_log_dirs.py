@@ -16,7 +16,7 @@ from plogd.log.disk.checkpoint_files import (
 )
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
 from plogd.log.disk.log_dirs import LogDirs
-from plogd.ports import spawn
+from plogd.ports import Later, spawn
 from tests.helpers.sim.sim_files import Operation, SimFiles
 from tests.helpers.sim.sim_ports import SimPorts, settled
 
@@ -70,6 +70,68 @@ def test_new_directories_get_one_cluster_id_and_each_its_own_directory_id() -> N
     assert len(log_dirs.cluster_id) == 22
     assert (a.node_id, b.node_id) == (1, 1)
     assert a.directory_id != b.directory_id
+
+
+ZOOKEEPER = {"plog_metadata_store": "zookeeper"}
+
+
+def test_directories_of_a_cluster_in_zookeeper_have_the_form_of_kafka_3() -> None:
+    files = SimFiles(PATHS)
+    log_dirs = _released(_open(files, **ZOOKEEPER))
+    expected = MetaProperties(cluster_id=log_dirs.cluster_id, node_id=1, version=0)
+    assert [read_meta_properties(files, path) for path in PATHS] == [expected] * 2
+    assert _open(files, **ZOOKEEPER).cluster_id == log_dirs.cluster_id
+
+
+def test_directory_id_that_kafka_has_written_is_kept() -> None:
+    files = SimFiles(["/a"])
+    identity = MetaProperties(cluster_id="x", node_id=1, version=0, directory_id="d" * 22)
+    write_meta_properties(files, "/a", identity)
+    _open(files, ["/a"], **ZOOKEEPER)
+    assert read_meta_properties(files, "/a") == identity
+
+
+@pytest.mark.parametrize("has_identity", [False, True])
+def test_directory_of_an_embedded_store_is_refused_with_zookeeper(has_identity: bool) -> None:
+    files = SimFiles(PATHS)
+    if has_identity:
+        _belongs_to(files, "/b", "x")
+    else:
+        files.mkdir("/b/__cluster_metadata-0")
+    with pytest.raises(LogDirUnusable, match=r"^/b belongs to .* not in ZooKeeper"):
+        _open(files, **ZOOKEEPER)
+    _released(_open(files))
+
+
+def test_directory_of_zookeeper_mode_is_refused_by_an_embedded_broker() -> None:
+    files = SimFiles(PATHS)
+    identity = MetaProperties(cluster_id="x", node_id=1, version=0)
+    write_meta_properties(files, "/b", identity)
+    with pytest.raises(LogDirUnusable, match=r"^/b belongs to .* metadata is in ZooKeeper"):
+        _open(files)
+    assert read_meta_properties(files, "/b") == identity
+    # As it is after an import of the metadata.
+    files.mkdir("/a/__cluster_metadata-0")
+    assert _open(files).cluster_id == "x"
+
+
+def test_cluster_can_refuse_the_directories() -> None:
+    files = SimFiles(PATHS)
+    _belongs_to(files, "/a", "x")
+    asked: list[tuple[str, str]] = []
+
+    def refuse(known: str, new: str) -> Later[str]:
+        asked.append((known, new))
+        later: Later[str] = Later()
+        later.fail(LogDirUnusable("another cluster"))
+        return later
+
+    ports, log_dirs = _dirs(files)
+    with pytest.raises(LogDirUnusable, match="another cluster"):
+        settled(ports, spawn(log_dirs.open(refuse)))
+    assert asked == [("x", "")]
+    assert read_meta_properties(files, "/b") is None
+    _released(_open(files))
 
 
 def test_identity_stays_the_same_across_starts() -> None:

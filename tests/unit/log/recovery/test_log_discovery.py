@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from plog.types import ZERO_UUID
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import write_topic_id
 from plogd.log.recovery.log_discovery import topic_id_of
@@ -52,3 +53,23 @@ def test_log_with_topic_id_takes_precedence_over_one_without(with_id: str) -> No
     assert site.log().log_dir == log.log_dir
     assert batch_offsets(site.log()) == list(range(3))
     assert "topic id is unreadable" in site.reports[0]
+
+
+@pytest.mark.parametrize("has_id", [False, True])
+def test_log_of_topic_whose_id_is_unknown_is_neither_moved_nor_assigned(has_id: bool) -> None:
+    """The metadata of the topic is damaged, so any directory with its name may be its own."""
+    site, log = four_segments()
+    topic_id, config = site.topics[log.topic_partition]
+    path = f"{log.directory}/{file_names.PARTITION_METADATA}"
+    if not has_id:
+        site.files.unlink(path)
+    site.topics[log.topic_partition] = (ZERO_UUID, config)
+    site = site.kill()
+    if has_id:
+        assert site.log().topic_id == topic_id
+        assert batch_offsets(site.log()) == list(range(17))
+    else:
+        assert log.topic_partition not in site.manager.logs
+    assert site.files.exists(f"{log.directory}/{'0' * 20}.log")
+    assert site.files.exists(path) == has_id
+    assert site.reports == []

@@ -1,0 +1,208 @@
+"""The metadata of a broker whose cluster stores it in ZooKeeper.
+
+`ZooKeeperMetadata` connects, checks that the log directories belong to this cluster, and keeps the
+broker registered: when its session has expired, it registers again. broker.py uses it as a
+`ClusterMetadata`. Source: Kafka 3.9 KafkaServer.startup, KafkaController.RegisterBrokerAndReelect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from plog.error_base import PlogError
+from plog.types import TopicPartition, Uuid
+from plog.zookeeper.operations import ClientClosed, SessionState
+from plogd.concurrency import within
+from plogd.config import BrokerConfig
+from plogd.metadata.store import BrokerRegistration, MetadataStore
+from plogd.metadata.zookeeper.paths import CLUSTER_ID, MIGRATION
+from plogd.metadata.zookeeper.port import ZooKeeperConnection
+from plogd.metadata.zookeeper.sole_broker import SoleBrokerStore
+from plogd.ports import Later, Ports, Timer, ready, spawn
+
+_CLOSE_MAX_MS: Final = 5_000
+"""Longest time for ending the session; without an answer, it ends after its timeout."""
+_SILENT_MS: Final = 2_000
+"""Time after which a wait during startup is logged."""
+
+
+class WrongCluster(PlogError):
+    """The log directories and the znodes do not belong together."""
+
+
+class ZooKeeperMetadata:
+    """A `ClusterMetadata` in ZooKeeper.
+
+    Args:
+        make_client: returns a client that has not been started.
+        must_stop: ends the broker for the reason that it gets.
+    """
+
+    problem: Final = ""
+
+    def __init__(
+        self,
+        make_client: Callable[[BrokerConfig], ZooKeeperConnection],
+        config: BrokerConfig,
+        ports: Ports,
+        must_stop: Callable[[str], None],
+    ) -> None:
+        self._make_client = make_client
+        self._config = config
+        self._ports = ports
+        self._report = ports.report
+        self._must_stop = must_stop
+        self._is_lost = False
+        self._registration: BrokerRegistration | None = None
+        self._client: ZooKeeperConnection
+        self._store: SoleBrokerStore
+        self._has_begun = False
+
+    # -- starting -----------------------------------------------------------------------------
+
+    def cluster_id(self, known: str, new: str) -> Later[str]:
+        """Connect, and return the id of the cluster, which is created if it is new.
+
+        Fails with ZooKeeperUnavailable, or with WrongCluster if `known` is another cluster's id.
+        """
+        return spawn(self._cluster_id(known, new))
+
+    async def _cluster_id(self, known: str, new: str) -> str:
+        config = self._config
+        self._client = self._make_client(config)
+        # Before the client starts, because the store has to see all of its states.
+        self._store = SoleBrokerStore(self._client, broker_id=config.node_id, ports=self._ports)
+        self._client.listen(self._on_state)
+        self._has_begun = True
+        self._client.start()
+        timeout_ms = config.zookeeper_connection_timeout_ms or config.zookeeper_session_timeout_ms
+        reminder = self._remind(
+            lambda: f"waiting for ZooKeeper, at most {timeout_ms} ms: {self._client.problem}"
+        )
+        try:
+            await self._store.open(connection_timeout_ms=timeout_ms)
+        finally:
+            reminder.cancel()
+        self._store.unregistered(self._unregistered)
+        where = f"in ZooKeeper at {config.zookeeper_connect}"
+        if await self._store.exists(MIGRATION):
+            raise WrongCluster(
+                f"cannot join the cluster {where}: a KRaft controller has taken over its znodes;"
+                " set another chroot in zookeeper.connect, or end the migration as described in"
+                " Kafka's documentation"
+            )
+        try:
+            found = await self._store.cluster_id(new)
+        except ValueError as error:
+            raise WrongCluster(
+                f"cannot join the cluster {where}: cannot decode the znode {CLUSTER_ID}: {error};"
+                " correct it with plog zookeeper-shell"
+            ) from error
+        if known and found != known:
+            there = f"the cluster {where} is {found}" if found else f"there is no cluster {where}"
+            raise WrongCluster(
+                f"cannot start: log.dirs belong to cluster {known}, but {there}; correct"
+                " zookeeper.connect or log.dirs"
+            )
+        self._report("connected to the cluster {cluster_id} " + where, cluster_id=found)
+        return found
+
+    def _remind(self, text: Callable[[], str]) -> Timer:
+        """Log why the startup waits, unless the wait is short."""
+
+        def remind() -> None:
+            self._report("{text}", text=text(), level="warn")
+
+        return self._ports.timers.call_later(_SILENT_MS, remind)
+
+    def open(self) -> Later[MetadataStore]:
+        """Return the store, which `cluster_id` has loaded."""
+        return ready(self._store)
+
+    def keep_room(self) -> Later[bool]:
+        """Do nothing: the metadata is not on the broker's disk."""
+        return ready(True)
+
+    @property
+    def offline_topics(self) -> Mapping[str, Uuid]:
+        """The topics whose znodes are damaged, or whose newest records are on other brokers."""
+        return self._store.offline_topics
+
+    def started(self) -> None:
+        """Do nothing: the broker was registered before."""
+
+    def logs_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Do nothing: no other broker could lead these partitions."""
+
+    # -- the registration ---------------------------------------------------------------------
+
+    def register(self, registration: BrokerRegistration) -> Later[int]:
+        """Register this broker, and register it again whenever its session has expired.
+
+        Fails with DuplicateBrokerId if another broker keeps this id.
+        """
+        self._registration = registration
+        return spawn(self._register(registration))
+
+    async def _register(self, registration: BrokerRegistration) -> int:
+        reminder = self._remind(
+            lambda: f"waiting until an earlier session of broker {registration.broker_id} expires"
+        )
+        try:
+            return await self._store.register_broker(registration)
+        finally:
+            reminder.cancel()
+
+    def brokers(self) -> tuple[Collection[BrokerRegistration], int]:
+        """Return this broker, once it is the controller, and the id of the controller."""
+        own, _ = self._store.get(("broker", self._config.node_id))
+        return [] if own is None else [own], self._store.controller_id
+
+    def _unregistered(self) -> None:
+        registration = self._registration
+        if registration is None:
+            return
+        self._report(
+            "the session with ZooKeeper has expired: registering this broker again", level="warn"
+        )
+        self._store.register_broker(registration).then(
+            lambda _: self._report("registered this broker again"), self._not_registered
+        )
+
+    def _not_registered(self, error: Exception) -> None:
+        # The broker is being stopped.
+        if isinstance(error, ClientClosed):
+            return
+        if not isinstance(error, PlogError):
+            raise error
+        self._must_stop(str(error))
+
+    # -- the connection -----------------------------------------------------------------------
+
+    def _on_state(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            if self._is_lost:
+                self._report("connected to ZooKeeper again")
+            self._is_lost = False
+        elif not self._is_lost:
+            self._is_lost = True
+            self._report(
+                "lost the connection to ZooKeeper at {problem}; changes to topics and settings wait"
+                " for it",
+                problem=self._client.problem,
+                level="warn",
+            )
+
+    def stop(self) -> Later[None]:
+        """End the session, and with it the registration."""
+        return spawn(self._stop()) if self._has_begun else ready(None)
+
+    async def _stop(self) -> None:
+        self._registration = None
+        self._store.close()
+        timers, given_up = self._ports.timers, ClientClosed("ZooKeeper does not answer")
+        try:
+            await within(self._client.close(), _CLOSE_MAX_MS, timers, lambda: given_up)
+        except ClientClosed:
+            pass  # The session ends by its timeout.
