@@ -18,11 +18,7 @@ from plog.wire.messages.leader_and_isr import (
 )
 from plog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from plog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
-from plogd.controller.cluster.broker_changes import BrokerChanges
-from plogd.controller.cluster.broker_channels import BrokerChannels
-from plogd.controller.cluster.broker_updates import BrokerUpdates
-from plogd.controller.cluster.control_requests import ControlRequests
-from plogd.controller.cluster.partition_changes import PartitionChanges
+from plogd.controller.cluster.cluster_term import Cluster, ClusterTerm
 from plogd.controller.controller_context import ControllerContext, KnownTopic
 from plogd.controller.term import Term
 from plogd.controller.topic_writes import known_topic, partition_change, partition_state
@@ -106,7 +102,10 @@ class RecordingPeers:
 class ClusterControllerSite:
     """Broker 1 as the controller of a cluster with the topic ``t``."""
 
-    def __init__(self, assignments: Mapping[int, tuple[int, ...]]) -> None:
+    def __init__(
+        self, assignments: Mapping[int, tuple[int, ...]], *, is_created: bool = True
+    ) -> None:
+        self._assignments = assignments
         self.site = ZooKeeperSite(1)
         self.others: dict[int, ZooKeeperSite] = {}
         self.peers = RecordingPeers()
@@ -115,37 +114,28 @@ class ClusterControllerSite:
         self.store = store
         self.term = Term(store, self.site.settle(store.campaign()))
         self.context = ControllerContext()
-        channels = BrokerChannels(self.peers, ports.timers, ports.report)
-        self.changes = PartitionChanges(
-            self.term,
-            context=self.context,
-            store=store,
-            fair_queue=FairQueue(ports.timers),
-        )
-        self.brokers = BrokerChanges(
-            store=store,
-            context=self.context,
-            channels=channels,
-            changes=self.changes,
-            timers=ports.timers,
-            report=ports.report,
-        )
-        self.updates = BrokerUpdates(
-            channels,
-            ControlRequests(
-                controller_id=1,
-                controller_epoch=self.term.epoch,
+        self.cluster = ClusterTerm(
+            Cluster(
+                broker_id=1,
                 inter_broker_listener="INTERNAL",
+                peers=self.peers,
+                store=store,
+                timers=ports.timers,
+                fair_queue=FairQueue(ports.timers),
+                report=ports.report,
             ),
+            self.term,
             self.context,
-            lambda: self.brokers.brokers,
         )
-        self.brokers.updates = self.updates
-        store.watch(("broker",), lambda *_: self._is_begun and self.brokers.changed())
-        self._is_begun = False
-        self._create(assignments)
+        self.changes, self.brokers = self.cluster.changes, self.cluster.brokers
+        self.updates, self.requests = self.brokers.updates, self.cluster.requests
+        store.watch(("broker",), lambda *_: self.cluster.brokers_changed())
+        if is_created:
+            self.create()
 
-    def _create(self, assignments: Mapping[int, tuple[int, ...]]) -> None:
+    def create(self) -> None:
+        """Write the topic, and add it to the context."""
+        assignments = self._assignments
         value = TopicValue(topic_id=TOPIC_ID, assignments=assignments)
         states = [partition_state(one, replicas, None) for one, replicas in assignments.items()]
         changes = [Change(key=("topic", "t"), value=value, expected=ABSENT)]
@@ -166,8 +156,7 @@ class ClusterControllerSite:
     def start(self, *broker_ids: int) -> None:
         """Register brokers, and begin the term."""
         self.register(*broker_ids)
-        self._is_begun = True
-        self.brokers.begin()
+        self.cluster.begin()
         self.run()
 
     def register(self, *broker_ids: int) -> None:

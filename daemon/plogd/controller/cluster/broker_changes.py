@@ -10,9 +10,9 @@ Source: Kafka 3.9 KafkaController.onBrokerStartup, onBrokerFailure, onReplicasBe
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from plog.errors import ErrorCode, KafkaError, NotController
 from plog.types import TopicPartition
@@ -120,8 +120,7 @@ class BrokerChanges:
             lambda key, state: self._decide(state, is_fenced=key in fenced)
         )
         self._fenced -= fenced
-        if changed:
-            self.watch(self.updates.send(changed))
+        self.inform(changed)
 
     def _decide(self, state: PartitionState, *, is_fenced: bool) -> PartitionState | None:
         new = without_offline_replicas(state, self.liveness)
@@ -130,9 +129,15 @@ class BrokerChanges:
             return in_next_epoch(new or state)
         return new
 
-    def watch(self, sent: Coroutine[Later[Any], Any, list[ReplicaFailure]]) -> None:
-        """Handle the failures that the responses of brokers report, when they arrive."""
-        spawn(sent).then(self.replicas_failed, self._ended)
+    def inform(self, partitions: Collection[TopicPartition]) -> None:
+        """Send the present state of partitions to the brokers."""
+        if partitions:
+            for sent in self.updates.send(partitions).values():
+                self.watch(sent)
+
+    def watch(self, sent: Later[list[ReplicaFailure]]) -> None:
+        """Handle the failures that the response of a broker reports, when it arrives."""
+        sent.then(self.replicas_failed, self._ended)
 
     # -- brokers ------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ from plogd.controller.cluster.control_requests import ControlRequests
 from plogd.controller.controller_context import ControllerContext
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration
-from plogd.ports import Later
+from plogd.peers import PeerRequest
+from plogd.ports import Later, spawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,35 +53,35 @@ class BrokerUpdates:
 
     # -- partitions ---------------------------------------------------------------------------
 
-    async def send(
+    def send(
         self,
         partitions: Collection[TopicPartition],
         *,
         new: Collection[TopicPartition] = (),
         to_replicas: bool = True,
-    ) -> list[ReplicaFailure]:
+    ) -> dict[int, Later[list[ReplicaFailure]]]:
         """Send the present state of partitions to their replicas and to all brokers.
 
-        Completes when every replica's broker has responded or is gone; returns the replicas that
-        have failed. Without `to_replicas`, only the metadata for clients is sent.
+        Returns the replicas that have failed, by broker: known when the broker has responded, and
+        none if the broker is gone, which causes elections of its own. Without `to_replicas`, only
+        the metadata for clients is sent.
         """
         topics = self._present(partitions)
         brokers = self._brokers()
-        sent: list[tuple[int, Later[LeaderAndIsrResponse]]] = []
+        sent: dict[int, Later[list[ReplicaFailure]]] = {}
         for broker_id, broker in brokers.items():
             hosted = _hosted_by(broker_id, topics) if to_replicas else []
             if hosted:
                 request = self._requests.leader_and_isr(broker, hosted, brokers=brokers, new=new)
-                sent.append((broker_id, self._channels.send(broker_id, request)))
+                sent[broker_id] = self._send_partitions(broker_id, request, hosted)
             self._send_metadata(broker, topics)
-        names = {topic.topic_id: topic.name for topic in topics}
-        failures: list[ReplicaFailure] = []
-        for broker_id, later in sent:
-            try:
-                failures += _failures(broker_id, await later, names)
-            except KafkaError:
-                continue  # The broker is gone, which causes elections of its own.
-        return failures
+        return sent
+
+    def _send_partitions(
+        self, broker_id: int, request: PeerRequest, topics: Sequence[TopicState]
+    ) -> Later[list[ReplicaFailure]]:
+        responded = self._channels.send(broker_id, request)
+        return spawn(_failures_in(broker_id, responded, topics))
 
     def _present(self, partitions: Collection[TopicPartition]) -> list[TopicState]:
         """Return the topics with only these partitions, without those that no longer exist."""
@@ -94,23 +95,17 @@ class BrokerUpdates:
             if topic is not None
         ]
 
-    async def send_all(self, broker_id: int) -> list[ReplicaFailure]:
-        """Send everything to a broker that has just registered."""
+    def send_all(self, broker_id: int) -> Later[list[ReplicaFailure]]:
+        """Send everything to a live broker that has just registered; see `send`."""
         brokers = self._brokers()
-        broker = brokers.get(broker_id)
-        if broker is None:
-            return []
+        broker = brokers[broker_id]
         topics = self._context.served_topics()
         hosted = _hosted_by(broker_id, topics)
         # Also without partitions: the broker then moves away the logs of deleted topics.
         request = self._requests.leader_and_isr(broker, hosted, brokers=brokers, is_full=True)
-        responded = self._channels.send(broker_id, request)
+        sent = self._send_partitions(broker_id, request, hosted)
         self._send_metadata(broker, topics, is_full=True)
-        names = {topic.topic_id: topic.name for topic in hosted}
-        try:
-            return _failures(broker_id, await responded, names)
-        except KafkaError:
-            return []
+        return sent
 
     def send_brokers(self) -> None:
         """Send the live brokers to all brokers, because one has come, changed or gone."""
@@ -170,10 +165,15 @@ def _hosted_by(broker_id: int, topics: Iterable[TopicState]) -> list[TopicState]
     return [topic for topic in hosted if topic.partitions]
 
 
-def _failures(
-    broker_id: int, response: LeaderAndIsrResponse, names: Mapping[bytes, str]
+async def _failures_in(
+    broker_id: int, responded: Later[LeaderAndIsrResponse], topics: Sequence[TopicState]
 ) -> list[ReplicaFailure]:
-    """Return the partitions of a response that have an error."""
+    """Return the partitions of a response that have an error; none if the broker is gone."""
+    try:
+        response = await responded
+    except KafkaError:
+        return []
+    names = {topic.topic_id: topic.name for topic in topics}
     errors = [(one.topic_name, one) for one in response.partition_errors] + [
         (names[topic.topic_id], one)
         for topic in response.topics

@@ -108,7 +108,7 @@ class LeaderRequests:
         changed = await self._changes.change(wanted, decide)
         if changed:
             # The leader learns the new state from the response, and followers do not need it.
-            self._brokers.watch(self._brokers.updates.send(changed, to_replicas=False))
+            self._brokers.updates.send(changed, to_replicas=False)
         return errors
 
     def _result(
@@ -161,8 +161,7 @@ class LeaderRequests:
         changed = await self._changes.change_all(
             lambda _, state: for_shutdown(state, self._brokers.liveness)
         )
-        if changed:
-            self._brokers.watch(self._brokers.updates.send(changed))
+        self._brokers.inform(changed)
         return [
             TopicPartition(topic.name, state.partition)
             for topic in self._context.served_topics()

@@ -145,7 +145,7 @@ def test_deleted_topic_is_hidden_and_stopped_on_live_brokers(site: ClusterContro
 def test_states_are_those_of_the_moment_they_are_queued(site: ClusterControllerSite) -> None:
     site.peers.sent.clear()
     site.leave(2)
-    site.settle(spawn(site.updates.send([key(1)])))
+    site.brokers.inform([key(1)])
     assert site.peers.last_states(3, LeaderAndIsrRequest)[1].leader_epoch == 1
 
 

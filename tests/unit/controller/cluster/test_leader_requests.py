@@ -14,7 +14,6 @@ from plog.wire.messages.alter_partition import (
 )
 from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
-from plogd.controller.cluster.leader_requests import LeaderRequests
 from plogd.ports import spawn
 from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
 from tests.helpers.cluster_controller_site import TOPIC_ID, ClusterControllerSite, key
@@ -26,9 +25,6 @@ class _Site(ClusterControllerSite):
     def __init__(self, count: int = 2) -> None:
         assignments = {0: (2, 3, 1), 1: (3, 1, 2)}
         super().__init__(assignments | {number: (2, 3) for number in range(2, count)})
-        self.requests = LeaderRequests(
-            context=self.context, brokers=self.brokers, changes=self.changes
-        )
         self.start(1, 2, 3)
 
     def alter(

@@ -1,0 +1,143 @@
+"""The controller's parts for a cluster in one term, and its port `Brokers` for several brokers.
+
+A new topic is usable when the brokers of its leaders have responded. Brokers create missing logs
+when they learn about a partition, so the controller does not ask them to create or remove logs in
+advance. If a broker is gone, its requests are not waited for: when it returns, it gets all of its
+partitions, and it moves away logs of partitions that are no longer assigned to it.
+
+Source: Kafka 3.9 KafkaController.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plog.types import TopicPartition, Uuid
+from plogd.controller.cluster.broker_changes import BrokerChanges
+from plogd.controller.cluster.broker_channels import BrokerChannels
+from plogd.controller.cluster.broker_updates import BrokerUpdates, ReplicaFailure
+from plogd.controller.cluster.control_requests import ControlRequests
+from plogd.controller.cluster.leader_election import without_offline_replicas
+from plogd.controller.cluster.leader_requests import LeaderRequests
+from plogd.controller.cluster.partition_changes import PartitionChanges
+from plogd.controller.controller_context import ControllerContext
+from plogd.controller.term import Term
+from plogd.fair_queue import FairQueue
+from plogd.metadata.cache import TopicState
+from plogd.metadata.store import MetadataStore
+from plogd.peers import Peers
+from plogd.ports import Later, Report, Timers, ready, spawn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What the controller of a cluster needs in every term."""
+
+    broker_id: int
+    inter_broker_listener: str
+    peers: Peers
+    store: MetadataStore
+    timers: Timers
+    fair_queue: FairQueue
+    report: Report
+
+
+class ClusterTerm:
+    """Leads the brokers of a cluster, from `begin` to `end`."""
+
+    def __init__(self, cluster: Cluster, term: Term, context: ControllerContext) -> None:
+        self._context = context
+        self._channels = BrokerChannels(cluster.peers, cluster.timers, cluster.report)
+        self.changes = PartitionChanges(
+            term, context=context, store=cluster.store, fair_queue=cluster.fair_queue
+        )
+        self.brokers = BrokerChanges(
+            store=cluster.store,
+            context=context,
+            channels=self._channels,
+            changes=self.changes,
+            timers=cluster.timers,
+            report=cluster.report,
+        )
+        self._updates = BrokerUpdates(
+            self._channels,
+            ControlRequests(
+                controller_id=cluster.broker_id,
+                controller_epoch=term.epoch,
+                inter_broker_listener=cluster.inter_broker_listener,
+            ),
+            context,
+            lambda: self.brokers.brokers,
+        )
+        self.brokers.updates = self._updates
+        self.requests = LeaderRequests(context=context, brokers=self.brokers, changes=self.changes)
+        self._announced: set[tuple[Uuid, int]] = set()
+        """Partitions whose logs may already have records."""
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Inform all brokers, when all topics have been loaded."""
+        for topic in self._context.served_topics():
+            self._announced.update((topic.topic_id, one.partition) for one in topic.partitions)
+        self._has_begun = True
+        self.brokers.begin()
+
+    def brokers_changed(self) -> None:
+        """Note that the registered brokers may have changed."""
+        if self._has_begun:
+            self.brokers.changed()
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self._has_begun = False
+        self._channels.close()
+
+    # -- the port `Brokers` -------------------------------------------------------------------
+
+    def start_topic(self, topic: TopicState) -> Later[None]:
+        """Inform the brokers about all partitions of a topic; see `Brokers.start_topic`."""
+        return spawn(self._start(topic))
+
+    async def _start(self, topic: TopicState) -> None:
+        keys = [TopicPartition(topic.name, one.partition) for one in topic.partitions]
+        # A broker may have gone since the replicas were placed.
+        await self.changes.change(
+            keys, lambda _, state: without_offline_replicas(state, self.brokers.liveness)
+        )
+        present = self._context.existing(topic.name)
+        if present is None:
+            return
+        sent = self._updates.send(keys, new=self._announce(topic))
+        leaders = {state.leader for state in present.partitions}
+        failures: list[ReplicaFailure] = []
+        for broker_id, later in sent.items():
+            if broker_id in leaders:
+                failures += await later
+            else:
+                self.brokers.watch(later)
+        self.brokers.replicas_failed(failures)
+
+    def _announce(self, topic: TopicState) -> list[TopicPartition]:
+        """Return the partitions of a topic that no broker can know yet."""
+        new = [
+            one
+            for one in topic.partitions
+            if (topic.topic_id, one.partition) not in self._announced
+        ]
+        self._announced.update((topic.topic_id, one.partition) for one in new)
+        return [TopicPartition(topic.name, one.partition) for one in new]
+
+    def stop_topic(self, topic: TopicState) -> Later[None]:
+        """Hide a topic, and delete its replicas on live brokers; see `Brokers.stop_topic`."""
+        self._announced.difference_update(
+            (topic.topic_id, one.partition) for one in topic.partitions
+        )
+        return spawn(self._updates.delete(topic))
+
+    def create_logs(self, topic: TopicState) -> Later[None]:
+        """Do nothing: brokers create logs when they learn about partitions."""
+        return ready(None)
+
+    def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
+        """Do nothing: `create_logs` has created none."""
+        return ready(None)

@@ -1,0 +1,104 @@
+"""A term in a cluster: creating, expanding and deleting topics on several brokers."""
+
+from __future__ import annotations
+
+from plog.errors import ErrorCode
+from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from plog.wire.messages.stop_replica import StopReplicaRequest
+from plog.wire.messages.update_metadata import UpdateMetadataRequest
+from plogd.controller.cluster.leader_election import NO_LEADER
+from tests.helpers.cluster_controller_site import ClusterControllerSite
+
+
+def _new_flags(site: ClusterControllerSite, broker_id: int) -> dict[int, bool]:
+    states = site.peers.last_states(broker_id, LeaderAndIsrRequest)
+    return {number: state.is_new for number, state in states.items()}
+
+
+def _site() -> ClusterControllerSite:
+    """The topic t is created after the term has begun."""
+    site = ClusterControllerSite({0: (2, 3), 1: (3, 1)}, is_created=False)
+    site.start(1, 2, 3)
+    site.create()
+    site.peers.sent.clear()
+    return site
+
+
+def test_new_topic_is_announced_to_its_replicas_and_shown_to_all_brokers() -> None:
+    site = _site()
+    site.settle(site.cluster.start_topic(site.known.state))
+    assert _new_flags(site, 2) == {0: True}
+    assert _new_flags(site, 3) == {0: True, 1: True}
+    for broker_id in (1, 2, 3):
+        assert set(site.peers.last_states(broker_id, UpdateMetadataRequest)) == {0, 1}
+
+
+def test_partition_is_new_only_once() -> None:
+    site = _site()
+    site.settle(site.cluster.start_topic(site.known.state))
+    site.settle(site.cluster.start_topic(site.known.state))
+    assert _new_flags(site, 3) == {0: False, 1: False}
+
+
+def test_partitions_of_an_earlier_term_are_not_new() -> None:
+    site = ClusterControllerSite({0: (2, 3)})
+    site.start(1, 2, 3)
+    site.settle(site.cluster.start_topic(site.known.state))
+    assert _new_flags(site, 2) == {0: False}
+
+
+def test_creation_waits_for_leaders_and_not_for_followers() -> None:
+    site = _site()
+    site.peers.silent = {1}
+    site.settle(site.cluster.start_topic(site.known.state))
+    site.peers.silent = {2}
+    starting = site.cluster.start_topic(site.known.state)
+    site.run(1_000)
+    assert not starting.done
+    # Its broker is gone: the creation ends, and another replica leads.
+    site.leave(2)
+    assert starting.done
+    assert site.state(0).leader == 3
+
+
+def test_broker_that_has_gone_since_the_placement_does_not_lead() -> None:
+    site = ClusterControllerSite({0: (2, 3), 1: (2,)}, is_created=False)
+    site.start(1, 2, 3)
+    site.leave(2)
+    site.create()
+    site.settle(site.cluster.start_topic(site.known.state))
+    assert (site.state(0).leader, site.state(0).isr) == (3, (3,))
+    assert site.state(1).leader == NO_LEADER
+
+
+def test_log_that_cannot_be_created_moves_the_partition() -> None:
+    site = _site()
+    site.peers.errors[2, 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    site.settle(site.cluster.start_topic(site.known.state))
+    site.run()
+    assert (site.state(0).leader, site.state(0).offline_replicas) == (3, (2,))
+
+
+def test_topic_is_deleted_on_live_brokers() -> None:
+    site = _site()
+    site.settle(site.cluster.start_topic(site.known.state))
+    site.leave(2)
+    site.context.deleting.add("t")
+    site.settle(site.cluster.stop_topic(site.known.state))
+    [stop] = site.peers.told(3, StopReplicaRequest)
+    assert [one.partition_index for one in stop.topic_states[0].partition_states] == [0, 1]
+    assert site.peers.told(2, StopReplicaRequest) == []
+    # The broker that was gone gets no partition of the topic when it returns.
+    site.peers.sent.clear()
+    site.register(2)
+    assert site.peers.last_states(2, LeaderAndIsrRequest) == {}
+    assert len(site.peers.told(2, LeaderAndIsrRequest)) == 1
+
+
+def test_ended_term_sends_nothing() -> None:
+    site = _site()
+    site.term.end()
+    site.cluster.end()
+    site.peers.sent.clear()
+    site.leave(2)
+    assert site.peers.sent == []
