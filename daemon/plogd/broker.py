@@ -29,6 +29,7 @@ from plogd.controller.auto_topic_creation import AutoTopicCreation
 from plogd.controller.client_quotas import ClientQuotas
 from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
+from plogd.controller.controller_gauges import register_controller_gauges
 from plogd.controller.scram_users import ScramUsers
 from plogd.controller.security_gauges import register_security_gauges
 from plogd.controller.topic_creation import Defaults, NewTopic
@@ -302,6 +303,7 @@ class Broker:
             fair_queue=self.fair_queue,
             report=self._report,
         )
+        register_controller_gauges(self.metrics, self.controller)
         self.auto_topic_creation = AutoTopicCreation(
             self.controller,
             self.ports,

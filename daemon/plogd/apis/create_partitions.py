@@ -38,6 +38,7 @@ def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreatePartitionsResponse]:
     """Add partitions to each topic listed exactly once, or only validate the request."""
+    broker.controller.check_active()
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, broker))
 

@@ -48,6 +48,7 @@ def handle_create_topics(
     request: CreateTopicsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreateTopicsResponse]:
     """Create each topic listed exactly once, or only validate the request."""
+    broker.controller.check_active()
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, context, broker))
 

@@ -54,6 +54,8 @@ def handle_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteTopicsResponse]:
     """Delete each existing topic that is listed exactly once."""
+    # Before the topics are looked up: the cache of another broker may not have them yet.
+    broker.controller.check_active()
     if not broker.config.delete_topic_enable:
         if context.version < _FIRST_VERSION_WITH_DISABLED:
             # Older clients do not know TOPIC_DELETION_DISABLED.

@@ -36,6 +36,7 @@ def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, broker: Broker
 ) -> Later[ElectLeadersResponse]:
     """Return, for each partition, the reason why no election is held."""
+    broker.controller.check_active()
     # Version 0 has no election type; the field's default, 0, means PREFERRED.
     kind = election_type(request.election_type)
     if request.topic_partitions is None:

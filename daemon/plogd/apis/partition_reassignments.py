@@ -35,6 +35,7 @@ def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext, broker: Broker
 ) -> Later[AlterPartitionReassignmentsResponse]:
     """Check each partition's new assignment; each partition has its own outcome."""
+    broker.controller.check_active()
     return spawn(_alter(request, broker))
 
 
@@ -89,6 +90,7 @@ def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext, broker: Broker
 ) -> ListPartitionReassignmentsResponse:
     """Return an empty list."""
+    broker.controller.check_active()
     # A reassignment completes before its response is sent, so none is ever in progress.
     return ListPartitionReassignmentsResponse(error_message=None)
 

@@ -35,6 +35,7 @@ def handle_update_features(
     request: UpdateFeaturesRequest, context: RequestContext, broker: Broker
 ) -> UpdateFeaturesResponse:
     """Accept the current levels; reject the whole request if it contains a different level."""
+    broker.controller.check_active()
     if len(request.feature_updates) > _MAX_UPDATES:
         raise InvalidRequest(f"the request updates more than {_MAX_UPDATES} features")
     # Two updates of a feature could contradict each other, and the update must be atomic.

@@ -3,7 +3,8 @@
 Requests for the same missing topic share one creation. At most
 ``plog.auto.create.topics.max.per.second`` topics are created per second; the same bound applies to
 the number of creations in progress, and to the topics created by one request. Beyond the bound, a
-client receives LEADER_NOT_AVAILABLE and retries.
+client receives LEADER_NOT_AVAILABLE and retries. So does a client of a broker that is not the
+controller.
 
 Called on the reactor thread.
 Source: Kafka 3.9 AutoTopicCreationManager.
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from plog.errors import LeaderNotAvailable
+from plog.errors import LeaderNotAvailable, NotController
 from plogd.controller.controller import Controller
 from plogd.controller.topic_creation import NewTopic
 from plogd.metadata.cache import TopicState
@@ -65,7 +66,10 @@ class AutoTopicCreation:
         if waiters is not None:
             return self._wait(name, waiters)
         new = NewTopic(name=name)
-        self._controller.plan(new)  # An invalid name does not use up the allowance.
+        try:
+            self._controller.plan(new)  # An invalid name does not use up the allowance.
+        except NotController:
+            raise _not_created(name) from None
         if not self._is_allowed():
             self._report_limit(name)
             # To clients, this error means that the topic is being created, so they retry.
@@ -80,9 +84,14 @@ class AutoTopicCreation:
         self._waiters[name] = waiters
         self._controller.create_topic(new).then(
             lambda topic: self._waiters.pop(name).succeed(topic),
-            lambda error: self._waiters.pop(name).fail(error),
+            lambda error: self._failed(name, error),
         )
         return outcome
+
+    def _failed(self, name: str, error: Exception) -> None:
+        # Clients do not expect NOT_CONTROLLER in a Metadata response.
+        reason = _not_created(name) if isinstance(error, NotController) else error
+        self._waiters.pop(name).fail(reason)
 
     def _wait(self, name: str, waiters: Waiters[TopicState]) -> Later[TopicState]:
         return waiters.wait_until(
@@ -115,3 +124,9 @@ class AutoTopicCreation:
             limit=self._max_per_second(),
             level="warn",
         )
+
+
+def _not_created(name: str) -> LeaderNotAvailable:
+    return LeaderNotAvailable(
+        f"cannot create topic '{name}' yet: this broker is not the controller; retry"
+    )

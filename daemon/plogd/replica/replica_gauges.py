@@ -35,10 +35,6 @@ def register_gauges(
 
 def _register_topics(metrics: Registry, cache: MetadataCache) -> None:
     prefix = "kafka_controller_kafkacontroller_"
-    # Monitoring for Kafka alerts unless exactly one broker of the cluster reports 1.
-    metrics.gauge(
-        f"{prefix}activecontrollercount", "Always 1: this broker is the controller.", lambda: 1
-    )
     metrics.gauge(f"{prefix}globaltopiccount", "Topics.", lambda: cache.topic_count)
     metrics.gauge(
         f"{prefix}globalpartitioncount",
