@@ -27,6 +27,7 @@ from plog.wire.messages.acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from plogd.apis.change_deadline import ChangeDeadline
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import check_changes
 from plogd.broker import Broker
@@ -96,7 +97,7 @@ async def _create(request: CreateAclsRequest, broker: Broker) -> CreateAclsRespo
     # A request can contain 10,000 ACLs, too many for one turn of the reactor.
     slices = Slices(broker.fair_queue)
     acls = [_acl_of(creation) async for creation in slices.over(request.creations)]
-    results = await broker.acls.create(acls)
+    results = await ChangeDeadline(broker).limit(lambda: broker.acls.create(acls))
     return CreateAclsResponse(results=lazy_array(results, _creation_result))
 
 
@@ -132,7 +133,7 @@ def handle_delete_acls(
 async def _delete(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsResponse:
     slices = Slices(broker.fair_queue)
     filters = [_filter_of(one) async for one in slices.over(request.filters)]
-    results = await broker.acls.delete(filters)
+    results = await ChangeDeadline(broker).limit(lambda: broker.acls.delete(filters))
     return DeleteAclsResponse(filter_results=lazy_array(results, _filter_result))
 
 

@@ -20,6 +20,7 @@ from plog.wire.messages.client_quotas import (
     EntityData,
     ValueData,
 )
+from plogd.apis.change_deadline import ChangeDeadline
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import check_changes
 from plogd.broker import Broker
@@ -74,7 +75,9 @@ def handle_alter_client_quotas(
 async def _alter(request: AlterClientQuotasRequest, broker: Broker) -> AlterClientQuotasResponse:
     slices = Slices(broker.fair_queue)
     alterations = [_alteration(entry) async for entry in slices.over(request.entries)]
-    results = await broker.client_quotas.alter(alterations, validate_only=request.validate_only)
+    results = await ChangeDeadline(broker).limit(
+        lambda: broker.client_quotas.alter(alterations, validate_only=request.validate_only)
+    )
     altered = list(zip(request.entries, results, strict=True))
     return AlterClientQuotasResponse(entries=lazy_array(altered, lambda one: _altered(*one)))
 

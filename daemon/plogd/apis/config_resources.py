@@ -15,6 +15,7 @@ from plog.errors import InvalidRequest, KafkaError
 from plog.settings import Setting, settings_of
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.alter_configs import AlterConfigsResourceResponse
+from plogd.apis.change_deadline import ChangeDeadline
 from plogd.apis.sliced_requests import ask_in_slices, check_changes
 from plogd.broker import Broker
 from plogd.config import BrokerConfig
@@ -68,12 +69,14 @@ async def alter_all(
         key = (one.resource_type, one.name)
         counts[key] = counts.get(key, 0) + 1
 
+    deadline = ChangeDeadline(broker)
+
     def alter(one: ResourceChange) -> Later[None]:
         if counts[one.resource_type, one.name] > 1:
             raise InvalidRequest("Each resource must appear at most once.")
         # Before `_alter`, because an invalid request must not read and compare stored settings.
         one.check()
-        return _alter(one, broker, validate_only)
+        return deadline.limit(lambda: _alter(one, broker, validate_only))
 
     outcomes = await ask_in_slices(changes, alter, broker)
     return lazy_array(list(zip(changes, outcomes, strict=True)), lambda one: _response(*one))

@@ -20,6 +20,7 @@ from plog.wire.messages.user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from plogd.apis.change_deadline import ChangeDeadline
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import check_changes
 from plogd.broker import Broker
@@ -94,7 +95,9 @@ async def _alter(
         )
         async for one in slices.over(request.upsertions)
     ]
-    altered = await broker.scram_users.alter(deletions, upsertions)
+    altered = await ChangeDeadline(broker).limit(
+        lambda: broker.scram_users.alter(deletions, upsertions)
+    )
     return AlterUserScramCredentialsResponse(
         results=lazy_array(list(altered.items()), lambda one: _altered(*one))
     )
