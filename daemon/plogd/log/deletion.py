@@ -19,6 +19,7 @@ import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from plog.types import TopicPartition
 from plogd.fair_queue import FairQueue, Slices
 from plogd.log import file_names
 from plogd.log.housekeeping import RETRY_MS, Housekeeping
@@ -182,35 +183,47 @@ class Deletions:
     # -- whole logs ---------------------------------------------------------------------------
 
     async def delete_logs(self, log_dir: str, logs: Sequence[Log]) -> None:
-        """Durably rename the directories of a topic's closed logs.
+        """Durably rename the directories of a topic's closed logs, and remove them later.
 
         A failed rename is reported, not raised or retried.
         """
-        doomed_by_path = {
+        doomed = await self._rename_logs(log_dir, logs, file_names.deleted_dir_name)
+        if doomed:
+            self._timers.call_later(
+                logs[0].config.file_delete_delay_ms,
+                lambda: self._remove_directories(log_dir, doomed),
+            )
+
+    async def keep_as_strays(self, log_dir: str, logs: Sequence[Log]) -> None:
+        """Durably give the directories of closed logs ``-stray`` names; see `delete_logs`."""
+        await self._rename_logs(log_dir, logs, file_names.stray_dir_name)
+
+    async def _rename_logs(
+        self, log_dir: str, logs: Sequence[Log], new_name: Callable[[TopicPartition, str], str]
+    ) -> list[str]:
+        """Rename the directories of `logs`, and return their new paths."""
+        path_by_old = {
             # A random id, because a topic of the same name may be created and deleted again.
             log.directory: posixpath.join(
-                log_dir,
-                file_names.deleted_dir_name(
-                    log.topic_partition, self._random.random_bytes(16).hex()
-                ),
+                log_dir, new_name(log.topic_partition, self._random.random_bytes(16).hex())
             )
             async for log in Slices(self._queue).over(logs)
             if not log.offline
         }
-        if not doomed_by_path:
-            return
+        if not path_by_old:
+            return []
 
         def rename() -> list[tuple[str, Exception]]:
             left: list[tuple[str, Exception]] = []
-            for path, doomed in doomed_by_path.items():
+            for old, new in path_by_old.items():
                 try:
-                    self._files.rename(path, doomed)
+                    self._files.rename(old, new)
                 # Not retried, because a new topic may have the same name by then. The next startup
                 # removes a directory that belongs to no known topic, or gives it a -stray name.
                 except Exception as error:
                     if _is_disk_error(error):
                         raise
-                    left.append((path, error))
+                    left.append((old, error))
             self._files.sync_dir(log_dir)  # Otherwise, a crash could bring the topic back.
             return left
 
@@ -219,14 +232,11 @@ class Deletions:
         except OSError as error:
             if not self._is_disk_failure(log_dir, error):
                 self._housekeeping.failed(_TASK, log_dir, error, outcome=_LEFT)
-            return
-        for path, problem in left:
-            self._housekeeping.failed(_TASK, path, problem, outcome=_LEFT)
-            del doomed_by_path[path]
-        self._timers.call_later(
-            logs[0].config.file_delete_delay_ms,
-            lambda: self._remove_directories(log_dir, list(doomed_by_path.values())),
-        )
+            return []
+        for old, problem in left:
+            self._housekeeping.failed(_TASK, old, problem, outcome=_LEFT)
+            del path_by_old[old]
+        return list(path_by_old.values())
 
     def _remove_directories(self, log_dir: str, doomed: Sequence[str]) -> None:
         """Remove ``-delete`` directories, a limited number per job."""

@@ -462,9 +462,13 @@ class Log:
             raise self.not_open()
         self.is_truncating = True
         self.rewrites += 1
+        await self.lane_writes_ended()
+        await self._rounds.round_ended()
+
+    async def lane_writes_ended(self) -> None:
+        """Wait until no job is writing to a slow disk."""
         while self._lane is not None:
             await self._lane.ended()
-        await self._rounds.round_ended()
 
     def resume_writes(self) -> None:
         """Accept writes again."""
@@ -482,10 +486,7 @@ class Log:
     # -- retention ----------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete segments that retention selects or that precede the log start offset.
-
-        Returns the number of deleted segments.
-        """
+        """Delete segments that retention selects or that precede the log start; return how many."""
         return retention.apply_retention(self, now_ms, self._hooks.report)
 
     def delete_records_before(self, offset: int) -> None:

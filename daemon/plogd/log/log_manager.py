@@ -352,9 +352,13 @@ class LogManager:
 
     def delete(self, *of_topic: TopicPartition) -> Later[None]:
         """Close logs and rename their directories; their files are unlinked later."""
-        return spawn(self._delete(of_topic))
+        return spawn(self._remove(of_topic, are_strays=False))
 
-    async def _delete(self, of_topic: Sequence[TopicPartition]) -> None:
+    def remove_strays(self, *strays: TopicPartition) -> Later[None]:
+        """Close logs and give their directories ``-stray`` names; their files are kept."""
+        return spawn(self._remove(strays, are_strays=True))
+
+    async def _remove(self, of_topic: Sequence[TopicPartition], *, are_strays: bool) -> None:
         by_dir: dict[str, list[Log]] = {one.path: [] for one in self._dirs}
         async for key in Slices(self._queue).over(of_topic):
             log = self.logs.pop(key)
@@ -363,8 +367,8 @@ class LogManager:
             self._open_segments.forget(log)
             await self.cleaner.forget(log)
             by_dir[log.log_dir].append(log)
-        deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
-        await gather(deletions)
+        remove = self._deletions.keep_as_strays if are_strays else self._deletions.delete_logs
+        await gather([spawn(remove(path, logs)) for path, logs in by_dir.items()])
         for path, deleted in by_dir.items():
             # A log with one of these names may have been created in the meantime.
             gone = {log.topic_partition for log in deleted} - self.logs.keys()
