@@ -32,6 +32,7 @@ from plogd.config.log_settings import LogSettings
 from plogd.config.metadata_log_settings import MetadataLogSettings
 from plogd.config.network_settings import NetworkSettings
 from plogd.config.offsets_settings import OffsetsSettings
+from plogd.config.replication_settings import ReplicationSettings
 from plogd.config.tls_settings import TlsSettings, check_tls
 from plogd.config.zookeeper_settings import ZooKeeperSettings, check_zookeeper
 
@@ -55,6 +56,7 @@ class DynamicSettings:
 # the fields of its bases in reverse order, so the docs begin with GeneralSettings.
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig(
+    ReplicationSettings,
     OffsetsSettings,
     GroupSettings,
     ZooKeeperSettings,
@@ -240,7 +242,19 @@ def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
     yield from check_zookeeper(
         config, is_used=not config.has_embedded_store, explicit=config.explicit
     )
+    yield from _check_replication(config)
     yield from _check_listeners(config)
+
+
+def _check_replication(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    # As in Kafka: otherwise, followers with nothing to fetch would time out or leave the ISR.
+    wait_ms = config.replica_fetch_wait_max_ms
+    for name, limit_ms in (
+        ("replica.socket.timeout.ms", config.replica_socket_timeout_ms),
+        ("replica.lag.time.max.ms", config.replica_lag_time_max_ms),
+    ):
+        if limit_ms < wait_ms:
+            yield name, f"is below replica.fetch.wait.max.ms ({wait_ms})"
 
 
 def _check_listeners(config: BrokerConfig) -> Iterator[tuple[str, str]]:

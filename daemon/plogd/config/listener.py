@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""The protocols in the order of their numbers in requests between brokers."""
 SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 
 # An IPv6 address contains colons, so it must be in brackets.

@@ -1,0 +1,77 @@
+"""Settings for replication between the brokers of a cluster.
+
+`BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are Kafka's
+unless the text says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plog.settings import MIB, SECOND_MS, SettingType, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicationSettings:
+    """The part of `BrokerConfig` for leaders and followers; a single broker does not use it."""
+
+    replica_fetch_backoff_ms: int = setting(
+        "replica.fetch.backoff.ms",
+        SECOND_MS,
+        "Time for which a follower waits after an error before it fetches a partition again.",
+        at_least=0,
+        unit="ms",
+        group="Replication",
+    )
+    replica_fetch_max_bytes: int = setting(
+        "replica.fetch.max.bytes",
+        MIB,
+        "Maximum number of bytes of one partition in a response to a follower. The first batch is"
+        " returned even if it is larger, so that replication can continue.",
+        at_least=0,
+        unit="bytes",
+    )
+    replica_fetch_min_bytes: int = setting(
+        "replica.fetch.min.bytes",
+        1,
+        "Minimum number of bytes for which the response to a follower waits, up to"
+        " `replica.fetch.wait.max.ms`.",
+        unit="bytes",
+        importance="high",
+    )
+    replica_fetch_response_max_bytes: int = setting(
+        "replica.fetch.response.max.bytes",
+        10 * MIB,
+        "Maximum size of the records in a response to a follower. The first batch is returned even"
+        " if it is larger.",
+        at_least=0,
+        unit="bytes",
+    )
+    replica_fetch_wait_max_ms: int = setting(
+        "replica.fetch.wait.max.ms",
+        500,
+        "Maximum time for which a follower's fetch waits at the leader for new records. It should"
+        " be far below `replica.lag.time.max.ms`; otherwise, followers of topics with few records"
+        " leave the in-sync replicas.",
+        unit="ms",
+        importance="high",
+    )
+    replica_lag_time_max_ms: int = setting(
+        "replica.lag.time.max.ms",
+        30 * SECOND_MS,
+        "If a follower has not fetched all records of its leader for this time, the leader removes"
+        " it from the in-sync replicas. With a low value, short pauses remove followers; with a"
+        " high value, produce requests with `acks=all` wait longer for a follower that has failed.",
+        type=SettingType.LONG,
+        at_least=1,  # Kafka accepts 0, with which every follower leaves at every check.
+        unit="ms",
+        importance="high",
+    )
+    replica_socket_timeout_ms: int = setting(
+        "replica.socket.timeout.ms",
+        30 * SECOND_MS,
+        "Timeout of a follower's requests to its leader; at least `replica.fetch.wait.max.ms`.",
+        at_least=1,
+        unit="ms",
+        importance="high",
+    )
