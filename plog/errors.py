@@ -453,6 +453,12 @@ class UnacceptableCredential(KafkaError):
     code = ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
+class StaleControllerEpoch(KafkaError):
+    """The request is from an earlier controller, or contains an earlier leader epoch."""
+
+    code = ErrorCode.STALE_CONTROLLER_EPOCH
+
+
 class InvalidUpdateVersion(KafkaError):
     """A feature cannot have this level, or a state has changed since the request read it."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from plog.types import Uuid
+from plog.types import ZERO_UUID, Uuid
 from plogd.metadata.store import BrokerRegistration, Endpoint
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -136,13 +136,15 @@ class MetadataCache:
         if old is None:
             self._sorted = None
         else:
-            del self._names[old.topic_id]  # A recreated topic has a different id.
+            self._names.pop(old.topic_id, None)  # A recreated topic has a different id.
         self._topics[topic.name] = topic
-        self._names[topic.topic_id] = topic.name
+        # A controller that does not know topic ids sends no id.
+        if topic.topic_id != ZERO_UUID:
+            self._names[topic.topic_id] = topic.name
 
     def remove(self, name: str) -> None:
         """Remove a topic."""
         topic = self._topics.pop(name)
         self._sorted = None
         self.version += 1
-        del self._names[topic.topic_id]
+        self._names.pop(topic.topic_id, None)

@@ -1,13 +1,14 @@
 """The topics that this broker hosts: create, start, reconfigure and stop replicas of partitions.
 
-The controller calls this module (`Brokers` in controller/brokers.py), and so does the broker
-when it starts. Request handlers find partitions through `ReplicaManager`, which shares `partitions`
-with `HostedTopics`. A topic may have thousands of partitions, so they are processed in slices
-(fair_queue.py).
+A single broker's controller calls this module (`Brokers` in controller/brokers.py), and so does the
+broker when it starts. Request handlers find partitions through `ReplicaManager`, which shares
+`partitions` with `HostedTopics`. A topic may have thousands of partitions, so they are processed in
+slices (fair_queue.py).
 
 Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.becomeLeaderOrFollower,
-ReplicaManager.stopReplicas. Invariant: while `MetadataCache` lists a topic, this broker leads all
-its partitions that have a log.
+ReplicaManager.stopReplicas. In a cluster, role_changes.py determines which partitions this broker
+leads. Invariant of a single broker: while `MetadataCache` lists a topic, this broker leads all its
+partitions that have a log.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
 from plogd.log.batch_validator import AppendOrigin, BatchRules, RecordCheck, check_header
 from plogd.log.creation import NewLog
+from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.producer_state import MAX_REFUSED
-from plogd.metadata.cache import MetadataCache, PartitionState, TopicState
+from plogd.metadata.cache import INTERNAL_TOPICS, MetadataCache, PartitionState, TopicState
 from plogd.ports import Later, spawn
 from plogd.replica.partition import Partition
 from plogd.replica.partition_context import PartitionContext
@@ -51,7 +53,8 @@ class HostedTopics:
         self._cache = cache
         self._stats = stats
         self._queue = fair_queue
-        self._partition_context = partition_context
+        self.partition_context = partition_context
+        """The context of partitions that are hosted from now on."""
         self.partitions: dict[tuple[str, int], Partition] = {}
         """Every partition that has a log here, by topic and number."""
         self.without_log: set[tuple[str, int]] = set()
@@ -111,8 +114,8 @@ class HostedTopics:
         unserved = [key for key in keys if key not in self.partitions]
         await self._log_manager.delete(*(key for key in unserved if self._log_manager.get(key)))
 
-    def _record_check(self, topic: TopicState) -> RecordCheck | None:
-        return self.record_checks.get(topic.name, _refuse) if topic.is_internal else None
+    def _record_check(self, name: str) -> RecordCheck | None:
+        return self.record_checks.get(name, _refuse) if name in INTERNAL_TOPICS else None
 
     def _topic_config(self, topic: TopicState) -> TopicConfig:
         return TopicConfig.resolve(self.config, topic.config)
@@ -133,17 +136,41 @@ class HostedTopics:
             # If partitions were added to the topic, this broker already leads the others.
             if log is None or key in self.partitions:
                 continue
-            partition = Partition(
-                log=log,
-                sync_rounds=self._log_manager.dirs.rounds_of(log.log_dir),
-                context=self._partition_context,
-                record_check=self._record_check(topic),
-            )
-            partition.update_config(topic_config)
-            partition.make_leader(state)
-            # Rule R6: the broker may still lack the space to record its start.
-            log.refuses_writes = self._refuses_writes
-            self.partitions[key] = partition
+            self.partitions[key] = self._new_partition(log, topic_config)
+            self.partitions[key].make_leader(state)
+
+    def _new_partition(self, log: Log, topic_config: TopicConfig) -> Partition:
+        partition = Partition(
+            log=log,
+            sync_rounds=self._log_manager.dirs.rounds_of(log.log_dir),
+            context=self.partition_context,
+            record_check=self._record_check(log.topic_partition.topic),
+        )
+        partition.update_config(topic_config)
+        # Rule R6: the broker may still lack the space to record its start.
+        log.refuses_writes = self._refuses_writes
+        return partition
+
+    def host(self, log: Log, overrides: Mapping[str, str]) -> Partition:
+        """Return the partition of `log`; if it is not hosted yet, host it, without a leader.
+
+        `overrides` are the topic's own settings.
+        """
+        partition = self.partitions.get(log.topic_partition)
+        if partition is None:
+            topic_config = TopicConfig.resolve(self.config, overrides)
+            partition = self._new_partition(log, topic_config)
+            self.partitions[log.topic_partition] = partition
+        return partition
+
+    def unhost(self, key: TopicPartition) -> None:
+        """Stop serving a partition; its delayed requests fail. Its log remains open."""
+        self.without_log.discard(key)
+        partition = self.partitions.pop(key, None)
+        if partition is not None:
+            partition.is_deleted = True
+            # Delayed requests then fail now instead of at their timeouts.
+            self.partition_context.on_progress(partition)
 
     def _list(self, topic: TopicState, topic_config: TopicConfig) -> None:
         """Make `topic` visible to clients; its partitions currently have `topic_config`."""
@@ -283,12 +310,7 @@ class HostedTopics:
         hosted: list[TopicPartition] = []
         async for state in Slices(self._queue).over(topic.partitions):
             key = TopicPartition(topic.name, state.partition)
-            self.without_log.discard(key)
-            partition = self.partitions.pop(key, None)
-            if partition is not None:
-                partition.is_deleted = True
-                # Delayed requests then fail now instead of at their timeouts.
-                self._partition_context.on_progress(partition)
+            self.unhost(key)
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
         # Awaited last, so that the callbacks do not wait for the renames on a slow disk.

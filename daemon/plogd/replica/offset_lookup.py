@@ -43,11 +43,15 @@ def look_up_offset(
     *,
     leader_epoch: int,
     read_committed: bool = False,
+    for_follower: bool = False,
     queue: TimeLookupQueue,
 ) -> MaybeLater[FoundOffset]:
     """Return the offset for a timestamp, special or not. Raises the KafkaError for the client."""
     partition.check_leader(leader_epoch)
     log = partition.log
+    if timestamp == LATEST and for_follower:
+        # A follower copies all records, and it does not need to know which ones are committed.
+        return FoundOffset(-1, log.log_end_offset, partition.leader_epoch)
     if timestamp == LATEST:
         partition.check_offset_is_known()
         end_offset = partition.end_offset_for_consumers(read_committed=read_committed)

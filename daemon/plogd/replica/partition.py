@@ -142,6 +142,7 @@ class Partition:
         now_ms = self.context.monotonic_ms()
         if self.remote is None:
             self.remote = RemoteReplicas(
+                self.topic_partition,
                 leader=self.broker_id,
                 replicas=state.replicas,
                 isr=state.isr,
@@ -341,18 +342,9 @@ class Partition:
         log = self.log
         try:
             self.check_leader(leader_epoch)
-            if self.remote is None or follower not in self.remote.followers:
-                # As in Kafka's Partition.getReplicaOrException.
-                raise NotLeaderOrFollower(
-                    f"broker {follower} is not a follower of {self.topic_partition}"
-                )
-            known_epoch = self.remote.followers[follower].broker_epoch
-            if NO_EPOCH != broker_epoch < known_epoch:
-                # From before the follower's restart, which may have lost records (KIP-903).
-                raise NotLeaderOrFollower(
-                    f"broker {follower} has fetched {self.topic_partition} in broker epoch"
-                    f" {known_epoch}, which is newer than {broker_epoch}"
-                )
+            if self.remote is None:
+                raise NotLeaderOrFollower(f"{self.topic_partition} has no other replicas")
+            self.remote.check_follower(follower, broker_epoch)
         except KafkaError as error:
             return PartitionRead(error)
         if last_fetched_epoch != NO_EPOCH:
@@ -403,12 +395,13 @@ class Partition:
             return
         remote.proposed = isr
         self.context.isr_changes.propose(self, isr).then(
-            self._isr_changed, lambda error: self._isr_refused(remote, error)
+            lambda state: self._isr_changed(remote, state),
+            lambda error: self._isr_refused(remote, error),
         )
 
-    def _isr_changed(self, state: PartitionState) -> None:
+    def _isr_changed(self, remote: RemoteReplicas, state: PartitionState) -> None:
         # A newer state may have arrived by another way, or this broker may not lead any more.
-        if state.leader_epoch == self.leader_epoch and self.partition_epoch < state.partition_epoch:
+        if remote is self.remote and self.partition_epoch < state.partition_epoch:
             self.make_leader(state)
             # Requests with acks=all depend on the size of the ISR.
             self._on_progress(self)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from plog.errors import NotController
-from plog.types import TopicPartition
+from plog.types import TopicPartition, Uuid
 from plogd.metadata.cache import PartitionState
 from plogd.ports import Later, failed
+from plogd.replica.remote_replicas import RemoteReplicas
 
 
 class ChangedPartition(Protocol):
@@ -24,8 +25,33 @@ class ChangedPartition(Protocol):
         ...
 
     @property
+    def topic_id(self) -> Uuid:
+        """The id of the partition's topic."""
+        ...
+
+    @property
+    def broker_id(self) -> int:
+        """The id of this broker."""
+        ...
+
+    @property
+    def leader(self) -> int:
+        """The broker id of the leader, or -1."""
+        ...
+
+    @property
     def leader_epoch(self) -> int:
         """The current leader epoch."""
+        ...
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """The broker ids of all replicas."""
+        ...
+
+    @property
+    def remote(self) -> RemoteReplicas | None:
+        """The followers; None unless this broker is the leader and there are other replicas."""
         ...
 
     @property

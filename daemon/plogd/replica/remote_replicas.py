@@ -16,7 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from plog.errors import NotLeaderOrFollower
+from plog.types import TopicPartition
+
 UNKNOWN_OFFSET = -1
+UNKNOWN_EPOCH = -1
+"""The broker epoch in requests of older versions."""
 
 
 class RemoteReplica:
@@ -40,7 +45,7 @@ class RemoteReplica:
     def __init__(self, caught_up_ms: float) -> None:
         self.end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
-        self.broker_epoch = -1
+        self.broker_epoch = UNKNOWN_EPOCH
         self._caught_up_ms = caught_up_ms
         self._leader_end_offset = 0
         """The leader's end offset at the time of the follower's last fetch."""
@@ -89,6 +94,7 @@ class RemoteReplicas:
 
     def __init__(
         self,
+        topic_partition: TopicPartition,
         *,
         leader: int,
         replicas: Collection[int],
@@ -98,6 +104,7 @@ class RemoteReplicas:
         max_lag_ms: Callable[[], float],
         now_ms: float,
     ) -> None:
+        self._topic_partition = topic_partition
         self._leader = leader
         self._epoch_start_offset = epoch_start_offset
         self._is_eligible = is_eligible
@@ -115,6 +122,21 @@ class RemoteReplicas:
     def followers(self) -> Mapping[int, RemoteReplica]:
         """The followers by broker id."""
         return self._followers
+
+    def check_follower(self, broker_id: int, broker_epoch: int) -> None:
+        """Raise NotLeaderOrFollower unless a fetch in this broker epoch is from a follower."""
+        follower = self._followers.get(broker_id)
+        if follower is None:
+            # As in Kafka's Partition.getReplicaOrException.
+            raise NotLeaderOrFollower(
+                f"broker {broker_id} is not a follower of {self._topic_partition}"
+            )
+        if UNKNOWN_EPOCH != broker_epoch < follower.broker_epoch:
+            # From before the follower's restart, which may have lost records (KIP-903).
+            raise NotLeaderOrFollower(
+                f"broker {broker_id} has fetched {self._topic_partition} in broker epoch"
+                f" {follower.broker_epoch}, which is newer than {broker_epoch}"
+            )
 
     def assign(self, replicas: Iterable[int], now_ms: float) -> None:
         """Set the assigned replicas; what is known about the remaining ones is kept."""

@@ -64,7 +64,12 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
     metrics.gauge(
         f"{prefix}underreplicatedpartitions",
         "Number of partitions with replicas that are not in sync.",
-        lambda: sum(len(one.isr) < len(one.replicas) for one in manager.partitions),
+        # As in Kafka, only those that this broker leads: a follower does not know the ISR.
+        lambda: sum(
+            len(one.isr) < len(one.replicas)
+            for one in manager.partitions
+            if one.leader == one.broker_id
+        ),
     )
     metrics.gauge(
         "plog_produce_parked_bytes",

@@ -12,6 +12,7 @@ turn ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from plog.errors import (
     KafkaError,
@@ -32,7 +33,12 @@ from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
 from plogd.replica.fetch_reader import FetchReader
 from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.partition import ACKS_ALL, Partition
-from plogd.replica.partition_context import ChangedPartition, NoIsrChanges, PartitionContext
+from plogd.replica.partition_context import (
+    ChangedPartition,
+    IsrChanges,
+    NoIsrChanges,
+    PartitionContext,
+)
 from plogd.replica.pending_acks import PendingAcks
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
@@ -112,6 +118,22 @@ class ReplicaManager:
         )
         self.fetch_records = self._fetch_reader.fetch
         """Reads each partition up to its high watermark; see `FetchReader.fetch`."""
+
+    def use_cluster(
+        self,
+        *,
+        is_eligible: Callable[[int, int], bool],
+        max_lag_ms: Callable[[], float],
+        isr_changes: IsrChanges,
+    ) -> None:
+        """Let partitions have followers; see `PartitionContext`. Called before any is hosted."""
+        assert not self._partitions, "the partitions have another context"
+        self.topics.partition_context = replace(
+            self.topics.partition_context,
+            is_eligible=is_eligible,
+            max_lag_ms=max_lag_ms,
+            isr_changes=isr_changes,
+        )
 
     # -- lookups ------------------------------------------------------------------------------
 
@@ -294,7 +316,8 @@ class ReplicaManager:
         """Call `listener` at the end of each turn in which partition `key` has made progress.
 
         A partition makes progress when its high watermark advances, when it is deleted, and when
-        its log directory fails. Only its coordinator listens, so there is at most one listener.
+        its log directory fails. There is at most one listener: the coordinator of a partition that
+        this broker leads, or the fetcher of one that it follows.
         """
         self._listeners[key] = listener
 

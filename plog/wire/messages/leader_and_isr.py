@@ -53,7 +53,7 @@ class LeaderAndIsrLiveLeader(Struct):
 class LeaderAndIsrRequest(ApiMessage, api_key=ApiKey.LEADER_AND_ISR, versions="0-7", flexible="4+"):
     """Partitions, with the epochs of the controller and of the receiving broker.
 
-    `type` is 0 for a change, and 1 for all partitions of the broker.
+    `type` is 1 for a change, 2 for all partitions of the broker, and 0 if it is unknown.
     """
 
     controller_id: int32 = field()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plog.types import TopicPartition
 from plogd.replica.remote_replicas import RemoteReplica, RemoteReplicas
 
 LAG_MS = 1000.0
@@ -17,6 +18,7 @@ def make(
     isr: tuple[int, ...] = (1, 2, 3), *, eligible: tuple[int, ...] = (1, 2, 3), start: int = 0
 ) -> RemoteReplicas:
     return RemoteReplicas(
+        TopicPartition("t", 0),
         leader=1,
         replicas=(1, 2, 3),
         isr=isr,

@@ -15,8 +15,8 @@ KIP-227, KIP-279, KIP-595, KIP-903.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol, TypeVar, cast
 
 from plog.errors import (
     CorruptMessage,
@@ -34,6 +34,9 @@ from plogd.ports import Later, Ports, Timer, spawn
 from plogd.replica.follower.divergence_repair import return_to_range, truncate, truncation_offset
 from plogd.replica.follower.fetch_session import FollowerSession, Key, Position
 from plogd.replica.partition import Partition
+from plogd.waiters import Waiters
+
+T = TypeVar("T")
 
 _PARTITIONS_PER_TURN: Final = 8
 """Number of partitions whose records are appended in one turn."""
@@ -50,11 +53,30 @@ _SESSION_ERRORS: Final = frozenset(
 class FetcherSettings(Protocol):
     """The settings of a fetcher, with their Kafka names."""
 
-    replica_fetch_max_bytes: int
-    replica_fetch_response_max_bytes: int
-    replica_fetch_min_bytes: int
-    replica_fetch_wait_max_ms: int
-    replica_fetch_backoff_ms: int
+    @property
+    def replica_fetch_max_bytes(self) -> int:
+        """Maximum number of bytes of one partition in a response."""
+        ...
+
+    @property
+    def replica_fetch_response_max_bytes(self) -> int:
+        """Maximum number of bytes in a response."""
+        ...
+
+    @property
+    def replica_fetch_min_bytes(self) -> int:
+        """Number of bytes for which a response waits."""
+        ...
+
+    @property
+    def replica_fetch_wait_max_ms(self) -> int:
+        """Maximum time for which a response waits."""
+        ...
+
+    @property
+    def replica_fetch_backoff_ms(self) -> int:
+        """Time before a partition is fetched again after an error."""
+        ...
 
 
 class Leader(Protocol):
@@ -140,6 +162,9 @@ class FollowerFetcher:
         self._followed: dict[TopicPartition, _Followed] = {}
         self._unacknowledged: dict[TopicPartition, AppendInfo] = {}
         """The appends of the last response that this replica cannot acknowledge yet."""
+        self._in_progress: TopicPartition | None = None
+        """The partition whose log is being appended to or truncated."""
+        self._operation_ended: Waiters[None] = Waiters()
         self._waiting: Later[None] | None = None
         """Completes when all of `_unacknowledged` are settled, or when there is work."""
         self._timer: Timer | None = None
@@ -171,6 +196,11 @@ class FollowerFetcher:
         if self._followed.pop(key, None) is not None:
             self._stop_listening(key)
             self._settle(key)
+
+    async def released(self, key: TopicPartition) -> None:
+        """Wait until the fetcher does not use the log of a removed partition any more."""
+        while self._in_progress == key:
+            await self._operation_ended.wait()
 
     def close(self) -> None:
         """Stop following all partitions."""
@@ -313,16 +343,26 @@ class FollowerFetcher:
         elif data.diverging_epoch.epoch >= 0 or data.diverging_epoch.end_offset >= 0:
             diverging = data.diverging_epoch
             offset = truncation_offset(partition.log, diverging.epoch, diverging.end_offset)
-            await truncate(partition.log, offset, self._report)
+            await self._using_log(partition, truncate(partition.log, offset, self._report))
         else:
             await self._append(followed, data)
+
+    async def _using_log(self, partition: Partition, operation: Awaitable[T]) -> T:
+        """Complete an operation on the log; `released` waits for it."""
+        self._in_progress = partition.topic_partition
+        try:
+            return await operation
+        finally:
+            self._in_progress = None
+            self._operation_ended.succeed(None)
 
     async def _return_to_range(self, followed: _Followed) -> None:
         partition = followed.partition
         start_offset, end_offset = await self._leader.offsets(partition)
         if not self._is_current(followed):
             return
-        if not await return_to_range(partition.log, start_offset, end_offset, self._report):
+        moved = return_to_range(partition.log, start_offset, end_offset, self._report)
+        if not await self._using_log(partition, moved):
             # The leader's range has changed in the meantime. With a delay, so that a leader that
             # contradicts itself does not cause a busy loop.
             self._delay([followed], self._settings().replica_fetch_backoff_ms)
@@ -331,12 +371,15 @@ class FollowerFetcher:
         partition, log = followed.partition, followed.partition.log
         # In a response that was received, records are a view of it.
         records = cast(bytes, data.records or b"")
-        info = await partition.append_records_to_follower(
+        appended = partition.append_records_to_follower(
             memoryview(records),
             leader_epoch=followed.leader_epoch,
             leader_high_watermark=data.high_watermark,
             now_ms=self._clock.now_ms(),
         )
+        info = await self._using_log(partition, appended)
+        if not self._is_current(followed):
+            return  # It was removed meanwhile, so nothing would end a wait for this append.
         if info is not None:
             if not _is_acknowledged(partition, info):
                 self._unacknowledged[partition.topic_partition] = info

@@ -1,0 +1,141 @@
+"""The replicas of a broker in a cluster: roles, fetchers, changes of the ISR, control requests.
+
+`ClusterReplicas` builds these parts and owns their timer. A broker with the embedded store does not
+have it: its own controller calls hosted_topics.py directly.
+
+Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plogd.config import BrokerConfig
+from plogd.fair_queue import FairQueue, Slices
+from plogd.log.log_manager import LogManager
+from plogd.metadata.cache import MetadataCache
+from plogd.peers import Peers
+from plogd.ports import Ports, Timer, spawn
+from plogd.replica.alter_partition_manager import AlterPartitionManager
+from plogd.replica.control_requests import ControlRequests
+from plogd.replica.follower.follower_fetcher import FollowerFetcher
+from plogd.replica.follower.remote_leader import RemoteLeader
+from plogd.replica.follower.replica_fetcher_manager import ReplicaFetcherManager
+from plogd.replica.metadata_updates import MetadataUpdates
+from plogd.replica.replica_manager import ReplicaManager
+from plogd.replica.role_changes import RoleChanges, StoredTopic
+
+
+class ClusterReplicas:
+    """The parts that take part in replication; created before any partition is hosted.
+
+    Args:
+        config: returns the current settings.
+        broker_epoch: returns the epoch of this broker's registration.
+        stored_topic: returns what the metadata store knows about a topic.
+    """
+
+    def __init__(
+        self,
+        manager: ReplicaManager,
+        log_manager: LogManager,
+        cache: MetadataCache,
+        peers: Peers,
+        ports: Ports,
+        *,
+        config: Callable[[], BrokerConfig],
+        broker_epoch: Callable[[], int],
+        stored_topic: Callable[[str], StoredTopic],
+        fair_queue: FairQueue,
+        on_bug: Callable[[str, Exception], None],
+    ) -> None:
+        self._manager = manager
+        self._peers = peers
+        self._ports = ports
+        self._config = config
+        self._broker_id = config().node_id
+        self._broker_epoch = broker_epoch
+        self._queue = fair_queue
+        self._on_bug = on_bug
+        self._timer: Timer | None = None
+        self._is_stopped = False
+        self.alter_partition = AlterPartitionManager(
+            peers,
+            ports,
+            broker_id=self._broker_id,
+            broker_epoch=broker_epoch,
+            controller_id=lambda: cache.controller_id,
+            on_bug=on_bug,
+        )
+        manager.use_cluster(
+            # The controller knows the broker epochs of all brokers, and checks those in the request
+            # (KIP-903).
+            is_eligible=lambda broker_id, broker_epoch: broker_id in cache.live_broker_ids,
+            max_lag_ms=lambda: config().replica_lag_time_max_ms,
+            isr_changes=self.alter_partition,
+        )
+        self.fetchers = ReplicaFetcherManager(self._make_fetcher)
+        self.control = ControlRequests(broker_epoch)
+        self.roles = RoleChanges(
+            manager.topics,
+            log_manager,
+            self.fetchers,
+            broker_id=self._broker_id,
+            stored_topic=stored_topic,
+            fair_queue=fair_queue,
+            report=ports.report,
+            on_bug=on_bug,
+        )
+        self.metadata = MetadataUpdates(
+            cache, manager.topics, stored_topic=stored_topic, fair_queue=fair_queue
+        )
+
+    def _make_fetcher(self, leader: int, log_dir: str) -> FollowerFetcher:
+        return FollowerFetcher(
+            RemoteLeader(
+                self._peers,
+                leader,
+                own_id=self._broker_id,
+                lane=f"fetch {log_dir}",
+                timeout_ms=lambda: self._config().replica_socket_timeout_ms,
+            ),
+            self._ports,
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch,
+            settings=self._config,
+            fair_queue=self._queue,
+            listen=self._manager.listen,
+            stop_listening=self._manager.stop_listening,
+            on_bug=self._on_bug,
+        )
+
+    def start(self) -> None:
+        """Check the ISR of the partitions that this broker leads at regular intervals."""
+        # As in Kafka: a follower leaves the ISR after at most 1.5 times the setting.
+        interval_ms = self._config().replica_lag_time_max_ms / 2
+        self._timer = self._ports.timers.call_later(interval_ms, self._check_isr)
+
+    def _check_isr(self) -> None:
+        self._timer = None
+        spawn(self._check_in_slices()).then(self._checked, self._check_failed)
+
+    async def _check_in_slices(self) -> None:
+        async for partition in Slices(self._queue).over(list(self._manager.partitions)):
+            partition.check_isr()
+
+    def _checked(self, _: None) -> None:
+        if not self._is_stopped:
+            self.start()
+
+    def _check_failed(self, error: Exception) -> None:
+        self._on_bug("checking in-sync replicas", error)
+        self._checked(None)
+
+    def stop(self) -> None:
+        """Stop following leaders and changing the ISR, because the broker is stopping."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.fetchers.close()
+        self.alter_partition.close()

@@ -1,0 +1,122 @@
+"""Fill the metadata cache with what the controller sends in UpdateMetadata.
+
+The controller sends all live brokers, and the states of the partitions that have changed. A request
+may contain thousands of partitions, so they are applied in slices; each topic changes in one step.
+Clients see the partitions of a topic up to the first one whose state has not arrived.
+
+The caller makes one call at a time (control_requests.py). Called on the reactor thread. Source:
+Kafka 3.9 ZkMetadataCache.updateMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from plog.types import ZERO_UUID, Uuid
+from plogd.fair_queue import FairQueue, Slices
+from plogd.metadata.cache import LiveBroker, MetadataCache, PartitionState, TopicState
+from plogd.replica.hosted_topics import HostedTopics
+from plogd.replica.role_changes import StoredTopic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicUpdate:
+    """The changed partitions of a topic, by number; None for a partition that was deleted."""
+
+    name: str
+    topic_id: Uuid
+    partitions: Mapping[int, PartitionState | None]
+
+
+class MetadataUpdates:
+    """Applies updates to the metadata cache.
+
+    Args:
+        stored_topic: returns what the metadata store knows about a topic.
+    """
+
+    def __init__(
+        self,
+        cache: MetadataCache,
+        topics: HostedTopics,
+        *,
+        stored_topic: Callable[[str], StoredTopic],
+        fair_queue: FairQueue,
+    ) -> None:
+        self._cache = cache
+        self._topics = topics
+        self._stored_topic = stored_topic
+        self._queue = fair_queue
+        self._after_gap: dict[str, tuple[Uuid, dict[int, PartitionState]]] = {}
+        """The topic id, and the partitions that follow one whose state has not arrived, by
+        topic."""
+
+    async def apply(
+        self, brokers: Iterable[LiveBroker], controller_id: int, topics: Iterable[TopicUpdate]
+    ) -> None:
+        """Replace the live brokers and the controller, and update the partitions of `topics`."""
+        self._cache.update_brokers(brokers, controller_id=controller_id)
+        slices = Slices(self._queue)
+        for update in topics:
+            changed: dict[int, PartitionState | None] = {}
+            async for number, state in slices.over(update.partitions.items()):
+                changed[number] = state
+            slices.spend(self._update(replace(update, partitions=changed)))
+
+    def _update(self, update: TopicUpdate) -> int:
+        """Update one topic; return the number of its partitions."""
+        name, old = update.name, self._cache.topic(update.name)
+        stored = self._stored_topic(name)
+        topic_id = self._topic_id(update, old, stored)
+        known = self._known(name, topic_id, old)
+        for number, state in update.partitions.items():
+            if state is None:
+                known.pop(number, None)
+            else:
+                known[number] = state
+        shown = _without_gap(known)
+        left = {number: state for number, state in known.items() if number >= len(shown)}
+        self._after_gap.pop(name, None)
+        if left:
+            self._after_gap[name] = topic_id, left
+        if shown:
+            config = stored.overrides if old is None else old.config
+            topic = TopicState(name=name, topic_id=topic_id, partitions=shown, config=config)
+            self._cache.update(topic)
+            if old is None:
+                # Their settings may have changed since this broker has hosted its replicas.
+                self._topics.update_topic_config(name, config)
+        elif old is not None:
+            self._cache.remove(name)
+            self._topics.on_topic_stopped(old)
+        return len(known)
+
+    def _topic_id(self, update: TopicUpdate, old: TopicState | None, stored: StoredTopic) -> Uuid:
+        if update.topic_id != ZERO_UUID:
+            return update.topic_id
+        # Requests of versions before 7 do not contain it.
+        if stored.topic_id != ZERO_UUID:
+            return stored.topic_id
+        return ZERO_UUID if old is None else old.topic_id
+
+    def _known(
+        self, name: str, topic_id: Uuid, old: TopicState | None
+    ) -> dict[int, PartitionState]:
+        """Return the partitions of the topic that have arrived, in the order of their numbers."""
+        known: dict[int, PartitionState] = {}
+        # A recreated topic has a different id, and none of the old partitions.
+        if old is not None and old.topic_id == topic_id:
+            known = {state.partition: state for state in old.partitions}
+        gap_id, after_gap = self._after_gap.get(name, (topic_id, {}))
+        if gap_id == topic_id:
+            known.update(after_gap)
+        return known
+
+
+def _without_gap(known: Mapping[int, PartitionState]) -> tuple[PartitionState, ...]:
+    """Return the partitions from 0 to the first that is missing."""
+    shown: list[PartitionState] = []
+    while len(shown) in known:
+        shown.append(known[len(shown)])
+    return tuple(shown)
