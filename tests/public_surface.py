@@ -24,7 +24,7 @@ from plog.cli.docs import parsers_below
 from plog.cli.parser import tool_parser
 from plog.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from plog.settings import settings_of
-from plogd.apis.api_table import HANDLERS
+from plogd.apis.api_table import CONTROL_HANDLERS, HANDLERS
 from plogd.config.broker_config import BrokerConfig
 from plogd.tap import Options
 from plogd.testing.broker_thread import BrokerThread
@@ -58,7 +58,7 @@ def lines() -> Iterator[str]:
     yield from _command_lines()
     yield from _setting_lines()
     yield from sorted(f"metric {name}" for name in _metric_names())
-    for row in sorted(HANDLERS, key=lambda row: row.api_key):
+    for row in sorted((*HANDLERS, *CONTROL_HANDLERS), key=lambda row: row.api_key):
         yield f"api {int(row.api_key)} {row.name} {row.first_version}-{row.last_version}"
     for code in error_codes.ErrorCode:
         yield f"error {code.value} {code.name}"

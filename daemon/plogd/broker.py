@@ -55,6 +55,7 @@ from plogd.metrics import Registry
 from plogd.ports import CopyMemory, Later, Ports, spawn
 from plogd.quota import Quotas
 from plogd.reliable_timers import ReliableTimers
+from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.fetch_sessions import FetchSessionCache
 from plogd.replica.replica_gauges import register_gauges
 from plogd.replica.replica_manager import ReplicaManager
@@ -106,6 +107,8 @@ class Broker:
         self.metrics = metrics
         self.is_ready = False
         """Whether requests can be served."""
+        self.cluster_replicas: ClusterReplicas | None = None
+        """The replicas of a broker in a cluster; None for a single broker."""
         self.copy_memory: CopyMemory | None = None
         """Counts copies of requests; None if the memory for requests is unbounded."""
         self.on_must_stop: Callable[[str], None] = lambda why: None

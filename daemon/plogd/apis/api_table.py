@@ -12,17 +12,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeAlias
 
-from plog.errors import ClusterAuthorizationFailed
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
 from plog.wire.messages.acls import DescribeAclsResponse
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.heartbeat import HeartbeatResponse
+from plog.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from plog.wire.messages.leave_group import LeaveGroupResponse
 from plog.wire.messages.list_config_resources import ListConfigResourcesResponse
 from plog.wire.messages.list_groups import ListGroupsResponse
 from plog.wire.messages.offset_delete import OffsetDeleteResponse
+from plog.wire.messages.stop_replica import StopReplicaResponse
 from plog.wire.messages.sync_group import SyncGroupResponse
+from plog.wire.messages.update_metadata import UpdateMetadataResponse
 from plog.wire.messages.user_scram_credentials import DescribeUserScramCredentialsResponse
 from plog.wire.primitives import Part
 from plog.wire.schema import ApiMessage
@@ -41,6 +43,7 @@ from plogd.apis.client_quotas import (
     refuse_alter_client_quotas,
     refuse_describe_client_quotas,
 )
+from plogd.apis.cluster_requests import check_is_broker
 from plogd.apis.create_partitions import handle_create_partitions, refuse_create_partitions
 from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
 from plogd.apis.delete_groups import handle_delete_groups, refuse_delete_groups
@@ -68,6 +71,7 @@ from plogd.apis.incremental_alter_configs import (
 )
 from plogd.apis.init_producer_id import handle_init_producer_id, refuse_init_producer_id
 from plogd.apis.join_group import handle_join_group, refuse_join_group
+from plogd.apis.leader_and_isr import handle_leader_and_isr
 from plogd.apis.leave_group import handle_leave_group
 from plogd.apis.list_config_resources import handle_list_config_resources
 from plogd.apis.list_groups import handle_list_groups
@@ -88,8 +92,10 @@ from plogd.apis.partition_reassignments import (
 )
 from plogd.apis.produce import handle_produce, refuse_produce
 from plogd.apis.request_context import RequestContext
+from plogd.apis.stop_replica import handle_stop_replica
 from plogd.apis.sync_group import handle_sync_group
 from plogd.apis.update_features import handle_update_features, refuse_update_features
+from plogd.apis.update_metadata import handle_update_metadata
 from plogd.apis.user_scram_credentials import (
     handle_alter_user_scram_credentials,
     handle_describe_user_scram_credentials,
@@ -278,9 +284,44 @@ HANDLERS: tuple[Row, ...] = (
 )
 
 
+CONTROL_HANDLERS: tuple[Row, ...] = (
+    Row(
+        ApiKey.LEADER_AND_ISR,
+        0,
+        7,
+        handle_leader_and_isr,
+        refuse_at_top_level(LeaderAndIsrResponse),
+        only_between_brokers=True,
+    ),
+    Row(
+        ApiKey.STOP_REPLICA,
+        0,
+        4,
+        handle_stop_replica,
+        refuse_at_top_level(StopReplicaResponse),
+        only_between_brokers=True,
+    ),
+    Row(
+        ApiKey.UPDATE_METADATA,
+        0,
+        8,
+        handle_update_metadata,
+        refuse_at_top_level(UpdateMetadataResponse),
+        only_between_brokers=True,
+    ),
+)
+"""The requests of the controller to the brokers of a cluster with ZooKeeper, as in Kafka 3.9; Kafka
+4.0 removed them."""
+
+
 def served_rows(*, is_embedded: bool, rows: Iterable[Row] = HANDLERS) -> dict[int, Row]:
-    """Return the APIs that a broker with or without the embedded store serves, by key."""
+    """Return the APIs that a broker serves, by key: those in `rows` that its store supports.
+
+    Without the embedded store, the broker is part of a cluster and also serves `CONTROL_HANDLERS`.
+    """
     served = [row for row in rows if is_embedded or not row.only_embedded]
+    if not is_embedded:
+        served += CONTROL_HANDLERS
     return {int(row.api_key): _checked(row) if row.only_between_brokers else row for row in served}
 
 
@@ -290,11 +331,7 @@ def _checked(row: Row) -> Row:
     def handle(
         request: Any, context: RequestContext, broker: Broker
     ) -> Response | Later[Any] | None:
-        name = broker.config.used_inter_broker_listener_name
-        if context.connection.listener_name != name:
-            raise ClusterAuthorizationFailed(
-                f"{row.name} is a request between brokers; only listener {name} accepts it"
-            )
+        check_is_broker(context, broker, row.name)
         return row.handle(request, context, broker)
 
     return replace(row, handle=handle)
@@ -302,7 +339,8 @@ def _checked(row: Row) -> Row:
 
 def advertised_by(rows: Iterable[Row], *, is_inter_broker: bool) -> tuple[Advertised, ...]:
     """Return the versions in ApiVersions responses on the inter-broker or another listener."""
-    return tuple(row.advertised for row in rows if is_inter_broker or not row.only_between_brokers)
+    advertised = [row.advertised for row in rows if is_inter_broker or not row.only_between_brokers]
+    return tuple(sorted(advertised))
 
 
 @cache

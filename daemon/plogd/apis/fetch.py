@@ -12,6 +12,9 @@ A partition that is listed more than once is read once. replica/fetch_sessions.p
 partitions are read, and replica/partition.py limits the readable offsets. A client that exceeds its
 quota gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions
 is handled in slices.
+
+A fetch with a replica id is from a follower: it acknowledges the records below its offsets, so it
+is accepted only on the inter-broker listener. Quotas do not apply to it.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ from plog.wire.single_fetch import (
     encode_single_response,
     end_of_single_response,
 )
+from plogd.apis.cluster_requests import check_is_broker
 from plogd.apis.request_context import RequestContext
 from plogd.apis.throttling import bound_fetch, grant_fetch
 from plogd.broker import Broker
@@ -69,15 +73,18 @@ def handle_fetch(
     request: FetchRequest | SingleFetch, context: RequestContext, broker: Broker
 ) -> MaybeLater[Response]:
     """Read the requested partitions; wait if fewer than `min_bytes` are available."""
+    follower = None if isinstance(request, SingleFetch) else _follower(request, context)
+    if follower is not None:
+        check_is_broker(context, broker, "Fetch by a replica")
     fetch = broker.fetch_sessions.begin(request, context.version, broker.cache.topic_name)
     if isinstance(fetch, Later):
-        return spawn(_fetch_wide(request, context, broker, fetch))
+        return spawn(_fetch_wide(request, context, broker, fetch, follower))
     if fetch.error is not None:
         # Without partitions, as in KIP-227: the client then starts a new session with a full fetch.
         return FetchResponse(error_code=fetch.error.code)
     if len(fetch.items) > SLICE:
-        return spawn(_fetch_wide(request, context, broker, ready(fetch)))
-    answer = _Answer(request, context, broker, fetch)
+        return spawn(_fetch_wide(request, context, broker, ready(fetch), follower))
+    answer = _Answer(request, context, broker, fetch, follower)
     reads = _read(request, context, broker, fetch, answer)
     return reads.map(answer) if isinstance(reads, Later) else answer(reads)
 
@@ -87,11 +94,12 @@ async def _fetch_wide(
     context: RequestContext,
     broker: Broker,
     begun: Later[FetchContext],
+    follower: ReplicaState | None,
 ) -> FetchResponse:
     fetch = await begun
     if fetch.error is not None:
         return FetchResponse(error_code=fetch.error.code)
-    answer = _Answer(request, context, broker, fetch)
+    answer = _Answer(request, context, broker, fetch, follower)
     reads = await settle(_read(request, context, broker, fetch, answer))
     return await answer.in_slices(reads)
 
@@ -139,13 +147,14 @@ class _Answer:
         context: RequestContext,
         broker: Broker,
         fetch: FetchContext,
+        follower: ReplicaState | None,
     ) -> None:
         self._broker = broker
         self._context = context
         self._fetch = fetch
         self._version = context.version
         self._read_committed = request.isolation_level == READ_COMMITTED
-        self.follower = None if isinstance(request, SingleFetch) else _follower(request, context)
+        self.follower = follower
 
     def __call__(self, reads: Sequence[PartitionRead]) -> Response:
         try:

@@ -6,9 +6,9 @@ Serves versions 1-11.
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
 "Latest" is the high watermark or, for read_committed, the last stable offset: consumers cannot read
-beyond it. replica/offset_lookup.py implements the special timestamps. The response waits for
-lookups that read from disk. As in Kafka, a partition that is listed more than once gets
-INVALID_REQUEST; it appears in the response once.
+beyond it. For a follower, it is the log end offset. replica/offset_lookup.py implements the special
+timestamps. The response waits for lookups that read from disk. As in Kafka, a partition that is
+listed more than once gets INVALID_REQUEST; it appears in the response once.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from plogd.apis.cluster_requests import check_is_broker
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices, by_topic, grouped
 from plogd.broker import Broker
@@ -59,6 +60,10 @@ async def _look_up(
 ) -> ListOffsetsResponse:
     slices = Slices(broker.fair_queue)
     read_committed = request.isolation_level == READ_COMMITTED
+    # A single broker ignores the replica id, which some clients set to 0.
+    for_follower = request.replica_id >= 0 and broker.cluster_replicas is not None
+    if for_follower:
+        check_is_broker(context, broker, "ListOffsets by a replica")
     asked = await by_topic(
         request.topics,
         lambda topic: topic.name,
@@ -72,7 +77,7 @@ async def _look_up(
         if len(partition) > 1:
             repeated = InvalidRequest("the request lists this partition more than once")
             return ready(_error(partition[0], repeated, context))
-        response = _answer(topic, partition[0], read_committed, context, broker)
+        response = _answer(topic, partition[0], read_committed, for_follower, context, broker)
         return response if isinstance(response, Later) else ready(response)
 
     answers = await ask_in_slices(
@@ -101,6 +106,7 @@ def _answer(
     topic: str,
     asked: ListOffsetsPartition,
     read_committed: bool,
+    for_follower: bool,
     context: RequestContext,
     broker: Broker,
 ) -> MaybeLater[ListOffsetsPartitionResponse]:
@@ -112,6 +118,7 @@ def _answer(
             asked.timestamp,
             leader_epoch=asked.current_leader_epoch,
             read_committed=read_committed,
+            for_follower=for_follower,
             queue=broker.time_lookups,
         )
     except KafkaError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from plog.wire.messages.controlled_shutdown import (
     ControlledShutdownResponse,
     RemainingPartition,
 )
-from plogd.apis.api_table import HANDLERS, Row, advertised_by, served_rows
+from plogd.apis.api_table import CONTROL_HANDLERS, HANDLERS, Row, advertised_by, served_rows
 from plogd.apis.error_responses import refuse_at_top_level
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
@@ -64,6 +63,8 @@ KAFKA_4_3 = {
     74: (0, 1),
     75: (0, 0),
 }
+# The requests of a controller, which Kafka 4.0 removed.
+KAFKA_3_9 = {4: (0, 7), 5: (0, 4), 6: (0, 8)}
 # Versions that all listed clients of an API share; without them some clients could not connect.
 COMMON = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (0, 4), 10: (0, 1), 18: (0, 2), 19: (2, 3)}
 COMMON |= {20: (1, 1), 21: (0, 0), 23: (2, 2), 35: (0, 0), 37: (0, 0), 43: (1, 1), 45: (0, 0)}
@@ -103,7 +104,16 @@ def test_apis_of_kraft_require_the_embedded_store() -> None:
     embedded, other = (set(served_rows(is_embedded=each)) for each in (True, False))
     assert embedded == set(KAFKA_4_3)
     assert embedded - other == {ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES}
-    assert other < embedded
+
+
+def test_requests_of_the_controller_require_a_cluster() -> None:
+    embedded, other = (set(served_rows(is_embedded=each)) for each in (True, False))
+    assert other - embedded == set(KAFKA_3_9)
+    served = {row.api_key: (row.first_version, row.last_version) for row in CONTROL_HANDLERS}
+    assert served == KAFKA_3_9
+    for row in CONTROL_HANDLERS:
+        assert row.only_between_brokers
+        assert (row.request.min_version, row.request.max_version) == KAFKA_3_9[row.api_key]
 
 
 class TestRequestsBetweenBrokers:
@@ -142,8 +152,8 @@ class TestRequestsBetweenBrokers:
         assert self.outcome(by_protocol, "PLAINTEXT") == refused
 
     def test_request_is_advertised_only_on_the_inter_broker_listener(self) -> None:
-        [*others, row] = [*HANDLERS, replace(HANDLERS[0], only_between_brokers=True)]
+        [*others, row] = [*HANDLERS, CONTROL_HANDLERS[0]]
         inside = advertised_by((*others, row), is_inter_broker=True)
         outside = advertised_by((*others, row), is_inter_broker=False)
-        assert inside == (*outside, row.advertised)
+        assert set(inside) == {*outside, row.advertised}
         assert len(outside) == len(HANDLERS)
