@@ -41,14 +41,13 @@ from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration
 from plogd.peers import VersionedRequest
 
-CHANGE: Final = 0
-ALL_PARTITIONS: Final = 1
-"""The types of a LeaderAndIsr request."""
+CHANGE: Final = 1
+ALL_PARTITIONS: Final = 2
+"""The types of LeaderAndIsr and UpdateMetadata requests, as in Kafka's AbstractControlRequest."""
 DELETED_LEADER: Final = -2
 """The leader of a partition in UpdateMetadata if the partition's topic is being deleted."""
 DELETED_EPOCH: Final = -2
 """The leader epoch of a partition in StopReplica if the partition's topic is being deleted."""
-_METADATA_CHANGE, _ALL_METADATA = 1, 2
 _GROUPED_LEADER_AND_ISR = 2
 _GROUPED_UPDATE_METADATA = 5
 _GROUPED_STOP_REPLICA = 1
@@ -146,7 +145,7 @@ class ControlRequests:
                 live_brokers=[self._live_broker(broker) for broker in brokers],
             )
             if version >= 8:
-                request.type = _ALL_METADATA if is_full else _METADATA_CHANGE
+                request.type = ALL_PARTITIONS if is_full else CHANGE
             for topic, is_deleted in [
                 *((topic, False) for topic in topics),
                 *((topic, True) for topic in deleted),
