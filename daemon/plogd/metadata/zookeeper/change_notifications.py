@@ -12,6 +12,15 @@ from functools import partial
 from typing import Final
 
 from plog.zookeeper.operations import Delete, MultiFailed, NoNode, name_of
+from plogd.metadata.zookeeper.acl_znodes import changed_acl_path
+from plogd.metadata.zookeeper.broker_znodes import changed_config_path
+from plogd.metadata.zookeeper.paths import (
+    ACL_CHANGE_PREFIX,
+    CONFIG_CHANGE_PREFIX,
+    CONFIG_CHANGES,
+    EXTENDED_ACL_CHANGES,
+    LITERAL_ACL_CHANGES,
+)
 from plogd.metadata.zookeeper.reading import names_in
 from plogd.metadata.zookeeper.session import Session
 from plogd.ports import Clock, Later, Report, gather
@@ -42,7 +51,7 @@ class ChangeNotifications:
         changed: Callable[[list[str]], Later[None]],
         report: Report,
     ) -> None:
-        self._folder = folder
+        self.folder = folder
         self._prefix = prefix
         self._session = session
         self._clock = clock
@@ -61,7 +70,7 @@ class ChangeNotifications:
 
     async def start(self) -> None:
         """Ignore the present notifications: everything will be read after this call."""
-        names = await names_in(self._session, self._folder)
+        names = await names_in(self._session, self.folder)
         self._last = max((self._number(name) for name in names), default=self._last)
 
     async def follow(self) -> None:
@@ -73,7 +82,7 @@ class ChangeNotifications:
             await self._session.until_disconnected(fired, connection)
 
     async def _process(self, watch: Callable[[], None]) -> None:
-        names = await names_in(self._session, self._folder, watch)
+        names = await names_in(self._session, self.folder, watch)
         # The prefix is the same, and the numbers have leading zeros.
         new = [name for name in names if self._number(name) > self._last]
         paths: dict[str, None] = {}
@@ -92,7 +101,7 @@ class ChangeNotifications:
         return int(text) if text.isascii() and text.isdecimal() else -1
 
     async def _changed_path(self, name: str) -> str | None:
-        path = f"{self._folder}/{name}"
+        path = f"{self.folder}/{name}"
         try:
             data, stat = await self._session.get(path)
         except NoNode:
@@ -122,13 +131,46 @@ class ChangeNotifications:
         unknown = [x for x in names if x not in self._created_ms and self._number(x) >= 0]
         for start in range(0, len(unknown), _GROUP):
             group = unknown[start : start + _GROUP]
-            stats = await gather([self._session.exists(f"{self._folder}/{x}") for x in group])
+            stats = await gather([self._session.exists(f"{self.folder}/{x}") for x in group])
             for name, stat in zip(group, stats, strict=True):
                 self._created_ms[name] = now_ms if stat is None else stat.ctime_ms
         for name in names:
-            path = f"{self._folder}/{name}"
+            path = f"{self.folder}/{name}"
             if now_ms - self._created_ms.get(name, now_ms) > EXPIRATION_MS:
                 try:
                     await self._session.multi([Delete(path=path)])
                 except MultiFailed:
                     pass  # Another broker has deleted it.
+
+
+def notification_folders(
+    session: Session,
+    clock: Clock,
+    *,
+    changed: Callable[[list[str]], Later[None]],
+    report: Report,
+) -> list[ChangeNotifications]:
+    """Return the notifications of all folders: those of settings, and two of ACLs."""
+    folders: list[tuple[str, str, Callable[[bytes], str]]] = [
+        (CONFIG_CHANGES, CONFIG_CHANGE_PREFIX, changed_config_path),
+        *(
+            (
+                folder,
+                ACL_CHANGE_PREFIX,
+                partial(changed_acl_path, is_literal=folder == LITERAL_ACL_CHANGES),
+            )
+            for folder in (LITERAL_ACL_CHANGES, EXTENDED_ACL_CHANGES)
+        ),
+    ]
+    return [
+        ChangeNotifications(
+            folder,
+            prefix,
+            session=session,
+            clock=clock,
+            path_of=path_of,
+            changed=changed,
+            report=report,
+        )
+        for folder, prefix, path_of in folders
+    ]

@@ -45,29 +45,22 @@ from plogd.metadata.store import (
     Outcome,
     Watcher,
 )
-from plogd.metadata.zookeeper.acl_znodes import changed_acl_path
 from plogd.metadata.zookeeper.broker_znodes import (
-    changed_config_path,
     decode_cluster_id,
     encode_cluster_id,
     encode_features,
     encode_log_dir_event,
 )
-from plogd.metadata.zookeeper.change_notifications import ChangeNotifications
+from plogd.metadata.zookeeper.change_notifications import notification_folders
 from plogd.metadata.zookeeper.election import Election
 from plogd.metadata.zookeeper.mirror import ZnodeMirror
 from plogd.metadata.zookeeper.paths import (
-    ACL_CHANGE_PREFIX,
     BROKER_IDS,
     BROKER_SEQUENCE,
     CLUSTER_ID,
-    CONFIG_CHANGE_PREFIX,
-    CONFIG_CHANGES,
     CONTROLLER,
     DELETE_TOPICS,
-    EXTENDED_ACL_CHANGES,
     FEATURE,
-    LITERAL_ACL_CHANGES,
     LOG_DIR_EVENT_PREFIX,
     LOG_DIR_EVENTS,
     PERSISTENT_PATHS,
@@ -114,27 +107,9 @@ class ZooKeeperStore:
             self._session, broker_id=broker_id, clock=ports.clock, report=ports.report
         )
         self._registration = Registration(self._session, clock=ports.clock, timers=ports.timers)
-        self._config_changes = ChangeNotifications(
-            CONFIG_CHANGES,
-            CONFIG_CHANGE_PREFIX,
-            session=self._session,
-            clock=ports.clock,
-            path_of=changed_config_path,
-            changed=self._read_again,
-            report=ports.report,
+        self._changes = notification_folders(
+            self._session, ports.clock, changed=self._read_again, report=ports.report
         )
-        self._acl_changes = [
-            ChangeNotifications(
-                folder,
-                ACL_CHANGE_PREFIX,
-                session=self._session,
-                clock=ports.clock,
-                path_of=partial(changed_acl_path, is_literal=folder == LITERAL_ACL_CHANGES),
-                changed=self._read_again,
-                report=ports.report,
-            )
-            for folder in (LITERAL_ACL_CHANGES, EXTENDED_ACL_CHANGES)
-        ]
         self._writer = Writer(
             self._session,
             self._mirror,
@@ -198,7 +173,7 @@ class ZooKeeperStore:
     async def _load_shared(self) -> None:
         # A new session may be on a server that is behind the former one.
         await self._session.sync()
-        for notifications in (self._config_changes, *self._acl_changes):
+        for notifications in self._changes:
             await notifications.start()
         changed = await read_shared(self._session, self._mirror)
         self._is_stale = False
@@ -329,12 +304,8 @@ class ZooKeeperStore:
         await self._session.multi([Create(path=path, data=data, sequential=True)])
 
     def _own_notification(self, path: str) -> None:
-        for folder, notifications in zip(
-            (CONFIG_CHANGES, LITERAL_ACL_CHANGES, EXTENDED_ACL_CHANGES),
-            (self._config_changes, *self._acl_changes),
-            strict=True,
-        ):
-            if parent_of(path) == folder:
+        for notifications in self._changes:
+            if notifications.folder == parent_of(path):
                 notifications.add_own(path)
 
     # -- the registration ---------------------------------------------------------------------
@@ -440,7 +411,7 @@ class ZooKeeperStore:
     async def _follow_changes(self) -> None:
         if self._is_stale:
             await self._load_shared()
-        for notifications in (self._config_changes, *self._acl_changes):
+        for notifications in self._changes:
             _start(notifications.follow())
 
     async def _follow_controller(self) -> None:
