@@ -19,9 +19,11 @@ from typing import TypeAlias
 
 from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
+from plogd.advertised_addresses import AdvertisedAddresses
 from plogd.concurrency import within
-from plogd.config import BrokerConfig, DynamicSettings, Listener
-from plogd.config.dynamic_config import describe_changes, overlay
+from plogd.config import BrokerConfig, Listener
+from plogd.config.dynamic_broker_config import DynamicBrokerConfig
+from plogd.config.dynamic_config import describe_changes
 from plogd.config.loggers import Logs
 from plogd.connection_context import ConnectionContext
 from plogd.controller.acls import Acls
@@ -30,6 +32,7 @@ from plogd.controller.client_quotas import ClientQuotas
 from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
 from plogd.controller.controller_gauges import register_controller_gauges
+from plogd.controller.resumed_topics import ResumedTopics
 from plogd.controller.scram_users import ScramUsers
 from plogd.controller.security_gauges import register_security_gauges
 from plogd.controller.topic_creation import Defaults, NewTopic
@@ -50,7 +53,7 @@ from plogd.metadata.cache import LiveBroker, MetadataCache, TopicState
 from plogd.metadata.cluster_metadata import ClusterMetadata
 from plogd.metadata.embedded_metadata import EmbeddedMetadata
 from plogd.metadata.embedded_store import EmbeddedStore
-from plogd.metadata.store import BrokerRegistration, Endpoint, Key, MetadataStore
+from plogd.metadata.store import BrokerRegistration, Key, MetadataStore
 from plogd.metrics import Registry
 from plogd.ports import CopyMemory, Later, Ports, spawn
 from plogd.quota import Quotas
@@ -67,7 +70,6 @@ from plogd.topic_config import TopicConfig
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
 """Maximum time that a request waits for its coordinator's topic; after that, the creation
 continues."""
-_WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 MakeMetadata: TypeAlias = Callable[[BrokerConfig, Ports, Callable[[str], None]], ClusterMetadata]
 """Gets the settings, the ports, and a function that ends the broker for a reason."""
 
@@ -96,8 +98,7 @@ class Broker:
         """`make_metadata` returns the metadata of a cluster; None for the embedded metadata."""
         self.config = config
         """The settings in use: from the files, overridden by settings that clients have set."""
-        self._static_config = config
-        self._dynamic_settings = DynamicSettings()
+        self._settings = DynamicBrokerConfig(config)
         self.clock = ports.clock
         self.timers = ReliableTimers(ports, on_bug=self.report_bug)
         self.ports = replace(ports, timers=self.timers)
@@ -126,9 +127,10 @@ class Broker:
         self._bugs = metrics.counter(
             "plog_unexpected_errors_total", "Unexpected errors (bugs); each is logged."
         )
-        self._advertised = config.advertised_by_name()
+        self._addresses = AdvertisedAddresses(config)
         self._bound: Sequence[Listener] = ()
         self._host_name = ""
+        self._stop_controller: Callable[[], None] = lambda: None
         self.cache = MetadataCache()
         self.topic_stats = TopicStats(metrics)
         self.log_manager = self._make_log_manager()
@@ -296,6 +298,15 @@ class Broker:
         await start.start(topics)
         self.is_ready = True
         self.metadata.started()
+        # Not while logs are loaded, because the logs of a new topic would be created too early.
+        ResumedTopics(
+            self.controller,
+            self.replica_manager.topics,
+            self.cache,
+            start=lambda topic: spawn(start.start([topic])),
+            report=self._report,
+            on_bug=self.report_bug,
+        ).follow()
 
     def _make_controller(self) -> None:
         self.controller = Controller(
@@ -306,6 +317,7 @@ class Broker:
             fair_queue=self.fair_queue,
             report=self._report,
         )
+        self._stop_controller = self.controller.stop
         register_controller_gauges(self.metrics, self.controller)
         self.auto_topic_creation = AutoTopicCreation(
             self.controller,
@@ -384,6 +396,7 @@ class Broker:
         self.replica_manager.append_queues.close()
         # Before the logs are closed, because a coordinator that is still loading reads them.
         await self.group_coordinator.shutdown()
+        self._stop_controller()
         await self.metadata.stop()
         await self.log_manager.shutdown()
 
@@ -391,19 +404,17 @@ class Broker:
 
     def update_config(self, config: BrokerConfig) -> None:
         """Replace the settings from the files; settings set by clients still override them."""
-        self._static_config = config
+        self._settings.update_static(config)
         self._use_settings()
 
     def _load_dynamic_settings(self) -> None:
-        self._dynamic_settings = DynamicSettings(
-            cluster=self.store.get(("config", "broker", ""))[0] or {},
-            broker=self.store.get(("config", "broker", str(self.config.node_id)))[0] or {},
-        )
+        for entity in ("", str(self.config.node_id)):
+            self._settings.update(entity, self.store.get(("config", "broker", entity))[0] or {})
         self._use_settings()
 
     def _use_settings(self) -> None:
         """Apply the settings that may change while the broker runs."""
-        config, problems = overlay(self._static_config, self._dynamic_settings)
+        config, problems = self._settings.effective()
         for problem in problems:
             self._report("{problem}", problem=problem, level="warn")
         self.config = config
@@ -422,24 +433,16 @@ class Broker:
                 if topic is None or self.store.get(("topic", name))[0] is None:
                     # The topic's logs are being created or deleted.
                     return
-                if name in self.metadata.offline_topics:
-                    # Its settings cannot be read. With the defaults, records might be deleted.
-                    return
-                self._report_change(f"topic {name}", topic.config, value, topic=name)
+                changes = describe_changes(topic.config, value or {})
+                self._report_change(f"topic {name}", changes, topic=name)
                 self.replica_manager.topics.update_topic_config(name, value or {})
-            case ("config", "broker", ""):
-                self._report_change("all brokers", self._dynamic_settings.cluster, value)
-                self._dynamic_settings = replace(self._dynamic_settings, cluster=value or {})
-                self._use_settings()
-            case ("config", "broker", str(entity)) if entity == str(self.config.node_id):
-                self._report_change(f"broker {entity}", self._dynamic_settings.broker, value)
-                self._dynamic_settings = replace(self._dynamic_settings, broker=value or {})
-                self._use_settings()
+            case ("config", "broker", str(entity)):
+                changed = self._settings.update(entity, value or {})
+                if changed is not None:
+                    self._report_change(f"broker {entity}" if entity else "all brokers", changed)
+                    self._use_settings()
 
-    def _report_change(
-        self, what: str, old: Mapping[str, str], new: Mapping[str, str] | None, **fields: object
-    ) -> None:
-        changes = describe_changes(old, new or {})
+    def _report_change(self, what: str, changes: str, **fields: object) -> None:
         self._report("settings of {what} changed: {changes}", what=what, changes=changes, **fields)
 
     def _topic_defaults(self) -> Defaults:
@@ -465,32 +468,15 @@ class Broker:
 
     def address_for(self, connection: ConnectionContext) -> tuple[str, int]:
         """Return the host and port at which the client of `connection` reaches this broker."""
-        # The default is the address to which the client has connected, because it is known to work.
-        local_host, local_port = connection.local_address
-        advertised = self._advertised.get(connection.listener_name)
-        if advertised is not None:
-            return advertised.host or local_host, advertised.port or local_port
-        # A dual-stack socket reports IPv4 clients' addresses in their IPv6 form.
-        return local_host.removeprefix("::ffff:"), local_port
+        return self._addresses.address_for(connection.listener_name, connection.local_address)
 
     def _registration(self) -> BrokerRegistration:
         return BrokerRegistration(
             broker_id=self.config.node_id,
             # As in KRaft (KIP-631), it distinguishes two runs of the same broker.
             incarnation_id=self.ports.random.random_bytes(16),
-            endpoints=tuple(self._endpoint(each) for each in self._bound),
+            endpoints=self._addresses.endpoints(self._bound, self._host_name),
             rack=self.config.broker_rack,
-        )
-
-    def _endpoint(self, listener: Listener) -> Endpoint:
-        # As in Kafka, clients of other brokers get this address.
-        advertised = self._advertised.get(listener.name, listener)
-        host = advertised.host or listener.host
-        return Endpoint(
-            name=listener.name,
-            host=self._host_name or host if host in _WILDCARD_HOSTS else host,
-            port=advertised.port or listener.port,
-            security_protocol=listener.protocol,
         )
 
     # -- failures -----------------------------------------------------------------------------

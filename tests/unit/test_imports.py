@@ -64,6 +64,7 @@ SHARED = (
     "plogd.audit",
     "plogd.features",
     "plogd.peers",
+    "plogd.advertised_addresses",
 )
 CORE = (*LIBRARY, *COMMON, *SHARED, "plogd.log", "plogd.replica", "plogd.coordinator")
 EMBEDDED = (

@@ -58,7 +58,8 @@ class Controller:
         self._loaded: Later[list[TopicState]] = Later()
         self.on_elected: Callable[[list[TopicState]], None] = _ignore
         """Called with all topics whenever this broker has become the controller again. The first
-        time, `load` returns them."""
+        time, `load` returns them. Some may be new: they were being created or expanded when the
+        former term ended."""
 
     # -- terms --------------------------------------------------------------------------------
 
@@ -131,6 +132,15 @@ class Controller:
     def check_active(self) -> None:
         """Raise NotController unless this broker is the controller."""
         self._require_active()
+
+    @property
+    def topics(self) -> list[TopicState]:
+        """All topics that can be served; empty if this broker is not the controller."""
+        return self._active.topics if self._active is not None and self.is_active else []
+
+    def topic(self, name: str) -> TopicState | None:
+        """Return a topic that can be served, or None."""
+        return self._active.topic(name) if self._active is not None and self.is_active else None
 
     def _require_active(self) -> ActiveController:
         active = self._active
