@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from plog.errors import KafkaError, NotController
+from plog.errors import KafkaError, KafkaStorageError, NotController
 from plogd.controller.brokers import Brokers
 from plogd.controller.controller_context import ControllerContext
 from plogd.controller.exclusive_names import ExclusiveNames
@@ -150,8 +150,8 @@ class TopicDeletion:
             raise
         except KafkaError as error:
             self._report(
-                "cannot complete the deletion of topic {topic}: {error}; create or delete the topic"
-                " again, or restart the controller",
+                "cannot complete the deletion of topic {topic}: {error}; it continues when a broker"
+                " becomes the controller, or when the topic is created again",
                 topic=name,
                 error=error.message,
                 level="error",
@@ -162,6 +162,8 @@ class TopicDeletion:
         if not self._is_marked(name):
             return
         known = self._context.get(name)
+        if known is None:
+            self._check_missing(name)
         if known is None or not self._defaults().delete_topic_enable:
             await self._unmark(name)
             self._report(
@@ -174,6 +176,15 @@ class TopicDeletion:
         self._context.deleting.add(name)
         await self.delete(known.state)
         self._report("deleted topic {topic}, which was marked for deletion", topic=name)
+
+    def _check_missing(self, name: str) -> None:
+        """Raise KafkaStorageError if a topic exists that was not loaded, because it is damaged."""
+        key: Key = ("topic", name)
+        problem = self._store.problem(key)
+        if problem is not None:
+            raise KafkaStorageError(problem)
+        if self._store.get(key)[1] != ABSENT:
+            raise KafkaStorageError("the topic is offline")
 
 
 def _ignore(_: None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plog.errors import KafkaStorageError, UnknownTopicOrPartition
-from plog.zookeeper.operations import Create, Delete
+from plog.zookeeper.operations import Create, Delete, SetData
 from plogd.controller.partition_creation import NewPartitions
 from plogd.metadata.store import Change, Key
 from plogd.testing.mock_zookeeper import Fault
@@ -70,6 +70,25 @@ class TestMarksOfOtherPrograms:
         assert second.settle(second.loading) == [topic]
         zookeeper_of(second).run_for(100)
         assert zookeeper_of(second).zookeeper.names("/admin/delete_topics") == []
+
+    def test_mark_of_a_damaged_topic_is_kept(self) -> None:
+        """The topic has to be corrected before it can be deleted."""
+        first = on_zookeeper()
+        first.created("t", 2)
+        zookeeper = zookeeper_of(first).zookeeper
+        data = zookeeper.data("/brokers/topics/t") or b""
+        zookeeper.write(SetData(path="/brokers/topics/t", data=b"{"))
+        second = candidate(first)
+        zookeeper_of(first).client.close()
+        second.settle(second.loading)
+        mark(second)
+        zookeeper_of(second).run_for(1000)
+        assert zookeeper.names("/admin/delete_topics") == ["t"]
+        report = "cannot complete the deletion of topic t: cannot decode the znode"
+        assert second.site.ports.reports[-1].startswith(report)
+        zookeeper.write(SetData(path="/brokers/topics/t", data=data), Delete(path="/controller"))
+        zookeeper_of(second).run_for(1000)
+        check_removed(second)
 
     def test_mark_waits_for_the_operation_in_progress(self) -> None:
         site = on_zookeeper()
