@@ -294,6 +294,7 @@ class Broker:
             report=self._report,
             # A missing log may be in a directory that is offline.
             may_retry=lambda: self.is_ready and not self.log_manager.offline_dirs,
+            exclusively=self.controller.run_exclusively,
         )
         await start.start(topics)
         self.is_ready = True

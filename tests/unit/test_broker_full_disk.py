@@ -170,6 +170,36 @@ def test_missing_logs_are_created_when_space_is_available() -> None:
     assert again.bugs == []
 
 
+def test_topic_that_is_deleted_while_its_logs_are_created_does_not_return() -> None:
+    """Found by the simulator: seed 9005 with 400 steps."""
+    broker = SimBroker().start()
+    create_topic(broker, "u", 2)
+    files = broker.files.kill()
+    for number in range(2):
+        for name in files.listdir(f"/data/u-{number}"):
+            files.unlink(f"/data/u-{number}/{name}")
+        files.rmdir(f"/data/u-{number}")
+    files.fail_when(lambda operation: operation.name == "mkdir", errno.ENOSPC)
+    again = broker.restart(files)
+    files.fail_no_more()
+    # The next attempt has begun, but its job waits for the slow directory.
+    again.ports.timers.advance(1_000)
+    jobs = again.ports.jobs
+    assert jobs.waiting == ["dir:/data"]
+    deletion = again.begin(DeleteTopicsRequest(topic_names=["u"], timeout_ms=60_000), 5)
+    for _ in range(5):
+        while again.ports.timers.run_due():
+            pass
+        if "sync:1" in jobs.waiting:
+            jobs.run_one("sync:1")
+    again.settle()
+    assert [one.error_code for one in deletion.response().responses] == [0]
+    assert again.ask(MetadataRequest(topics=None), 9).topics == []
+    create_topic(again, "u", 2)
+    assert again.produce("u", b"x").error_code == 0
+    assert again.bugs == []
+
+
 def test_failing_disk_is_not_treated_as_full() -> None:
     broker, files = used("kill")
     files.fail_when(lambda op: op.name == "append" and "__cluster_metadata" in op.path, errno.EIO)

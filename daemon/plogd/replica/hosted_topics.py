@@ -264,6 +264,7 @@ class HostedTopics:
     def create_missing_logs(self, keys: Collection[TopicPartition]) -> Later[None]:
         """Create the missing logs for offline partitions, and lead these partitions.
 
+        The topics must not be deleted meanwhile.
         Fails with KafkaStorageError or PolicyViolation.
         """
         return spawn(self._create_missing_logs(keys))

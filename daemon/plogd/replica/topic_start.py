@@ -7,11 +7,12 @@ there is room. Called once, by broker.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from plog.errors import KafkaStorageError, PolicyViolation
 from plog.types import TopicPartition
 from plogd.metadata.cache import TopicState
-from plogd.ports import Report, Timers
+from plogd.ports import Later, Report, Timers, spawn
 from plogd.replica.hosted_topics import HostedTopics
 
 _RETRY_MS = 1_000
@@ -29,11 +30,14 @@ class TopicStart:
         timers: Timers,
         report: Report,
         may_retry: Callable[[], bool],
+        exclusively: Callable[[str, Callable[[], Later[None]]], Later[None]],
     ) -> None:
+        """`exclusively` runs a function while nothing else changes the topic with a name."""
         self._topics = topics
         self._timers = timers
         self._report = report
         self._may_retry = may_retry
+        self._exclusively = exclusively
 
     async def start(self, topics: Sequence[TopicState]) -> None:
         """Become the leader of all partitions except those with logs that cannot be created."""
@@ -60,7 +64,7 @@ class TopicStart:
     def _retry_later(self, missing: Sequence[TopicPartition]) -> None:
         def retry() -> None:
             if self._may_retry():
-                self._topics.create_missing_logs(missing).then(
+                spawn(self._create(missing)).then(
                     lambda _: self._report("created the missing logs of all partitions"),
                     # Silently, because the first error was logged and would be repeated every
                     # second.
@@ -68,6 +72,15 @@ class TopicStart:
                 )
 
         self._timers.call_later(_RETRY_MS, retry)
+
+    async def _create(self, missing: Sequence[TopicPartition]) -> None:
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for key in missing:
+            by_topic.setdefault(key.topic, []).append(key)
+        for name, keys in by_topic.items():
+            # Never while the topic is being deleted: it would be served again, without a record in
+            # the metadata store.
+            await self._exclusively(name, partial(self._topics.create_missing_logs, keys))
 
 
 def shown_partitions(partitions: Sequence[TopicPartition]) -> str:
