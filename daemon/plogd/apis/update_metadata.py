@@ -88,7 +88,7 @@ def _live_broker(broker: UpdateMetadataBroker, version: int) -> LiveBroker:
         endpoints[name] = Endpoint(
             name=name, host=one.host, port=one.port, security_protocol=protocol
         )
-    return LiveBroker(broker_id=broker.id, endpoints=endpoints, rack=broker.rack)
+    return LiveBroker(broker_id=broker.id, endpoints=endpoints, rack=broker.rack or None)
 
 
 def _partitions(

@@ -151,16 +151,10 @@ class HostedTopics:
         log.refuses_writes = self._refuses_writes
         return partition
 
-    def host(self, log: Log, overrides: Mapping[str, str]) -> Partition:
-        """Return the partition of `log`; if it is not hosted yet, host it, without a leader.
-
-        `overrides` are the topic's own settings.
-        """
-        partition = self.partitions.get(log.topic_partition)
-        if partition is None:
-            topic_config = TopicConfig.resolve(self.config, overrides)
-            partition = self._new_partition(log, topic_config)
-            self.partitions[log.topic_partition] = partition
+    def host(self, log: Log, topic_config: TopicConfig) -> Partition:
+        """Host the partition of `log`, which has no leader yet."""
+        partition = self._new_partition(log, topic_config)
+        self.partitions[log.topic_partition] = partition
         return partition
 
     def unhost(self, key: TopicPartition) -> None:

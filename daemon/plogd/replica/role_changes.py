@@ -32,6 +32,7 @@ from plog.errors import (
 )
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plogd.concurrency import OneAtATime
+from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
 from plogd.log.creation import NewLog
 from plogd.log.log_manager import LogManager
@@ -118,6 +119,8 @@ class RoleChanges:
         self._queue = fair_queue
         self._report = report
         self._on_bug = on_bug
+        self._resolved: dict[str, tuple[BrokerConfig, Mapping[str, str], TopicConfig]] = {}
+        """The settings of topics in the current call, each with those that they depend on."""
         self.epoch_floors: Mapping[TopicPartition, int] = {}
         """The leader epochs at the time of this broker's registration, in which it must not lead
         (rule C1)."""
@@ -134,6 +137,7 @@ class RoleChanges:
         States of the same partition are applied in order.
         """
         slices = Slices(self._queue)
+        self._resolved.clear()
         failures = await self._create_missing_logs(states, slices)
         in_order: dict[TopicPartition, OneAtATime] = {}
         changes: list[Later[KafkaError | None]] = []
@@ -149,25 +153,32 @@ class RoleChanges:
         """Create the logs of new replicas; return the errors of partitions that lack one."""
         missing: dict[TopicPartition, NewLog] = {}
         failures: dict[TopicPartition, KafkaError] = {}
-        resolved: dict[str, tuple[StoredTopic, TopicConfig]] = {}
         async for new in slices.over(states):
             key = new.topic_partition
             if not self._needs_log(new) or key in missing:
                 continue
-            if key.topic not in resolved:  # Once per topic, which may have thousands of partitions.
-                stored = self._stored_topic(key.topic)
-                config = TopicConfig.resolve(self._topics.config, stored.overrides)
-                resolved[key.topic] = stored, config
-            stored, config = resolved[key.topic]
-            topic_id = stored.topic_id if new.topic_id == ZERO_UUID else new.topic_id
+            topic_id = new.topic_id
+            if topic_id == ZERO_UUID:
+                topic_id = self._stored_topic(key.topic).topic_id
             if topic_id == ZERO_UUID:
                 failures[key] = UnknownTopicId(f"cannot create {key}: its topic id is unknown")
-            else:
-                missing[key] = NewLog(topic_partition=key, topic_id=topic_id, config=config)
-                self._note_creation(new)
+                continue
+            config = self._config_of(key.topic)
+            missing[key] = NewLog(topic_partition=key, topic_id=topic_id, config=config)
+            self._note_creation(new)
         if missing:
             failures.update(await self._create(missing))
         return failures
+
+    def _config_of(self, name: str) -> TopicConfig:
+        """Return the settings of a topic."""
+        overrides, config = self._stored_topic(name).overrides, self._topics.config
+        known = self._resolved.get(name)
+        # Once per topic, which may have thousands of partitions, unless the settings have changed.
+        if known is None or known[0] is not config or known[1] != overrides:
+            known = config, overrides, TopicConfig.resolve(config, overrides)
+            self._resolved[name] = known
+        return known[2]
 
     def _needs_log(self, new: NewState) -> bool:
         key = new.topic_partition
@@ -244,7 +255,7 @@ class RoleChanges:
         if ZERO_UUID not in (new.topic_id, log.topic_id) and new.topic_id != log.topic_id:
             raise InconsistentTopicId(f"the log of {key} belongs to a topic with a different id")
         hosted = self._topics.partitions.get(key)
-        return hosted or self._topics.host(log, self._stored_topic(key.topic).overrides)
+        return hosted or self._topics.host(log, self._config_of(key.topic))
 
     async def _change_role(self, partition: Partition, state: PartitionState) -> None:
         """End the old role, and take the role in `state`."""

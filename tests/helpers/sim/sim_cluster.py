@@ -46,7 +46,7 @@ from plogd.apis.api_versions import handle_api_versions
 from plogd.apis.error_responses import refuse_at_top_level
 from plogd.apis.own_requests import OwnRequests
 from plogd.metadata.cache import PartitionState, TopicState
-from plogd.peers import VersionedRequest
+from plogd.peers import Peers, VersionedRequest
 from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.partition import Partition
 from plogd.replica.role_changes import StoredTopic
@@ -72,6 +72,29 @@ def cluster_rows(*more: Row) -> tuple[Row, ...]:
     number = is_versions.index(True)
     rows[number] = replace(rows[number], handle=handle)
     return tuple(rows)
+
+
+def join_cluster(
+    broker: SimBroker,
+    peers: Peers,
+    *,
+    broker_epoch: int,
+    stored_topic: Callable[[str], StoredTopic],
+) -> ClusterReplicas:
+    """Return the parts with which a broker that has no topics takes part in replication."""
+    inner = broker.broker
+    return ClusterReplicas(
+        inner.replica_manager,
+        inner.log_manager,
+        inner.cache,
+        peers,
+        inner.ports,
+        config=lambda: inner.config,
+        broker_epoch=lambda: broker_epoch,
+        stored_topic=stored_topic,
+        fair_queue=inner.fair_queue,
+        on_bug=inner.report_bug,
+    )
 
 
 class Sent:
@@ -149,18 +172,8 @@ class SimCluster:
         broker = self._start(one, self.files[one], cluster_rows())
         self.brokers[one] = broker
         epoch = self.broker_epochs[one] = self.broker_epochs.get(one, one * 10) + 1
-        inner = broker.broker
-        self.replicas[one] = inner.cluster_replicas = ClusterReplicas(
-            inner.replica_manager,
-            inner.log_manager,
-            inner.cache,
-            self._peers[one],
-            inner.ports,
-            config=lambda: inner.config,
-            broker_epoch=lambda: epoch,
-            stored_topic=self.stored_topic,
-            fair_queue=inner.fair_queue,
-            on_bug=inner.report_bug,
+        self.replicas[one] = broker.broker.cluster_replicas = join_cluster(
+            broker, self._peers[one], broker_epoch=epoch, stored_topic=self.stored_topic
         )
         self.replicas[one].start()
 

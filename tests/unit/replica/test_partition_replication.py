@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plog.errors import (
@@ -97,6 +99,18 @@ def test_follower_that_falls_behind_leaves_the_isr_when_the_controller_confirms_
     assert len(replicas.proposals) == 1
     replicas.confirm()
     assert (replicas.leader.isr, replicas.leader.high_watermark) == ((1,), 1)
+
+
+def test_answer_of_the_controller_does_not_restore_a_leader_that_has_resigned() -> None:
+    replicas = SimReplicas(2)
+    replicas.elect(1, isr=[1])
+    replicas.settle()
+    assert [one.isr for one in replicas.proposals] == [(1, 2)]
+    # In the same epoch, as before a role change that waits for a slow disk.
+    leader = replicas.leader
+    leader.make_follower(replace(replicas.state, leader=-1))
+    replicas.confirm()
+    assert (leader.leader, leader.remote) == (-1, None)
 
 
 def test_follower_that_keeps_up_with_constant_writes_stays_in_the_isr() -> None:

@@ -150,6 +150,7 @@ class FollowerFetcher:
         self._leader = leader
         self._clock = ports.clock
         self._timers = ports.timers
+        self._turn = ports.turn
         self._report = ports.report
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -169,6 +170,8 @@ class FollowerFetcher:
         """Completes when all of `_unacknowledged` are settled, or when there is work."""
         self._timer: Timer | None = None
         self._is_running = self._is_closed = False
+        self._is_waking = False
+        """Whether `_wake` is due at the end of the turn."""
         self._leader_failed = False
         """Whether the last request failed, so that the error has been reported."""
 
@@ -185,9 +188,17 @@ class FollowerFetcher:
             return
         self._followed[key] = _Followed(partition)
         self._listen(key, lambda: self._progress(key))
+        # At the end of the turn, because a turn adds many partitions.
+        if not self._is_waking:
+            self._is_waking = True
+            self._turn.defer(self._wake)
+
+    def _wake(self) -> None:
+        """Fetch the partitions that were added in this turn."""
+        self._is_waking = False
         if self._is_running:
             self._work_arrived()
-        else:
+        elif not self._is_closed:
             self._is_running = True
             spawn(self._run()).then(_ignore, self._stopped)
 

@@ -9,7 +9,7 @@ Source: Kafka 3.9 RemoteLeaderEndPoint.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from copy import copy
 from typing import Final
 
 from plog.errors import UnsupportedVersion, error_from_code
@@ -101,5 +101,6 @@ def _in_version(request: FetchRequest, version: int) -> FetchRequest:
             f"cannot replicate from a broker that supports Fetch only up to version {version}:"
             f" version {_FIRST_VERSION_WITH_TOPIC_IDS} is required; upgrade that broker"
         )
-    replica_id = request.replica_state.replica_id
-    return replace(request, replica_id=replica_id, replica_state=ReplicaState())
+    older = copy(request)
+    older.replica_id, older.replica_state = request.replica_state.replica_id, ReplicaState()
+    return older

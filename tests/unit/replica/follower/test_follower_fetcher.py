@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plog.wire.messages.fetch import FetchRequest
+from plogd.ports import spawn
 from tests.helpers.sim.sim_replicas import KEY, SimReplicas
 
 
@@ -238,6 +239,58 @@ def test_removed_partition_is_not_fetched_any_more() -> None:
     replicas.advance(5000)
     assert replicas.end_offsets == {1: 1, 2: 0}
     assert len(replicas.fetchers[2]) == 0
+
+
+def test_removed_partition_is_released_when_its_truncation_has_ended() -> None:
+    replicas = started()
+    replicas.produce(b"a")
+    replicas.settle()
+    replicas.cut(2, 1)
+    replicas.produce(b"lost", acks=1)
+    replicas.settle()
+    replicas.elect(2)
+    fetcher = replicas.fetchers[1]
+    while not replicas.partition(1).log.is_truncating:
+        replicas.brokers[2].settle()
+        replicas.leaders[1][-1].deliver()
+    fetcher.remove(KEY)
+    released = spawn(fetcher.released(KEY))
+    assert not released.done
+    replicas.settle()
+    assert released.done
+    assert replicas.end_offsets == {1: 1, 2: 1}
+    assert spawn(fetcher.released(KEY)).done
+
+
+def test_removal_during_an_append_does_not_stop_the_fetcher() -> None:
+    """An empty follower that starts inside a batch removes its log first, which takes jobs."""
+    replicas = SimReplicas(2)
+    replicas.cut(2, 1)
+    replicas.elect(1, isr=[1])
+    for _ in range(3):
+        replicas.produce(b"a", b"b", b"c")
+    replicas.settle()
+    replicas.leader.log.delete_records_before(4)
+    log = replicas.partition(2).log
+    replicas.heal()
+    replicas.elect(1, isr=[1])
+    follower = replicas.brokers[2]
+    # First, the log begins at offset 4; then, at the base offset of the batch that contains it.
+    while log.log_start_offset != 3:
+        follower.ports.timers.run_due()
+        if follower.ports.jobs.waiting:
+            follower.ports.jobs.run_one()
+        replicas.brokers[1].settle()
+        replicas.leaders[2][-1].deliver()
+    assert log.is_truncating
+    fetcher = replicas.fetchers[2]
+    fetcher.remove(KEY)
+    replicas.settle()
+    assert log.log_end_offset == 9
+    fetcher.add(replicas.partition(2))
+    replicas.produce(b"d")
+    replicas.advance(3000)
+    assert replicas.end_offsets == {1: 10, 2: 10}
 
 
 def test_requests_after_the_first_contain_only_changes() -> None:
