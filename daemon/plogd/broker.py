@@ -431,7 +431,9 @@ class Broker:
         match key:
             case ("config", "topic", str(name)):
                 topic = self.cache.topic(name)
-                if topic is None or self.store.get(("topic", name))[0] is None:
+                is_known = topic is not None and self.store.get(("topic", name))[0] is not None
+                # Only the controller's store contains topics.
+                if topic is None or (self.controller.is_active and not is_known):
                     # The topic's logs are being created or deleted.
                     return
                 changes = describe_changes(topic.config, value or {})

@@ -5,8 +5,8 @@ broker in its cluster does not start, and this module does what the controller w
 brokers: when the broker starts, it becomes the leader of all partitions whose records it has, and
 their leader epochs rise (rule R6).
 
-A topic is offline if one of its znodes is damaged, or if this broker lacks the newest records of
-one of its partitions. The controller does not get these topics.
+A topic is offline if this broker lacks the newest records of one of its partitions. The controller
+does not get these topics. It also does not serve topics with damaged znodes.
 
 Source: Kafka 3.9 ZkPartitionStateMachine, PartitionLeaderElectionAlgorithms.
 """
@@ -14,19 +14,13 @@ Source: Kafka 3.9 ZkPartitionStateMachine, PartitionLeaderElectionAlgorithms.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from plog.error_base import PlogError
 from plog.types import ZERO_UUID, Uuid
 from plogd.concurrency import within
-from plogd.metadata.store import (
-    ABSENT,
-    Change,
-    Key,
-    PartitionValue,
-    TopicValue,
-    Written,
-)
+from plogd.metadata.store import ABSENT, Change, Key, PartitionValue, TopicValue, Written
 from plogd.metadata.zookeeper.paths import topic_of_path
 from plogd.metadata.zookeeper.store import ZooKeeperStore
 from plogd.ports import Later, spawn
@@ -95,76 +89,65 @@ class SoleBrokerStore(ZooKeeperStore):
         """Write the first leader epoch of this run to all partitions; False to try again."""
         changes: list[Change] = []
         unled: dict[str, str] = {}
-        damaged = self._damaged_topics()
+        states = self.load(("partition",))
         for key, (topic, _) in super().load(("topic",)).items():
-            name = str(key[1])
-            if name in damaged:
-                continue
-            leaderships = self._leaderships(name, topic)
+            leaderships = self._leaderships(str(key[1]), topic, states)
             if isinstance(leaderships, str):
-                unled[name] = leaderships
+                unled[str(key[1])] = leaderships
             else:
                 changes += leaderships
         outcomes = await self.write(changes, term)
         if not all(isinstance(outcome, Written) for outcome in outcomes):
             return False
         self._unled = unled
-        for name, why in {**damaged, **unled}.items():
+        for name, why in unled.items():
             self._report("topic {topic} is offline: {why}", topic=name, why=why, level="error")
         return True
 
-    def _leaderships(self, name: str, topic: TopicValue) -> list[Change] | str:
+    def _leaderships(
+        self, name: str, topic: TopicValue, states: Mapping[Key, tuple[PartitionValue, int]]
+    ) -> list[Change] | str:
         """Return the changes that make this broker the leader, or why it cannot be."""
-        states = self.load(("partition", name))
         changes = []
-        for number, replicas in sorted(topic.assignments.items()):
+        for number in topic.assignments:
             key: Key = ("partition", name, number)
-            state, version = states.get(key, (None, ABSENT))
-            isr = replicas if state is None else state.isr
-            if self._broker_id not in isr:
+            # The controller reports damaged states, and writes those that are missing.
+            if key not in states:
+                continue
+            state, version = states[key]
+            if self._broker_id not in state.isr:
                 return (
                     f"broker {self._broker_id} does not have all records of partition {number}, and"
-                    f" {_brokers_text(isr)} cannot be reached"
+                    f" {_brokers_text(state.isr)} cannot be reached"
                 )
-            changes.append(Change(key=key, value=_led_by(self._broker_id, state), expected=version))
+            value = replace(
+                state,
+                leader=self._broker_id,
+                leader_epoch=state.leader_epoch + 1,
+                isr=(self._broker_id,),
+                partition_epoch=state.partition_epoch + 1,
+            )
+            changes.append(Change(key=key, value=value, expected=version))
         return changes
 
     # -- topics that are offline --------------------------------------------------------------
 
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
-        """Return all keys that begin with `prefix`, except topics that are offline."""
+        """Return all keys that begin with `prefix`, except topics that this broker cannot lead."""
         found = super().load(prefix)
         if prefix[0] != "topic":
             return found
-        offline = self.offline_topics
-        return {key: entry for key, entry in found.items() if key[1] not in offline}
+        return {key: entry for key, entry in found.items() if key[1] not in self._unled}
 
     @property
     def offline_topics(self) -> dict[str, Uuid]:
         """The topics that are not served, with their ids, or ZERO_UUID."""
+        damaged = {name for path in self.damaged if (name := topic_of_path(path)) is not None}
         offline = {}
-        for name in {*self._damaged_topics(), *self._unled}:
+        for name in damaged | self._unled.keys():
             topic, version = self.get(("topic", name))
             offline[name] = ZERO_UUID if version == ABSENT else topic.topic_id
         return offline
-
-    def _damaged_topics(self) -> dict[str, str]:
-        """Return the topics with a damaged znode, and what is damaged."""
-        return {
-            name: f"the znode {path} is damaged ({why}); correct it and restart the broker"
-            for path, why in self.damaged.items()
-            if (name := topic_of_path(path)) is not None
-        }
-
-
-def _led_by(broker_id: int, state: PartitionValue | None) -> PartitionValue:
-    """Return the next state of a partition, whose leader is the only live replica."""
-    return PartitionValue(
-        leader=broker_id,
-        leader_epoch=0 if state is None else state.leader_epoch + 1,
-        isr=(broker_id,),
-        partition_epoch=0 if state is None else state.partition_epoch + 1,
-    )
 
 
 def _brokers_text(ids: tuple[int, ...]) -> str:
