@@ -133,7 +133,7 @@ class BrokerService(Service):
         except (_CannotOpen, CannotListenError, ConfigError, SocketUnusable) as error:
             self._cannot_start(error)
             return
-        spawn(self._start(bound)).then(_ignore, self._cannot_start)
+        spawn(self._start(bound)).then(lambda _: None, self._cannot_start)
 
     async def _start(self, bound: Sequence[BoundListener]) -> None:
         opened, host_name = [each.opened for each in bound], ""
@@ -480,10 +480,6 @@ def as_deferred(later: Later[Any]) -> Deferred[Any]:
     deferred: Deferred[Any] = Deferred()
     later.then(deferred.callback, deferred.errback)
     return deferred
-
-
-def _ignore(_: object) -> None:
-    """The broker serves requests now."""
 
 
 def _report(message: str, **fields: object) -> None:

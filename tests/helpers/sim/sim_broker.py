@@ -300,9 +300,9 @@ def fetch_request(
     )
 
 
-def create_topic(broker: SimBroker, name: str, partitions: int = 1, **config: str) -> None:
-    """Create a topic through the API; `config` with underscores for dots."""
-    request = CreateTopicsRequest(
+def create_request(name: str, partitions: int = 1, **config: str) -> CreateTopicsRequest:
+    """Return a request that creates a topic; `config` with underscores for dots."""
+    return CreateTopicsRequest(
         topics=[
             CreatableTopic(
                 name=name,
@@ -315,5 +315,9 @@ def create_topic(broker: SimBroker, name: str, partitions: int = 1, **config: st
             )
         ]
     )
-    [result] = broker.ask(request, 7).topics
+
+
+def create_topic(broker: SimBroker, name: str, partitions: int = 1, **config: str) -> None:
+    """Create a topic through the API; `config` with underscores for dots."""
+    [result] = broker.ask(create_request(name, partitions, **config), 7).topics
     assert result.error_code == 0, result.error_message

@@ -220,4 +220,14 @@ class Session:
 
 
 def _ignore(_: object) -> None:
-    """Drop the outcome of a heartbeat: `Session._leased` has used it."""
+    """Drop the outcome of a heartbeat, which `Session._leased` has used, or of work."""
+
+
+def start_until_lost(work: Coroutine[Later[Any], Any, None]) -> None:
+    """Start work that ends with the connection, and that the next connection starts again."""
+    spawn(work).then(_ignore, _ignore_lost)
+
+
+def _ignore_lost(error: Exception) -> None:
+    if not isinstance(error, (*LOST, ClientClosed)):
+        raise error

@@ -19,14 +19,13 @@ Called on the reactor's thread. Source: Kafka 3.9 KafkaZkClient, KafkaController
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from plog.error_base import PlogError
 from plog.zookeeper.operations import (
     Check,
-    ClientClosed,
     Create,
     MultiFailed,
     NodeExists,
@@ -76,7 +75,7 @@ from plogd.metadata.zookeeper.reading import (
     read_znodes,
 )
 from plogd.metadata.zookeeper.registration import Registration
-from plogd.metadata.zookeeper.session import LOST, Session
+from plogd.metadata.zookeeper.session import LOST, Session, start_until_lost
 from plogd.metadata.zookeeper.writer import MAX_CHANGES, Writer
 from plogd.notify_all import notify_all
 from plogd.ports import Later, Ports, spawn
@@ -405,14 +404,14 @@ class ZooKeeperStore:
 
     def _follow(self) -> None:
         """Follow what every broker watches, until the connection is lost."""
-        _start(self._follow_changes())
-        _start(self._follow_controller())
+        start_until_lost(self._follow_changes())
+        start_until_lost(self._follow_controller())
 
     async def _follow_changes(self) -> None:
         if self._is_stale:
             await self._load_shared()
         for notifications in self._changes:
-            _start(notifications.follow())
+            start_until_lost(notifications.follow())
 
     async def _follow_controller(self) -> None:
         connection = self._session.connections
@@ -430,8 +429,8 @@ class ZooKeeperStore:
 
     def _follow_as_controller(self) -> None:
         for folder in (BROKER_IDS, DELETE_TOPICS, LOG_DIR_EVENTS):
-            _start(self._follow_folder(folder))
-        _start(self._follow_reassignment())
+            start_until_lost(self._follow_folder(folder))
+        start_until_lost(self._follow_reassignment())
 
     async def _follow_folder(self, folder: str) -> None:
         """Keep the children of a znode current while this broker is the controller."""
@@ -457,17 +456,3 @@ class ZooKeeperStore:
                 return
             notify_all(self._notifications(keys))
             await self._session.until_disconnected(changed, connection)
-
-
-def _start(work: Coroutine[Later[Any], Any, None]) -> None:
-    spawn(work).then(_ignore, _ignore_lost)
-
-
-def _ignore(_: object) -> None:
-    """The work has ended because this broker is no longer the controller."""
-
-
-def _ignore_lost(error: Exception) -> None:
-    # The work starts again on the next connection.
-    if not isinstance(error, (*LOST, ClientClosed)):
-        raise error

@@ -1,0 +1,90 @@
+"""Fixtures for brokers on a real ZooKeeper: the server, and a chroot and brokers for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.certificates import Authority
+from tests.helpers.zookeeper_server import ZooKeeperServer
+
+SESSION_TIMEOUT_MS = 2000
+"""The server grants no less than two ticks, which is one second."""
+_NUMBERS = itertools.count(1)
+
+StartBroker = Callable[..., BrokerProcess]
+
+
+@pytest.fixture(scope="session")
+def zookeeper_certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CA, and certificates for the server and a client."""
+    folder = tmp_path_factory.mktemp("certificates")
+    authority = Authority()
+    authority.truststore(folder / "ca.pem")
+    authority.server("127.0.0.1").keystore(folder / "server.pem")
+    authority.client().keystore(folder / "client.pem", "secret")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def zookeeper(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper_certificates: Path
+) -> Iterator[ZooKeeperServer]:
+    """The ZooKeeper of a file's tests; it serves again after each test."""
+    folder = tmp_path_factory.mktemp("zookeeper")
+    certificates = zookeeper_certificates
+    with ZooKeeperServer(
+        folder, keystore=certificates / "server.pem", truststore=certificates / "ca.pem"
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def connect(zookeeper: ZooKeeperServer) -> str:
+    """``zookeeper.connect``, with a chroot that does not exist yet."""
+    return f"{zookeeper.address}/clusters/c{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def znodes(zookeeper: ZooKeeperServer, connect: str) -> Iterator[KazooClient]:
+    """Another client of the cluster's znodes."""
+    client = KazooClient(hosts=zookeeper.address)
+    client.start()
+    # Set afterward: kazoo warns of a chroot that does not exist, but the broker creates it.
+    client.chroot = connect.removeprefix(zookeeper.address)
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path, connect: str) -> Iterator[StartBroker]:
+    """A function that returns a broker of the cluster, which is stopped at the end of the test."""
+    made: list[BrokerProcess] = []
+
+    def make(name: str = "broker", **settings: str) -> BrokerProcess:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        values = {
+            "plog.metadata.store": "zookeeper",
+            "zookeeper.connect": connect,
+            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "offsets.topic.num.partitions": "4",
+            "offsets.topic.replication.factor": "1",
+        }
+        changed = {key.replace("_", "."): value for key, value in settings.items()}
+        made.append(BrokerProcess(folder, {**values, **changed}))
+        return made[-1]
+
+    yield make
+    for each in made:
+        if each.is_running:
+            each.stop()
+        # A start that a test expects to fail is a critical event, too.
+        if "cannot start: " not in each.log_text():
+            each.check()
