@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
@@ -239,9 +239,13 @@ class Broker:
             memory=self.group_memory,
         )
 
+    def create_topic(self, new: NewTopic) -> Later[Any]:
+        """Create a topic that a request needs. Fails with the KafkaError for the client."""
+        return self.controller.create_topic(new)
+
     def _make_internal_topic(
         self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, str]
-    ) -> Later[TopicState]:
+    ) -> Later[Any]:
         new = NewTopic(
             name=name,
             num_partitions=partitions,
@@ -249,7 +253,7 @@ class Broker:
             config=config,
         )
         return within(
-            self.controller.create_topic(new),
+            self.create_topic(new),
             _INTERNAL_TOPIC_TIMEOUT_MS,
             self.timers,
             lambda: CoordinatorNotAvailable(f"topic {name} is being created"),
@@ -309,8 +313,8 @@ class Broker:
             on_bug=self.report_bug,
         ).follow()
 
-    def _make_controller(self) -> None:
-        self.controller = Controller(
+    def _new_controller(self) -> Controller:
+        return Controller(
             store=self.store,
             brokers=self.replica_manager.topics,
             defaults=self._topic_defaults,
@@ -318,6 +322,9 @@ class Broker:
             fair_queue=self.fair_queue,
             report=self._report,
         )
+
+    def _make_controller(self) -> None:
+        self.controller = self._new_controller()
         self._stop_controller = self.controller.stop
         register_controller_gauges(self.metrics, self.controller)
         self.auto_topic_creation = AutoTopicCreation(

@@ -15,7 +15,9 @@ from typing import Any, TypeAlias
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
 from plog.wire.messages.acls import DescribeAclsResponse
+from plog.wire.messages.alter_partition import AlterPartitionResponse
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.messages.controlled_shutdown import ControlledShutdownResponse
 from plog.wire.messages.heartbeat import HeartbeatResponse
 from plog.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from plog.wire.messages.leave_group import LeaveGroupResponse
@@ -36,6 +38,7 @@ from plogd.apis.acls import (
     refuse_delete_acls,
 )
 from plogd.apis.alter_configs import handle_alter_configs, refuse_alter_configs
+from plogd.apis.alter_partition import handle_alter_partition
 from plogd.apis.api_versions import Advertised, handle_api_versions, refuse_api_versions
 from plogd.apis.client_quotas import (
     handle_alter_client_quotas,
@@ -44,6 +47,7 @@ from plogd.apis.client_quotas import (
     refuse_describe_client_quotas,
 )
 from plogd.apis.cluster_requests import check_is_broker
+from plogd.apis.controlled_shutdown import handle_controlled_shutdown
 from plogd.apis.create_partitions import handle_create_partitions, refuse_create_partitions
 from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
 from plogd.apis.delete_groups import handle_delete_groups, refuse_delete_groups
@@ -286,6 +290,22 @@ HANDLERS: tuple[Row, ...] = (
 
 CONTROL_HANDLERS: tuple[Row, ...] = (
     Row(
+        ApiKey.CONTROLLED_SHUTDOWN,
+        1,
+        3,
+        handle_controlled_shutdown,
+        refuse_at_top_level(ControlledShutdownResponse),
+        only_between_brokers=True,
+    ),
+    Row(
+        ApiKey.ALTER_PARTITION,
+        2,
+        3,
+        handle_alter_partition,
+        refuse_at_top_level(AlterPartitionResponse),
+        only_between_brokers=True,
+    ),
+    Row(
         ApiKey.LEADER_AND_ISR,
         0,
         7,
@@ -310,8 +330,8 @@ CONTROL_HANDLERS: tuple[Row, ...] = (
         only_between_brokers=True,
     ),
 )
-"""The requests of the controller to the brokers of a cluster with ZooKeeper, as in Kafka 3.9; Kafka
-4.0 removed them."""
+"""The requests between the controller and the brokers of a cluster with ZooKeeper, as in Kafka 3.9.
+Kafka 4.0 removed them."""
 
 
 def served_rows(*, is_embedded: bool, rows: Iterable[Row] = HANDLERS) -> dict[int, Row]:

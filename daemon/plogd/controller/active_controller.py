@@ -80,6 +80,7 @@ class ActiveController:
         self,
         term: Term,
         *,
+        context: ControllerContext,
         store: MetadataStore,
         brokers: Brokers,
         defaults: Callable[[], Defaults],
@@ -95,7 +96,7 @@ class ActiveController:
         self._random = random
         self._queue = fair_queue
         self._report = report
-        self._context = ControllerContext()
+        self._context = context
         self.deletion = TopicDeletion(
             term,
             context=self._context,

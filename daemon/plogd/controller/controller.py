@@ -18,6 +18,8 @@ from plog.types import Uuid
 from plogd.concurrency import shielded
 from plogd.controller.active_controller import ActiveController
 from plogd.controller.brokers import Brokers
+from plogd.controller.cluster.cluster_term import Cluster, ClusterTerm
+from plogd.controller.controller_context import ControllerContext
 from plogd.controller.partition_creation import NewPartitions
 from plogd.controller.replica_placement import Assignments
 from plogd.controller.term import Term, not_controller
@@ -45,13 +47,17 @@ class Controller:
         random: Random,
         fair_queue: FairQueue,
         report: Report = silence,
+        cluster: Cluster | None = None,
     ) -> None:
+        """With `cluster`, requests are sent to several brokers, instead of to `brokers`."""
         self._store = store
         self._brokers = brokers
         self._defaults = defaults
         self._random = random
         self._queue = fair_queue
         self._report = report
+        self._cluster = cluster
+        self._cluster_term: ClusterTerm | None = None
         self._active: ActiveController | None = None
         """The controller of the present term, even while it loads; None while campaigning."""
         self._is_stopped = False
@@ -68,6 +74,7 @@ class Controller:
         self._store.resigned(self._end_term)
         self._store.watch(("config", "topic"), self._config_changed)
         self._store.watch(("delete_topic",), self._deletion_marked)
+        self._store.watch(("broker",), self._brokers_changed)
         spawn(self._campaign()).then(_ignore, self._failed)
         return self._loaded
 
@@ -82,10 +89,14 @@ class Controller:
         """Be the controller until the term is over."""
         if self._is_stopped:
             return term.end()
+        context = ControllerContext()
+        cluster = None if self._cluster is None else ClusterTerm(self._cluster, term, context)
+        self._cluster_term = cluster
         active = ActiveController(
             term,
+            context=context,
             store=self._store,
-            brokers=self._brokers,
+            brokers=cluster or self._brokers,
             defaults=self._defaults,
             random=self._random,
             fair_queue=self._queue,
@@ -102,9 +113,13 @@ class Controller:
                 self.on_elected(topics)
             else:
                 self._loaded.succeed(topics)
+            if cluster is not None:
+                cluster.begin()
             active.deletion.begin()
         await term.over()
-        self._active = None
+        if cluster is not None:
+            cluster.end()
+        self._active = self._cluster_term = None
 
     def _failed(self, error: Exception) -> None:
         if self._is_stopped:
@@ -142,6 +157,13 @@ class Controller:
         """Return a topic that can be served, or None."""
         return self._active.topic(name) if self._active is not None and self.is_active else None
 
+    @property
+    def cluster(self) -> ClusterTerm:
+        """What leads the brokers of a cluster. Raises NotController."""
+        self._require_active()
+        assert self._cluster_term is not None, "a single broker has no cluster to lead"
+        return self._cluster_term
+
     def _require_active(self) -> ActiveController:
         active = self._active
         if active is None or not self.is_active:
@@ -154,6 +176,10 @@ class Controller:
         # Settings that cannot be read look missing; the topic keeps those that it has.
         if self._active is not None and self._store.problem(key) is None:
             self._active.config_changed(str(key[2]), value or {})
+
+    def _brokers_changed(self, *_: object) -> None:
+        if self._cluster_term is not None:
+            self._cluster_term.brokers_changed()
 
     def _deletion_marked(self, key: Key, value: bool | None, _version: int) -> None:
         if value is not None and self._active is not None:

@@ -136,9 +136,7 @@ class SimBroker:
         self.metrics = Registry()
         self.bugs: list[tuple[str, Exception]] = []
         self.reports = self.ports.reports
-        self.broker = Broker(
-            self.config,
-            self.ports.bundle(),
+        self.broker = self._make_broker(
             metrics=self.metrics,
             on_bug=lambda where, error: self.bugs.append((where, error)),
             make_metadata=make_metadata,
@@ -146,6 +144,9 @@ class SimBroker:
         self.dispatch = Dispatcher(self.broker, rows)
         self.connection = connection()
         self._correlation_id = 0
+
+    def _make_broker(self, **parts: Any) -> Broker:
+        return Broker(self.config, self.ports.bundle(), **parts)
 
     # -- its life -----------------------------------------------------------------------------
 

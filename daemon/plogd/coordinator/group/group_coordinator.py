@@ -45,6 +45,7 @@ from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metrics import Registry
 from plogd.ports import Later, failed, spawn
+from plogd.replica.partition import Partition
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 T = TypeVar("T")
@@ -142,6 +143,16 @@ class GroupCoordinator(Generic[G]):
             return
         self._removal.topic_deleted(topic.name)
 
+    def partition_elected(self, partition: Partition) -> None:
+        """Load the groups of a partition that this broker leads in a new leader epoch."""
+        if partition.topic_partition.topic == OFFSETS_TOPIC:
+            self.runtime.elected(partition)
+
+    def partition_resigned(self, partition: Partition) -> None:
+        """Unload the groups of a partition that this broker does not lead any more."""
+        if partition.topic_partition.topic == OFFSETS_TOPIC:
+            self.runtime.resigned(partition)
+
     def shutdown(self) -> Later[None]:
         """Unload all groups, because the broker is stopping; clients then find a new coordinator.
 
@@ -160,6 +171,9 @@ class GroupCoordinator(Generic[G]):
     def partition_for(self, group_id: str) -> int:
         """Return the group's partition of `__consumer_offsets`; the topic may not exist yet."""
         topic = self._cache.topic(OFFSETS_TOPIC)
+        if topic is not None:
+            # In a cluster, this broker may not host any of its partitions.
+            self._note_layout(topic)
         if topic is None or self._layout is None:
             return partition_for(group_id, self.config.offsets_topic_num_partitions)
         return partition_for(group_id, self._layout.partition_count)

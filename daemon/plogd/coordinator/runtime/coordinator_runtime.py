@@ -20,6 +20,7 @@ from plogd.coordinator.runtime.shard_loader import LoadGate
 from plogd.coordinator.runtime.shard_runtime import RuntimeContext, ShardRuntime, ShardState
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, failed, spawn
+from plogd.replica.partition import Partition
 
 T = TypeVar("T")
 
@@ -50,6 +51,22 @@ class CoordinatorRuntime(Generic[S]):
             self._shards[state.partition] = ShardRuntime(
                 partition, self._kind, self._context, self._load_gate
             )
+
+    def elected(self, partition: Partition) -> None:
+        """Load the shard of a partition that this broker leads in a new leader epoch.
+
+        The records that it had in an earlier epoch may have been replaced, so an existing shard is
+        dropped (rule C5).
+        """
+        number = partition.topic_partition.partition
+        self.resigned(partition)
+        self._shards[number] = ShardRuntime(partition, self._kind, self._context, self._load_gate)
+
+    def resigned(self, partition: Partition) -> None:
+        """Unload the shard of a partition that this broker does not lead any more, if any."""
+        present = self._shards.pop(partition.topic_partition.partition, None)
+        if present is not None:
+            present.close(NotCoordinator(f"{present} moved to another leader"))
 
     def topic_stopped(self) -> None:
         """Unload every shard, because the topic was deleted."""

@@ -72,6 +72,7 @@ from plogd.metadata.zookeeper.reading import (
     read_controller_state,
     read_folder,
     read_shared,
+    read_topics,
     read_znodes,
 )
 from plogd.metadata.zookeeper.registration import Registration
@@ -275,6 +276,21 @@ class ZooKeeperStore:
 
     async def _read(self, paths: list[str]) -> None:
         notify_all(self._notifications(await read_znodes(self._session, self._mirror, paths)))
+
+    def read_topics(self) -> Later[dict[Key, Any]]:
+        """Read the topics and the states of their partitions once; return their values by key.
+
+        For a broker that is not the controller, whose mirror does not contain them.
+        """
+        return self._session.retry(self._read_topics)
+
+    async def _read_topics(self) -> dict[Key, Any]:
+        # A server that lags behind may show states from before the registration.
+        await self._session.sync()
+        mirror = ZnodeMirror(self._report)
+        await read_topics(self._session, mirror)
+        found = {**mirror.load(("topic",)), **mirror.load(("partition",))}
+        return {key: value for key, (value, _) in found.items()}
 
     # -- writing ------------------------------------------------------------------------------
 

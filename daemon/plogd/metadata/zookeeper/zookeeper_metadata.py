@@ -19,6 +19,7 @@ from plogd.metadata.store import BrokerRegistration, MetadataStore
 from plogd.metadata.zookeeper.paths import CLUSTER_ID, MIGRATION
 from plogd.metadata.zookeeper.port import ZooKeeperConnection
 from plogd.metadata.zookeeper.sole_broker import SoleBrokerStore
+from plogd.metadata.zookeeper.store import ZooKeeperStore
 from plogd.ports import Later, Ports, Timer, ready, spawn
 
 _CLOSE_MAX_MS: Final = 5_000
@@ -56,7 +57,7 @@ class ZooKeeperMetadata:
         self._is_lost = False
         self._registration: BrokerRegistration | None = None
         self._client: ZooKeeperConnection
-        self._store: SoleBrokerStore
+        self._store: ZooKeeperStore
         self._has_begun = False
 
     # -- starting -----------------------------------------------------------------------------
@@ -72,7 +73,7 @@ class ZooKeeperMetadata:
         config = self._config
         self._client = self._make_client(config)
         # Before the client starts, because the store has to see all of its states.
-        self._store = SoleBrokerStore(self._client, broker_id=config.node_id, ports=self._ports)
+        self._store = self._make_store()
         self._client.listen(self._on_state)
         self._has_begun = True
         self._client.start()
@@ -108,6 +109,9 @@ class ZooKeeperMetadata:
         self._report("connected to the cluster {cluster_id} " + where, cluster_id=found)
         return found
 
+    def _make_store(self) -> ZooKeeperStore:
+        return SoleBrokerStore(self._client, broker_id=self._config.node_id, ports=self._ports)
+
     def _remind(self, text: Callable[[], str]) -> Timer:
         """Log why the startup waits, unless the wait is short."""
 
@@ -127,6 +131,7 @@ class ZooKeeperMetadata:
     @property
     def offline_topics(self) -> Mapping[str, Uuid]:
         """The topics whose znodes are damaged, or whose newest records are on other brokers."""
+        assert isinstance(self._store, SoleBrokerStore)
         return self._store.offline_topics
 
     def started(self) -> None:
@@ -166,9 +171,11 @@ class ZooKeeperMetadata:
         self._report(
             "the session with ZooKeeper has expired: registering this broker again", level="warn"
         )
-        self._store.register_broker(registration).then(
-            lambda _: self._report("registered this broker again"), self._not_registered
-        )
+        self._store.register_broker(registration).then(self.registered_again, self._not_registered)
+
+    def registered_again(self, broker_epoch: int) -> None:
+        """Note a registration after the first one."""
+        self._report("registered this broker again")
 
     def _not_registered(self, error: Exception) -> None:
         # The broker is being stopped.

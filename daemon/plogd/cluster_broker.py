@@ -1,0 +1,223 @@
+"""A broker that shares its cluster with other brokers.
+
+In contrast to a single broker, it does not decide which partitions it leads. `start` loads its
+logs, registers the broker, and lets it campaign to become the controller. From then on, the
+controller, which may be this broker itself, sends the roles of its replicas, and the topics and
+brokers that clients see.
+
+Called on the reactor's thread. Source: Kafka 3.9 KafkaServer.startup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from plog.errors import LeaderNotAvailable, error_from_code
+from plog.types import ZERO_UUID, TopicPartition
+from plog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from plogd.broker import Broker
+from plogd.controller.cluster.cluster_term import Cluster
+from plogd.controller.controller import Controller
+from plogd.controller.topic_creation import NewTopic
+from plogd.coordinator.producer_ids import ProducerIds
+from plogd.log.recovery.log_discovery import KnownTopic
+from plogd.metadata.store import Key
+from plogd.metadata.zookeeper.cluster_member import ClusterMember
+from plogd.peers import Peers
+from plogd.ports import Later, spawn
+from plogd.replica.cluster_replicas import ClusterReplicas
+from plogd.replica.role_changes import StoredTopic
+from plogd.topic_config import TopicConfig
+
+_CREATION_TIMEOUT_MS = 30_000
+_LANE = "topics"
+
+MakePeers: TypeAlias = Callable[["ClusterBroker"], Peers]
+
+
+class ClusterBroker(Broker):
+    """One of several brokers. `make_peers` is called once, when the broker starts."""
+
+    metadata: ClusterMember
+    cluster_replicas: ClusterReplicas
+
+    def __init__(self, *args: Any, make_peers: MakePeers, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._make_peers = make_peers
+        self.broker_epoch = -1
+
+    async def _start(self) -> None:
+        await self.log_manager.open_directories(self.metadata.cluster_id)
+        self.store = await self.metadata.open()
+        self._load_dynamic_settings()
+        self.store.watch(("config",), self._settings_changed)
+        self.peers = self._make_peers(self)
+        self.cluster_replicas = self._make_cluster_replicas()
+        await self._load_known_logs()
+        self.metadata.on_unregistered = self._unregistered
+        self.metadata.on_registered = lambda epoch: _start(self._registered(epoch))
+        await self._registered(await self.metadata.register(self._registration()))
+        self.producer_ids = ProducerIds(
+            self.store, broker_id=self.config.node_id, broker_epoch=self.broker_epoch
+        )
+        self._make_controller()
+        self._start_security()
+        # Not awaited, because another broker may be the controller for years.
+        self.controller.load().then(_ignore, self._not_loaded)
+        self.cluster_replicas.start()
+        self.is_ready = True
+        self.metadata.started()
+
+    # -- logs ---------------------------------------------------------------------------------
+
+    async def _load_known_logs(self) -> None:
+        """Load the logs in the log directories; the controller decides what happens to others."""
+        values = await self.metadata.read_topics()
+        configs: dict[str, TopicConfig] = {}
+
+        def known(key: TopicPartition) -> KnownTopic | None:
+            topic = values.get(("topic", key.topic))
+            if topic is None or key.partition not in topic.assignments:
+                return None
+            if key.topic not in configs:
+                overrides = self._stored_topic(key.topic).overrides
+                configs[key.topic] = TopicConfig.resolve(self.config, overrides)
+            state = values.get(("partition", *key))
+            epoch = -1 if state is None else state.leader_epoch
+            return KnownTopic(
+                topic_id=topic.topic_id, config=configs[key.topic], leader_epoch=epoch
+            )
+
+        await self.log_manager.load_logs(known)
+
+    def _stored_topic(self, name: str) -> StoredTopic:
+        overrides: Mapping[str, str] = self.store.get(("config", "topic", name))[0] or {}
+        # Only the controller's mirror contains topics; requests of current versions have the id.
+        topic = self.store.get(("topic", name))[0]
+        return StoredTopic(
+            topic_id=ZERO_UUID if topic is None else topic.topic_id, overrides=overrides
+        )
+
+    def _make_cluster_replicas(self) -> ClusterReplicas:
+        replicas = ClusterReplicas(
+            self.replica_manager,
+            self.log_manager,
+            self.cache,
+            self.peers,
+            self.ports,
+            config=lambda: self.config,
+            broker_epoch=lambda: self.broker_epoch,
+            stored_topic=self._stored_topic,
+            fair_queue=self.fair_queue,
+            on_bug=self.report_bug,
+        )
+        replicas.roles.on_elected = self.group_coordinator.partition_elected
+        replicas.roles.on_resigned = self.group_coordinator.partition_resigned
+        return replicas
+
+    # -- the registration ---------------------------------------------------------------------
+
+    async def _registered(self, broker_epoch: int) -> None:
+        """Accept requests for this registration, and lead in no epoch that exists already (C1)."""
+        values = await self.metadata.read_topics()
+        self.cluster_replicas.roles.epoch_floors = {
+            TopicPartition(str(key[1]), int(key[2])): value.leader_epoch
+            for key, value in values.items()
+            if key[0] == "partition"
+        }
+        self.broker_epoch = broker_epoch
+
+    def _unregistered(self) -> None:
+        # Another broker may lead its partitions now.
+        self.broker_epoch = -1
+        _start(self.cluster_replicas.roles.resign_all())
+
+    def _not_loaded(self, error: Exception) -> None:
+        if self.is_ready:
+            self.report_bug("becoming the controller", error)
+
+    # -- the controller -----------------------------------------------------------------------
+
+    def _new_controller(self) -> Controller:
+        return Controller(
+            store=self.store,
+            brokers=self.replica_manager.topics,
+            defaults=self._topic_defaults,
+            random=self.ports.random,
+            fair_queue=self.fair_queue,
+            report=self._report,
+            cluster=Cluster(
+                broker_id=self.config.node_id,
+                inter_broker_listener=self.config.used_inter_broker_listener_name,
+                peers=self.peers,
+                store=self.store,
+                timers=self.timers,
+                fair_queue=self.fair_queue,
+                report=self._report,
+            ),
+        )
+
+    def create_topic(self, new: NewTopic) -> Later[Any]:
+        """Create a topic, on the controller; clients see it a moment later."""
+        if self.controller.is_active:
+            return self.controller.create_topic(new)
+        return spawn(self._create_on_controller(new))
+
+    async def _create_on_controller(self, new: NewTopic) -> None:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=new.name,
+                    num_partitions=new.num_partitions,
+                    replication_factor=new.replication_factor,
+                    configs=[
+                        CreatableTopicConfig(name=name, value=value)
+                        for name, value in new.config.items()
+                    ],
+                )
+            ],
+            timeout_ms=_CREATION_TIMEOUT_MS,
+        )
+        controller_id = self.cache.controller_id
+        if controller_id < 0:
+            raise LeaderNotAvailable(f"cannot create topic '{new.name}': no controller is known")
+        response: CreateTopicsResponse = await self.peers.ask(controller_id, request, _LANE)
+        [result] = response.topics
+        if result.error_code:
+            raise error_from_code(result.error_code, result.error_message or "")
+
+    def _settings_changed(self, key: Key, value: Mapping[str, str] | None, version: int) -> None:
+        match key:
+            case ("config", "topic", str(name)):
+                topic = self.cache.topic(name)
+                if topic is not None and self.store.problem(key) is None:
+                    self._report_change(f"topic {name}", topic.config, value, topic=name)
+                    self.replica_manager.topics.update_topic_config(name, value or {})
+            case _:
+                super()._settings_changed(key, value, version)
+
+    # -- stopping -----------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        self.cluster_replicas.stop()
+        self.controller.stop()
+        self.peers.close()
+        await super()._stop()
+
+
+def _start(work: Any) -> None:
+    spawn(work).then(_ignore, _raise)
+
+
+def _ignore(_: object) -> None:
+    """Do nothing."""
+
+
+def _raise(error: Exception) -> None:
+    raise error

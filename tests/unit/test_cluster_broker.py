@@ -1,0 +1,174 @@
+"""Several brokers on ZooKeeper: election, replication and failover with real requests."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from plog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
+
+
+@pytest.fixture
+def cluster() -> ZooKeeperCluster:
+    """Three brokers with a topic of three replicas."""
+    cluster = ZooKeeperCluster(3)
+    cluster.create("t")
+    return cluster
+
+
+def test_one_broker_is_the_controller_and_all_brokers_know_it() -> None:
+    cluster = ZooKeeperCluster(3)
+    for broker in cluster.brokers.values():
+        cache = broker.broker.cache
+        assert (cache.controller_id, set(cache.live_brokers)) == (cluster.controller, {1, 2, 3})
+
+
+def test_records_with_acks_all_are_on_all_replicas(cluster: ZooKeeperCluster) -> None:
+    assert sorted(cluster.state("t").isr) == [1, 2, 3]
+    assert cluster.produce("t", b"a", b"b") == 0
+    assert {cluster.replica(one, "t").log.log_end_offset for one in (1, 2, 3)} == {2}
+    assert cluster.values("t") == [b"a", b"b"]
+
+
+def test_another_replica_leads_when_the_leader_dies(cluster: ZooKeeperCluster) -> None:
+    assert cluster.produce("t", b"a") == 0
+    old = cluster.leader("t")
+    cluster.kill(old)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    new = cluster.leader("t")
+    assert new != old
+    assert old not in cluster.state("t").isr
+    assert cluster.produce("t", b"b") == 0
+    assert cluster.values("t") == [b"a", b"b"]
+    # It returns as a follower, and joins the ISR again.
+    cluster.start(old)
+    cluster.advance(5_000)
+    assert sorted(cluster.state("t").isr) == [1, 2, 3]
+    assert cluster.replica(old, "t").log.log_end_offset == 2
+
+
+def test_another_broker_becomes_the_controller(cluster: ZooKeeperCluster) -> None:
+    old = cluster.controller
+    cluster.kill(old)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    assert cluster.controller != old
+    cluster.create("u", replication_factor=2)
+    assert cluster.produce("u", b"a") == 0
+    assert cluster.produce("t", b"b") == 0
+
+
+def test_all_brokers_die_and_return(cluster: ZooKeeperCluster) -> None:
+    for number in range(5):
+        assert cluster.produce("t", b"%d" % number) == 0
+    for one in (1, 2, 3):
+        cluster.kill(one)
+    for one in (3, 2, 1):
+        cluster.start(one)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    assert sorted(cluster.state("t").isr) == [1, 2, 3]
+    assert cluster.produce("t", b"5") == 0
+    assert cluster.values("t") == [b"%d" % number for number in range(6)]
+    assert {cluster.replica(one, "t").log.log_end_offset for one in (1, 2, 3)} == {6}
+
+
+def test_broker_that_was_not_the_leader_rejects_records(cluster: ZooKeeperCluster) -> None:
+    other = next(one for one in (1, 2, 3) if one != cluster.leader("t"))
+    assert cluster.produce("t", b"a", to=other) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_too_few_replicas_in_sync_reject_records(cluster: ZooKeeperCluster) -> None:
+    config = [CreatableTopicConfig(name="min.insync.replicas", value="2")]
+    topic = CreatableTopic(name="u", num_partitions=1, replication_factor=3, configs=config)
+    cluster.ask_controller(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+    assert cluster.produce("u", b"a") == 0
+    leader = cluster.leader("u")
+    for one in {1, 2, 3} - {leader}:
+        cluster.kill(one)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    assert cluster.state("u").isr == (leader,)
+    assert cluster.produce("u", b"b") == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert cluster.produce("u", b"c", acks=1) == 0
+
+
+def test_topic_requests_to_other_brokers_are_rejected(cluster: ZooKeeperCluster) -> None:
+    other = next(one for one in (1, 2, 3) if one != cluster.controller)
+    topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+    response = cluster.ask(other, CreateTopicsRequest(topics=[topic]), 7)
+    assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+def test_topic_is_deleted_on_all_brokers(cluster: ZooKeeperCluster) -> None:
+    assert cluster.produce("t", b"a") == 0
+    gone = next(one for one in (1, 2, 3) if one != cluster.controller)
+    cluster.kill(gone)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    cluster.ask_controller(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
+    cluster.advance(1000)
+    for broker in cluster.brokers.values():
+        assert broker.broker.cache.topic("t") is None
+        assert not broker.broker.replica_manager.topics.partitions
+    # The broker that was gone moves its log away.
+    cluster.start(gone)
+    cluster.advance(1000)
+    names = cluster.files[gone].listdir("/data")
+    assert "t-0" not in names
+    assert any(name.endswith("-stray") for name in names)
+
+
+def test_topic_gets_more_partitions(cluster: ZooKeeperCluster) -> None:
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)], timeout_ms=10_000
+    )
+    [result] = cluster.ask_controller(request, 3).results
+    assert result.error_code == 0, result.error_message
+    cluster.advance(100)
+    for number in range(4):
+        assert cluster.produce("t", b"a", number=number) == 0
+
+
+def test_committed_offsets_survive_the_death_of_the_coordinator(
+    cluster: ZooKeeperCluster,
+) -> None:
+    assert cluster.commit("g", 7) == 0
+    coordinator = cluster.coordinator("g")
+    cluster.kill(coordinator)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    assert cluster.coordinator("g") != coordinator
+    assert cluster.committed("g") == 7
+
+
+def test_broker_whose_session_expires_serves_again(cluster: ZooKeeperCluster) -> None:
+    assert cluster.produce("t", b"a") == 0
+    leader = cluster.leader("t")
+    cluster.zookeeper.expire(cluster.client(leader).session_id)
+    cluster.advance(10_000)
+    assert sorted(cluster.state("t").isr) == [1, 2, 3]
+    assert cluster.produce("t", b"b") == 0
+    assert cluster.values("t") == [b"a", b"b"]
+
+
+def test_tail_of_a_leader_that_was_cut_off_is_truncated(cluster: ZooKeeperCluster) -> None:
+    assert cluster.produce("t", b"kept") == 0
+    old = cluster.leader("t")
+    others = [one for one in (1, 2, 3) if one != old]
+    for one in others:
+        cluster.cut(old, one)
+    cluster.client(old).cut()
+    lost = cluster.begin_produce("t", b"lost", acks=1)
+    cluster.until(lambda: lost.is_done)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    assert cluster.leader("t") != old
+    assert cluster.produce("t", b"new") == 0
+    cluster.client(old).restore()
+    for one in others:
+        cluster.heal(old, one)
+    cluster.advance(30_000)
+    assert cluster.values("t") == [b"kept", b"new"]
+    assert {cluster.replica(one, "t").log.log_end_offset for one in (1, 2, 3)} == {2}
