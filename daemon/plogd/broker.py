@@ -49,11 +49,11 @@ from plogd.log.compaction.cleaner_gauges import register_cleaner_gauges
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.recovery.log_discovery import KnownTopic
-from plogd.metadata.cache import LiveBroker, MetadataCache, TopicState
+from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metadata.cluster_metadata import ClusterMetadata
 from plogd.metadata.embedded_metadata import EmbeddedMetadata
 from plogd.metadata.embedded_store import EmbeddedStore
-from plogd.metadata.store import BrokerRegistration, Key, MetadataStore
+from plogd.metadata.store import BrokerRegistration, Endpoint, Key, MetadataStore
 from plogd.metrics import Registry
 from plogd.ports import CopyMemory, Later, Ports, spawn
 from plogd.quota import Quotas
@@ -128,8 +128,7 @@ class Broker:
             "plog_unexpected_errors_total", "Unexpected errors (bugs); each is logged."
         )
         self._addresses = AdvertisedAddresses(config)
-        self._bound: Sequence[Listener] = ()
-        self._host_name = ""
+        self._endpoints: Sequence[Endpoint] = ()
         self._stop_controller: Callable[[], None] = lambda: None
         self.cache = MetadataCache()
         self.topic_stats = TopicStats(metrics)
@@ -267,8 +266,8 @@ class Broker:
         Other brokers get the ports of `bound`, the open listeners, which default to the configured
         listeners, and `host_name` if a listener has no host.
         """
-        self._bound = bound or self.config.bound_listeners()
-        self._host_name = host_name
+        listeners = bound or self.config.bound_listeners()
+        self._endpoints = self._addresses.endpoints(listeners, host_name)
         return spawn(self._start())
 
     async def _start(self) -> None:
@@ -341,12 +340,7 @@ class Broker:
 
     def _list_brokers(self, *_: object) -> None:
         """Show the registered brokers and the controller to clients."""
-        registrations, controller_id = self.metadata.brokers()
-        brokers = [LiveBroker.of(each) for each in registrations]
-        # While they cannot be known, clients see those that were known before.
-        self.cache.update_brokers(
-            brokers or self.cache.live_brokers.values(), controller_id=controller_id
-        )
+        self.cache.update_registrations(*self.metadata.brokers())
 
     def _start_security(self) -> None:
         self.acls = Acls(self.store, fair_queue=self.fair_queue, report=self._report)
@@ -485,7 +479,7 @@ class Broker:
             broker_id=self.config.node_id,
             # As in KRaft (KIP-631), it distinguishes two runs of the same broker.
             incarnation_id=self.ports.random.random_bytes(16),
-            endpoints=self._addresses.endpoints(self._bound, self._host_name),
+            endpoints=tuple(self._endpoints),
             rack=self.config.broker_rack,
         )
 

@@ -27,7 +27,6 @@ from plogd.controller.controller import Controller
 from plogd.controller.topic_creation import NewTopic
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.log.recovery.log_discovery import KnownTopic
-from plogd.metadata.store import Key
 from plogd.metadata.zookeeper.cluster_member import ClusterMember
 from plogd.peers import Peers
 from plogd.ports import Later, spawn
@@ -191,16 +190,6 @@ class ClusterBroker(Broker):
         [result] = response.topics
         if result.error_code:
             raise error_from_code(result.error_code, result.error_message or "")
-
-    def _settings_changed(self, key: Key, value: Mapping[str, str] | None, version: int) -> None:
-        match key:
-            case ("config", "topic", str(name)):
-                topic = self.cache.topic(name)
-                if topic is not None and self.store.problem(key) is None:
-                    self._report_change(f"topic {name}", topic.config, value, topic=name)
-                    self.replica_manager.topics.update_topic_config(name, value or {})
-            case _:
-                super()._settings_changed(key, value, version)
 
     # -- stopping -----------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ EMBEDDED = (
 )
 ZOOKEEPER = ("plogd.metadata.zookeeper",)
 BELOW_BROKER = (*CORE, *EMBEDDED, *ZOOKEEPER, "plogd.controller", "plogd.connection_context")
-PURE = (*BELOW_BROKER, "plogd.broker", "plogd.apis")
+PURE = (*BELOW_BROKER, "plogd.broker", "plogd.cluster_broker", "plogd.apis")
 SHELL = (
     "plogd.__main__",
     "plogd.child_process",
@@ -222,6 +222,7 @@ ROWS = (
     Row(names=ZOOKEEPER, may_import=(*LIBRARY, *COMMON, *SHARED), pure=True),
     Row(names=("plogd.connection_context",), pure=True),
     Row(names=("plogd.broker",), may_import=BELOW_BROKER, pure=True),
+    Row(names=("plogd.cluster_broker",), may_import=(*BELOW_BROKER, "plogd.broker"), pure=True),
     Row(names=("plogd.apis",), may_import=(*BELOW_BROKER, "plogd.broker"), pure=True),
     # Framing and ordering of requests belong to the network code, but the simulator runs them, too.
     Row(names=("plogd.net.request_queue",), may_import=PURE, pure=True),

@@ -129,6 +129,16 @@ class MetadataCache:
         self._ids_by_listener = {}
         self.version += 1
 
+    def update_registrations(
+        self, registrations: Iterable[BrokerRegistration], controller_id: int
+    ) -> None:
+        """Replace the controller, and the live brokers unless `registrations` is empty.
+
+        It is empty while the registered brokers cannot be known.
+        """
+        brokers = [LiveBroker.of(each) for each in registrations]
+        self.update_brokers(brokers or self.live_brokers.values(), controller_id=controller_id)
+
     def update(self, topic: TopicState) -> None:
         """Add or replace a topic."""
         old = self._topics.get(topic.name)

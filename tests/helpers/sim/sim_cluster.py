@@ -158,8 +158,12 @@ class SimCluster:
         ports = SimPorts(one, timers=self._lives[one], files=files)
         broker = SimBroker(ports=ports, node_id=one, rows=rows, **self._settings)
         load_logs = broker.broker._load_logs
-        # The embedded store of the broker does not know the topics of the cluster.
-        setattr(broker.broker, "_load_logs", lambda _: load_logs(self._topics_on(one)))  # noqa: B010
+
+        def load_hosted(_: object) -> Any:
+            # The embedded store of the broker does not know the topics of the cluster.
+            return load_logs(self._topics_on(one))
+
+        setattr(broker.broker, "_load_logs", load_hosted)  # noqa: B010
         broker.start()
         self.network.join(one, broker.dispatch, turn=ports.turn)
         own = OwnRequests(broker.broker, rows)
