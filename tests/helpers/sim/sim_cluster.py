@@ -53,6 +53,7 @@ from plogd.replica.role_changes import StoredTopic
 from plogd.testing.in_memory_peers import InMemoryPeers
 from plogd.testing.peer_network import PeerNetwork
 from tests.helpers.sim.sim_broker import Asked, SimBroker, produce_request
+from tests.helpers.sim.sim_disk import Chance
 from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.sim.sim_ports import SimPorts
 from tests.helpers.sim.sim_time import LifeTimers, SimClock, SimTimers
@@ -181,11 +182,12 @@ class SimCluster:
         )
         self.replicas[one].start()
 
-    def kill(self, one: int) -> None:
-        """End a broker's process; its disk keeps what was written."""
+    def kill(self, one: int, *, power_loss: Chance | None = None) -> None:
+        """End a broker's process; with `power_loss`, its disk may lose what was not synced."""
         self.network.leave(one)
         self._lives[one].end()
-        self.files[one] = self.files[one].kill()
+        files = self.files[one]
+        self.files[one] = files.kill() if power_loss is None else files.crash(power_loss)
         del self.brokers[one], self.replicas[one]
 
     def cut(self, one: int, other: int) -> None:

@@ -269,6 +269,24 @@ def test_logs_of_a_topic_are_deleted_together() -> None:
     assert not any(name.startswith("big") for name in site.files.listdir("/a"))
 
 
+def test_stray_logs_are_renamed_together_and_kept() -> None:
+    site, _ = four_segments()
+    site.create("u-0")
+    site.create("u-1")
+    syncs = spied(site.files, "sync_dir")
+    site.settle(site.manager.remove_strays(KEY, TopicPartition("u", 1)))
+    assert syncs() == ["/a"]
+    assert list(site.manager.logs) == [TopicPartition("u", 0)]
+    site.ports.advance(3 * DELAY_MS)
+    strays = sorted(name for name in site.files.listdir("/a") if name.endswith("-stray"))
+    assert [name[:4] for name in strays] == ["t-0.", "u-1."]
+    assert "00000000000000000015.log" in site.files.listdir(f"/a/{strays[0]}")
+    # The names are free again.
+    site.fill(site.create("t-0"), 2)
+    site.settle()
+    assert list(values(site.log())) == [0, 1]
+
+
 def test_next_start_removes_files_marked_for_deletion() -> None:
     site, _ = four_segments()
     site.delete("t-0")

@@ -44,6 +44,82 @@ def test_follower_that_was_cut_off_leaves_the_isr_and_rejoins() -> None:
     assert cluster.records(3) == cluster.records(1)
 
 
+def test_cluster_replicates_on_slow_disks_while_leaders_change() -> None:
+    cluster = started()
+    for broker in cluster.brokers.values():
+        broker.files.append_ms = lambda path: 25.0
+    for leader in (2, 3, 1, 2):
+        for _ in range(3):
+            cluster.produce(b"acknowledged", timeout_ms=60_000)
+        # Jobs are still writing, and followers have not fetched everything.
+        cluster.elect(leader)
+        asked = cluster.produce(b"last of the epoch", timeout_ms=60_000)
+        cluster.advance(3000)
+        assert cluster.error_of(asked) == 0
+    logs = [cluster.records(one) for one in (1, 2, 3)]
+    assert logs[0] == logs[1] == logs[2]
+    assert logs[0].count(b"last of the epoch") == 4
+    epochs = [cluster.partition(one).log.leader_epochs.entries for one in (1, 2, 3)]
+    assert epochs[0] == epochs[1] == epochs[2]
+
+
+def test_wiped_follower_copies_everything_again() -> None:
+    cluster = started()
+    for number in range(5):
+        cluster.produce(b"%d" % number)
+    cluster.advance(1000)
+    cluster.kill(3)
+    cluster.produce(b"5", acks=1)
+    cluster.advance(2 * LAG_MS)
+    assert cluster.partition(1).isr == (1, 2)
+    cluster.start(3)
+    cluster.elect(1, isr=(1, 2))
+    cluster.advance(2 * LAG_MS)
+    assert cluster.records(3) == cluster.records(1)
+    assert sorted(cluster.partition(1).isr) == [1, 2, 3]
+    assert any("an empty log for t-0" in line for line in cluster.brokers[3].reports)
+
+
+def test_replica_that_the_controller_refuses_does_not_hold_up_the_high_watermark() -> None:
+    cluster = started()
+    cluster.elect(1, isr=(1, 2))
+    cluster.alter_error = lambda asked: ErrorCode.INELIGIBLE_REPLICA
+    asked = cluster.produce(b"a")
+    cluster.advance(1000)
+    assert cluster.error_of(asked) == 0
+    assert cluster.asked
+    assert cluster.partition(1).isr == (1, 2)
+    cluster.alter_error = lambda asked: 0
+    cluster.advance(1000)
+    assert sorted(cluster.partition(1).isr) == [1, 2, 3]
+
+
+def test_stopped_cluster_sends_nothing_more() -> None:
+    cluster = started()
+    cluster.cut(1, 3)
+    for one in (1, 2, 3):
+        cluster.replicas[one].stop()
+    cluster.produce(b"a", acks=1)
+    cluster.advance(3 * LAG_MS)
+    assert cluster.asked == []
+    assert cluster.end_offsets() == {1: 1, 2: 0, 3: 0}
+
+
+def test_followers_do_not_count_as_under_replicated() -> None:
+    cluster = started()
+    cluster.cut(1, 3)
+    cluster.produce(b"a", acks=1)
+    cluster.advance(2 * LAG_MS)
+    name = "kafka_server_replicamanager_underreplicatedpartitions"
+    values = [
+        line.split()[-1]
+        for one in (1, 2, 3)
+        for line in cluster.brokers[one].metrics.lines()
+        if line.startswith(name)
+    ]
+    assert values == ["1", "0", "0"]
+
+
 def test_leader_moves_and_returns() -> None:
     cluster = started()
     expected = b""

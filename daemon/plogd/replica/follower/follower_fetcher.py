@@ -432,7 +432,9 @@ def _is_acknowledged(partition: Partition, info: AppendInfo) -> bool:
 
 
 def _error(code: int) -> KafkaError:
-    return error_from_code(code, f"it returned {ErrorCode(code).name}")
+    # A newer version of the leader may have other codes.
+    name = ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
+    return error_from_code(code, f"it returned {name}")
 
 
 def _key(partition: Partition) -> Key:

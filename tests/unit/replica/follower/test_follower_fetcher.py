@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from plog.wire.messages.fetch import FetchRequest
-from plogd.ports import spawn
+from plog.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from plogd.ports import ready, spawn
 from tests.helpers.sim.sim_replicas import KEY, SimReplicas
 
 
@@ -202,6 +207,30 @@ def test_partition_with_an_error_is_reported_once_and_retried() -> None:
     assert any("UNKNOWN_LEADER_EPOCH" in line for line in reports)
     replicas.send_state(1)
     replicas.produce(b"a")
+    replicas.advance(2000)
+    assert replicas.end_offsets == {1: 1, 2: 1}
+
+
+@pytest.mark.parametrize("is_of_request", [True, False])
+def test_unknown_error_is_reported_and_retried(is_of_request: bool) -> None:
+    replicas = started()
+    leader = replicas.leaders[2][-1]
+    send = leader.fetch
+
+    def refuse(request: FetchRequest) -> Any:
+        partition = PartitionData(error_code=9999)
+        topic = FetchableTopicResponse(topic_id=replicas.leader.topic_id, partitions=[partition])
+        return ready(
+            FetchResponse(error_code=9999) if is_of_request else FetchResponse(responses=[topic])
+        )
+
+    leader.fetch = refuse  # type: ignore[method-assign]
+    replicas.advance(1000)  # Until the request in flight has been answered.
+    replicas.produce(b"a")
+    replicas.advance(5000)
+    assert replicas.end_offsets == {1: 1, 2: 0}
+    assert any("error 9999" in line for line in replicas.brokers[2].reports)
+    leader.fetch = send  # type: ignore[method-assign]
     replicas.advance(2000)
     assert replicas.end_offsets == {1: 1, 2: 1}
 
