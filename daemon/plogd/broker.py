@@ -395,7 +395,7 @@ class Broker:
     async def _stop(self) -> None:
         # A shutdown during startup must not wait until large logs are recovered.
         self.log_manager.stop_loading()
-        self.replica_manager.append_queues.close()
+        self.replica_manager.stop()
         # Before the logs are closed, because a coordinator that is still loading reads them.
         await self.group_coordinator.shutdown()
         self._stop_controller()

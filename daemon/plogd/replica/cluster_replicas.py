@@ -73,6 +73,7 @@ class ClusterReplicas:
             is_eligible=lambda broker_id, broker_epoch: broker_id in cache.live_broker_ids,
             max_lag_ms=lambda: config().replica_lag_time_max_ms,
             isr_changes=self.alter_partition,
+            on_stop=self.stop,
         )
         self.fetchers = ReplicaFetcherManager(self._make_fetcher)
         self.control = ControlRequests(broker_epoch)

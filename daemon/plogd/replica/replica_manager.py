@@ -88,6 +88,7 @@ class ReplicaManager:
                 isr_changes=NoIsrChanges(),
             ),
         )
+        self._on_stop: Callable[[], None] = lambda: None
         self._partitions = self.topics.partitions
         self._log_manager = log_manager
         self._cache = cache
@@ -125,15 +126,25 @@ class ReplicaManager:
         is_eligible: Callable[[int, int], bool],
         max_lag_ms: Callable[[], float],
         isr_changes: IsrChanges,
+        on_stop: Callable[[], None],
     ) -> None:
-        """Let partitions have followers; see `PartitionContext`. Called before any is hosted."""
+        """Let partitions have followers; see `PartitionContext`. Called before any is hosted.
+
+        `on_stop` is called when the broker stops.
+        """
         assert not self._partitions, "the partitions have another context"
+        self._on_stop = on_stop
         self.topics.partition_context = replace(
             self.topics.partition_context,
             is_eligible=is_eligible,
             max_lag_ms=max_lag_ms,
             isr_changes=isr_changes,
         )
+
+    def stop(self) -> None:
+        """Stop replication, and fail appends that are queued, because the broker is stopping."""
+        self._on_stop()
+        self.append_queues.close()
 
     # -- lookups ------------------------------------------------------------------------------
 

@@ -132,20 +132,22 @@ class PeerNetwork:
     def connect(self, source: int, target: int) -> Later[Link]:
         """Return a new connection. Fails with PeerUnavailable; waits while the network is cut."""
         opened: Later[Link] = Later()
+        asks = self._ends.get(source)
         delay_ms = self.delay_ms(source, target) + self.delay_ms(target, source)
-        self.timers.call_later(delay_ms, lambda: self._open(source, target, opened))
+        self.timers.call_later(delay_ms, lambda: self._open(source, asks, target, opened))
         return opened
 
-    def _open(self, source: int, target: int, opened: Later[Link]) -> None:
-        if opened.done:
+    def _open(self, source: int, asks: _End | None, target: int, opened: Later[Link]) -> None:
+        # The process that asks may have ended, and the next one may have joined.
+        if opened.done or asks is None or self._ends.get(source) is not asks:
             return
         if self.is_cut(source, target) or self.is_cut(target, source):
             # TCP repeats its first packet, so that the connection is opened soon after `heal`.
-            self.timers.call_later(_CONNECT_RETRY_MS, lambda: self._open(source, target, opened))
+            self.timers.call_later(
+                _CONNECT_RETRY_MS, lambda: self._open(source, asks, target, opened)
+            )
             return
-        asks, is_asked = self._ends.get(source), self._ends.get(target)
-        if asks is None:
-            return  # Its process has ended.
+        is_asked = self._ends.get(target)
         if is_asked is None:
             opened.fail(PeerUnavailable(f"broker {target} refused the connection"))
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from plog.errors import ErrorCode
 from tests.helpers.sim.sim_cluster import SimCluster
+from tests.helpers.sim.sim_ports import outcome
 
 LAG_MS = 30_000
 
@@ -103,6 +104,23 @@ def test_stopped_cluster_sends_nothing_more() -> None:
     cluster.advance(3 * LAG_MS)
     assert cluster.asked == []
     assert cluster.end_offsets() == {1: 1, 2: 0, 3: 0}
+
+
+def test_broker_that_stops_leaves_a_clean_disk_behind() -> None:
+    cluster = started()
+    for number in range(3):
+        cluster.produce(b"%d" % number)
+    stopped = cluster.brokers[2].broker.stop()
+    cluster.advance(1000)
+    outcome(stopped)
+    assert ".kafka_cleanshutdown" in cluster.files[2].listdir("/data")
+    cluster.kill(2)
+    cluster.start(2, cluster.files[2])
+    cluster.elect(1)
+    asked = cluster.produce(b"last")
+    cluster.advance(2000)
+    assert cluster.error_of(asked) == 0
+    assert cluster.records(1) == cluster.records(2) == cluster.records(3)
 
 
 def test_followers_do_not_count_as_under_replicated() -> None:

@@ -158,6 +158,17 @@ def test_no_code_of_a_broker_runs_after_it_has_left() -> None:
     assert not opening.done
 
 
+def test_connection_of_an_ended_process_is_not_opened_for_the_next_one() -> None:
+    site = Site()
+    site.network.cut(1, 2)
+    opening = site.network.connect(1, 2)
+    site.network.leave(1)
+    site.network.join(1, site._dispatch, turn=Turn(site.timers))
+    site.network.heal(1, 2)
+    site.timers.advance(1000)
+    assert not opening.done
+
+
 def test_requests_of_a_broker_that_has_left_get_no_outcome() -> None:
     site = Site()
     answer = site.connect().ask(b"park")
