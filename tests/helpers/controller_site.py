@@ -16,6 +16,7 @@ from plogd.metadata.cache import TopicState
 from plogd.ports import Later, failed, ready
 from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
 from tests.helpers.metadata_sites import EmbeddedSite, Site, ZooKeeperSite
+from tests.helpers.real_zookeeper import RealZooKeeperSite
 from tests.helpers.sim.sim_ports import SimRandom, T
 
 
@@ -61,7 +62,7 @@ class HostedPartitions:
 class ControllerSite:
     """A controller with its store and its broker; `topics` are those that `load` has returned."""
 
-    def __init__(self, site: Site, *, is_elected: bool = True) -> None:
+    def __init__(self, site: Site | RealZooKeeperSite, *, is_elected: bool = True) -> None:
         self.site = site
         self.brokers = HostedPartitions()
         self.elected: list[list[TopicState]] = []
@@ -78,7 +79,7 @@ class ControllerSite:
                 delete_topic_enable=self.may_delete,
             ),
             # Different brokers create different ids.
-            random=SimRandom(site.broker_id if isinstance(site, ZooKeeperSite) else 0),
+            random=SimRandom(0 if isinstance(site, EmbeddedSite) else site.broker_id),
             fair_queue=FairQueue(ports.timers),
             report=ports.report,
         )
