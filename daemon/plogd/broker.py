@@ -308,6 +308,7 @@ class Broker:
             self.replica_manager.topics,
             self.cache,
             start=lambda topic: spawn(start.start([topic])),
+            fair_queue=self.fair_queue,
             report=self._report,
             on_bug=self.report_bug,
         ).follow()

@@ -14,6 +14,7 @@ from functools import partial
 from plog.errors import KafkaError, NotController
 from plogd.controller.brokers import Brokers
 from plogd.controller.controller import Controller
+from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.ports import Later, Report, spawn
 
@@ -33,6 +34,7 @@ class ResumedTopics:
         cache: MetadataCache,
         *,
         start: Callable[[TopicState], Later[None]],
+        fair_queue: FairQueue,
         report: Report,
         on_bug: Callable[[str, Exception], None],
     ) -> None:
@@ -40,6 +42,7 @@ class ResumedTopics:
         self._brokers = brokers
         self._cache = cache
         self._start = start
+        self._queue = fair_queue
         self._report = report
         self._on_bug = on_bug
 
@@ -52,7 +55,7 @@ class ResumedTopics:
         spawn(self._start_all(topics)).then(_ignore, lambda e: self._on_bug("resumed topics", e))
 
     async def _start_all(self, topics: Sequence[TopicState]) -> None:
-        for topic in topics:
+        async for topic in Slices(self._queue).over(topics):
             if self._is_served(topic):
                 continue
             try:

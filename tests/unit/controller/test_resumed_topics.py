@@ -6,6 +6,7 @@ from plog.errors import KafkaStorageError
 from plog.zookeeper.operations import Delete
 from plogd.controller.partition_creation import NewPartitions
 from plogd.controller.resumed_topics import ResumedTopics
+from plogd.fair_queue import FairQueue
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.ports import Later
 from plogd.testing.mock_zookeeper import Fault
@@ -42,6 +43,7 @@ class Setup:
             brokers,
             self.cache,
             start=self.start,
+            fair_queue=FairQueue(self.site.site.ports.timers),
             report=self.site.site.ports.report,
             on_bug=lambda where, error: self.bugs.append(error),
         ).follow()
@@ -111,6 +113,7 @@ def test_topic_that_is_deleted_meanwhile_is_not_started() -> None:
         setup.site.brokers,
         setup.cache,
         start=setup.start,
+        fair_queue=FairQueue(setup.site.site.ports.timers),
         report=setup.site.site.ports.report,
         on_bug=lambda where, error: setup.bugs.append(error),
     )
