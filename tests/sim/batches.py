@@ -55,6 +55,7 @@ class Batch:
     """How often it has been sent."""
     is_appended: bool = False
     """The broker has appended it but not acknowledged it."""
+    is_acknowledged: bool = False
 
     @property
     def key(self) -> PartitionKey:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from plog.settings import INT_MAX, LONG_MAX
@@ -91,6 +91,15 @@ def make_topics(chance: random.Random) -> list[TopicPlan]:
         }
         plans.append(TopicPlan("compacted", 2, compact))
     return plans
+
+
+def roll_soon(plan: TopicPlan, chance: random.Random) -> TopicPlan:
+    """Return the plan of a compacted topic whose segments are rolled soon; others unchanged."""
+    # The active segment is not compacted.
+    if not plan.is_compacted or chance.random() < 0.2:
+        return plan
+    segment_ms = chance.choice(("20", "100"))
+    return replace(plan, settings={**plan.settings, "segment.ms": segment_ms})
 
 
 def make_tasks(chance: random.Random, config: BrokerConfig) -> Sequence[PeriodicTask]:

@@ -139,7 +139,7 @@ class Process:
             self._world.service.coordinator_reloads()
         if text.startswith(("wrote metadata snapshot", "loaded metadata snapshot")):
             self._world.count(f"metadata snapshots {text.split()[0]}")
-        self._world.crash_after_compaction.reported(text)
+        self._world.compaction_faults.reported(message, fields)
         self.reports.append(text)
         self._world.trace(f"broker: {text}")
 

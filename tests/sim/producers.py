@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 MAX_IN_FLIGHT = 5
 _MAX_WINDOW = 9
-_SENT_AGAIN = 0.7
-"""How often an idle producer sends its last batch again."""
 _NEW_IDENTITY = 0.2
 """How often an idle producer starts a new session: first batches are a special case."""
 
@@ -131,24 +129,23 @@ class PlainProducer(Client):
 class IdempotentProducer(Client):
     """Writes to one partition of a permanent topic, each record exactly once.
 
-    With `max_rest_ms`, it waits for up to this time before each batch, which has a single record.
-    Compaction may thus remove the record while its batch is the last one of the producer. The
-    producer often sends this batch again, as if it had not received the response. Even after a
-    restart, the broker must not append it a second time.
+    With `is_single`, each batch has a single record, whose key other producers use often, and is
+    sent when all others are acknowledged.
     """
 
     def __init__(
-        self, world: World, name: str, topic: str, partition: int, *, max_rest_ms: float = 0
+        self, world: World, name: str, topic: str, partition: int, *, is_single: bool = False
     ) -> None:
         super().__init__(world, name)
-        self._max_rest_ms = max_rest_ms
+        self._is_single = is_single
+        self._max_window = 1 if is_single else _MAX_WINDOW
         self._topic = topic
         self._partition = partition
         self._sight: Sight | None = None
         self._producer_id = -1
         self._producer_epoch = -1
         self._identities = 0
-        self._values = Values(world, name, self.chance, single=bool(max_rest_ms))
+        self._values = Values(world, name, self.chance, single=is_single)
         self._unacknowledged: deque[Batch] = deque()
         self._sent = 0
         """How many batches, from the oldest on, were sent over this connection."""
@@ -156,17 +153,18 @@ class IdempotentProducer(Client):
         self._rewinding = False
         """A batch was rejected: wait until all in flight are answered, then resend all of them."""
         self._used_connection: Connection | None = None
-        self._last: Batch | None = None
-        """The last acknowledged batch, if it may be sent again."""
+        self._again: Batch | None = None
+        """The last acknowledged batch, if it is to be sent again."""
 
     async def run(self) -> None:
-        while self.world.working or self._unacknowledged:
+        while self.is_working() or self._unacknowledged or self._again:
             await self.world.pause(self.chance)
-            if self._max_rest_ms and not self._unacknowledged:
-                await self.world.sleep(self.chance.uniform(0, self._max_rest_ms))
+            if not self._unacknowledged:
+                await self._rest()
             try:
                 connection = await self.connected()
-                if not self._unacknowledged and self.chance.random() < _NEW_IDENTITY:
+                is_done = not self._unacknowledged and self._again is None
+                if is_done and self.chance.random() < _NEW_IDENTITY:
                     self._producer_id = -1
                 if self._sight is None:
                     self._sight = (await self.topics()).get(self._topic)
@@ -180,12 +178,22 @@ class IdempotentProducer(Client):
                 self._used_connection = connection
                 self._sent = self._in_flight = 0
                 self._rewinding = False
-            if self.world.working and self._last and not self._unacknowledged:
-                self._unacknowledged.append(self._last)
-                self._last = None
-            elif self.world.working and len(self._unacknowledged) < _MAX_WINDOW:
+            if self._again and not self._unacknowledged:
+                self._unacknowledged.append(self._again)
+                self._again = None
+            elif self.is_working() and len(self._unacknowledged) < self._max_window:
                 self._unacknowledged.append(self._new_batch(self._sight))
             self._send_more(connection)
+
+    def is_working(self) -> bool:
+        """Return whether the producer sends new batches."""
+        return self.world.working
+
+    async def _rest(self) -> None:
+        """Wait before the next batch; no batch is unacknowledged."""
+
+    def _note_acknowledged(self, batch: Batch, base_offset: int) -> None:
+        """Handle the first acknowledgment of a batch, which may be sent again."""
 
     async def _take_identity(self) -> None:
         version = self.version(ApiKey.INIT_PRODUCER_ID, 0, 5)
@@ -197,12 +205,12 @@ class IdempotentProducer(Client):
         self.world.take_producer_id(answer.producer_id, answer.producer_epoch)
         self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
         self._identities += 1
-        self._last = None
+        self._again = None
         self._values = Values(
             self.world,
             f"{self.name}.{self._identities}",
             self.chance,
-            single=bool(self._max_rest_ms),
+            single=self._is_single,
         )
 
     def _new_batch(self, sight: Sight) -> Batch:
@@ -263,8 +271,9 @@ class IdempotentProducer(Client):
                 )
         self._unacknowledged.remove(batch)
         self._sent -= 1
-        is_last = self._max_rest_ms and not self._unacknowledged
-        self._last = batch if is_last and self.chance.random() < _SENT_AGAIN else None
+        if not batch.is_acknowledged:
+            batch.is_acknowledged = True
+            self._note_acknowledged(batch, result.base_offset)
         life = self.world.service.life_number
         self.world.history.acknowledged(
             batch.key,
@@ -278,15 +287,14 @@ class IdempotentProducer(Client):
         if batch is not self._unacknowledged[0]:
             self._rewinding = True  # An earlier batch was rejected.
             return
-        if batch.first_sent_in_life == self.world.service.life_number:
-            raise Anomaly(
-                "false-out-of-order", f"{batch.values[0]!r} is the next one and was rejected"
-            )
+        if batch.is_acknowledged or batch.first_sent_in_life == self.world.service.life_number:
+            which = "the last one" if batch.is_acknowledged else "the next one"
+            raise Anomaly("false-out-of-order", f"{batch.values[0]!r} is {which} and was rejected")
         # A restarted broker remembers only each producer's last batch, as Kafka's does. Whether
         # this batch was appended is unknown, so the producer starts a new session with the next
         # one.
         self.world.count("abandoned batches", len(self._unacknowledged))
         self._unacknowledged.clear()
-        self._last = None
+        self._again = None
         self._sent = 0
         self._producer_id = -1

@@ -126,7 +126,7 @@ class Service:
                 world.unsynced_is_lost()
         else:
             world.files = world.files.kill(self._chance if inside_append else None)
-            world.lost_snapshots.happen()
+            world.compaction_faults.process_ended()
         if process is not None:
             process.timers.end()
             process.is_serving = False

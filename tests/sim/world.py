@@ -22,24 +22,28 @@ from tests.helpers.sim.sim_time import SimClock, SimTimer, SimTimers
 from tests.sim.admins import Founder, Remaker
 from tests.sim.checker import Anomaly, History
 from tests.sim.client import Client
+from tests.sim.compaction_faults import CompactionFaults
 from tests.sim.consumers import Consumer
 from tests.sim.exceptions import Exceptions
 from tests.sim.final import FinalReader, check_log, check_retention
 from tests.sim.group_history import GroupHistory
 from tests.sim.group_plan import make_groups
+from tests.sim.idle_producer import BusyProducer, IdleProducer
 from tests.sim.inside import LifeEnded
-from tests.sim.insiders import (
-    CrashAfterCompaction,
-    LostSnapshots,
-    make_inside_topics,
-    make_insiders,
-)
+from tests.sim.insiders import make_inside_topics, make_insiders
 from tests.sim.members import Member
 from tests.sim.monitor import Monitor
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Connection, Network
 from tests.sim.outsiders import FinalOffsets, Outsider
-from tests.sim.plan import LOG_DIRS, REMADE_TOPICS, make_config, make_tasks, make_topics
+from tests.sim.plan import (
+    LOG_DIRS,
+    REMADE_TOPICS,
+    make_config,
+    make_tasks,
+    make_topics,
+    roll_soon,
+)
 from tests.sim.producers import IdempotentProducer, PlainProducer
 from tests.sim.service import Service
 from tests.sim.slow_directory import SlowDirectory
@@ -50,8 +54,8 @@ _PATIENCE_MS = 40_000.0
 _START_PATIENCE_MS = 120_000.0
 _DRAIN_MS = 300_000.0
 _WORK_MS = 10_000_000.0
-_REST_MS = 3_000.0
-"""Longer than it takes to roll a segment and to compact it."""
+_IDLE_PRODUCERS = 2
+"""Number of idle producers for each compacted topic."""
 
 
 class World(Stage):
@@ -84,6 +88,8 @@ class World(Stage):
         super().__init__(make_topics(self.chance))
         inside_chance = random.Random(f"inside {seed}")
         self.plans += make_inside_topics(inside_chance)
+        compaction_chance = random.Random(f"compaction {seed}")
+        self.plans = [roll_soon(plan, compaction_chance) for plan in self.plans]
         self.history.compacted = {
             plan.name: plan.delete_retention_ms for plan in self.plans if plan.is_compacted
         }
@@ -114,8 +120,7 @@ class World(Stage):
         self.slow_directory = SlowDirectory(self)
         self._truncating: set[Log] = set()
         self._transaction_writers, self._followers = make_insiders(self, inside_chance)
-        self.lost_snapshots = LostSnapshots(self, inside_chance)
-        self.crash_after_compaction = CrashAfterCompaction(self, inside_chance)
+        self.compaction_faults = CompactionFaults(self, compaction_chance)
 
     def _derive(self) -> random.Random:
         """Return a random generator for one part, independent of the other parts."""
@@ -133,9 +138,10 @@ class World(Stage):
         if self.exceptions.is_enabled:
             self.start(self.exceptions.run(), "exceptions")
         self._run_until(lambda: not self.working, _WORK_MS, "the work")
-        self.nemesis.heal()
-        self.slow_directory.heal()
-        self.exceptions.heal()
+        self._heal()
+        self.compaction_faults.work_ended()
+        self._run_until(self._is_compaction_over, _WORK_MS, "the compactions")
+        self._heal()
         self._run_until(self._is_answered, _DRAIN_MS, "the last responses")
         self._await_service()
         self._run_until(lambda: self.service.is_idle, _DRAIN_MS, "the last jobs")
@@ -144,11 +150,26 @@ class World(Stage):
         after = self.read_everything()
         self._compare(before, after)
 
+    def _heal(self) -> None:
+        """End all faults."""
+        self.nemesis.heal()
+        self.slow_directory.heal()
+        self.exceptions.heal()
+
+    def _is_compaction_over(self) -> bool:
+        """Whether the faults of compactions have ended, too."""
+        self._restart_if_failed()
+        return not self.compaction_faults.is_active
+
     def _is_answered(self) -> bool:
-        """Whether no client is waiting; if a directory fails meanwhile, that takes a restart."""
+        """Whether no client is waiting."""
+        self._restart_if_failed()
+        return not self._running
+
+    def _restart_if_failed(self) -> None:
+        """Repair a directory that fails although the faults have ended, which takes a restart."""
         if self.service.has_failed_disk:
             self.service.stop()
-        return not self._running
 
     def _start_clients(self) -> None:
         chance = self.chance
@@ -165,10 +186,12 @@ class World(Stage):
         compacted = [
             plan.name for plan in self.plans if plan.is_compacted and plan.is_written_by_clients
         ]
-        clients += [
-            IdempotentProducer(self, f"rare.{name}", name, 0, max_rest_ms=_REST_MS)
-            for name in compacted
-        ]
+        for name in compacted:
+            clients.append(BusyProducer(self, f"busy.{name}", name, 0))
+            clients += [
+                IdleProducer(self, f"idle{number}.{name}", name, 0)
+                for number in range(_IDLE_PRODUCERS)
+            ]
         clients += [Consumer(self, f"c{n}") for n in range(chance.randint(1, 4))]
         if chance.random() < 0.7:
             clients.append(Remaker(self, "remaker", REMADE_TOPICS))
@@ -328,8 +351,12 @@ class World(Stage):
         if self._monitor is not None:
             self._monitor.new_life()
         self.files.append_ms = self.slow_directory.write_ms
+        self.files.on_operation = self._operation_begins
+
+    def _operation_begins(self, operation: Operation) -> None:
         if self._trace_operations:
-            self.files.on_operation = lambda operation: self.trace(f"disk: {operation}")
+            self.trace(f"disk: {operation}")
+        self.compaction_faults.operation_begins(operation)
 
     def trace(self, text: str) -> None:
         """Trace an event, if tracing is enabled."""
