@@ -25,8 +25,11 @@ from plogd.broker import Broker
 from plogd.controller.cluster.cluster_term import Cluster
 from plogd.controller.controller import Controller
 from plogd.controller.topic_creation import NewTopic
+from plogd.controller.topic_writes import partition_state
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.log.recovery.log_discovery import KnownTopic
+from plogd.metadata.cache import LiveBroker, TopicState
+from plogd.metadata.store import Key, TopicValue
 from plogd.metadata.zookeeper.cluster_member import ClusterMember
 from plogd.peers import Peers
 from plogd.ports import Later, spawn
@@ -70,6 +73,7 @@ class ClusterBroker(Broker):
         # Not awaited, because another broker may be the controller for years.
         self.controller.load().then(_ignore, self._not_loaded)
         self.cluster_replicas.start()
+        await self._show_cluster()
         self.is_ready = True
         self.metadata.started()
 
@@ -77,7 +81,7 @@ class ClusterBroker(Broker):
 
     async def _load_known_logs(self) -> None:
         """Load the logs in the log directories; the controller decides what happens to others."""
-        values = await self.metadata.read_topics()
+        values = await self.metadata.read_cluster()
         configs: dict[str, TopicConfig] = {}
 
         def known(key: TopicPartition) -> KnownTopic | None:
@@ -124,13 +128,40 @@ class ClusterBroker(Broker):
 
     async def _registered(self, broker_epoch: int) -> None:
         """Accept requests for this registration, and lead in no epoch that exists already (C1)."""
-        values = await self.metadata.read_topics()
+        values = await self.metadata.read_cluster()
         self.cluster_replicas.roles.epoch_floors = {
             TopicPartition(str(key[1]), int(key[2])): value.leader_epoch
             for key, value in values.items()
             if key[0] == "partition"
         }
         self.broker_epoch = broker_epoch
+
+    async def _show_cluster(self) -> None:
+        """Show clients the cluster as it is in ZooKeeper, until the controller sends its state.
+
+        Otherwise, the first clients would see a cluster without brokers and topics; some clients
+        then wait for minutes before they ask again.
+        """
+        controller_id = await self.metadata.controller_known()
+        values = await self.metadata.read_cluster()
+        if self.cache.controller_id >= 0:  # This broker is the controller.
+            return
+        registrations = [value for key, value in values.items() if key[0] == "broker"]
+        for key, topic in values.items():
+            if key[0] == "topic":
+                self.cache.update(self._topic_state(str(key[1]), topic, values))
+        self.cache.update_registrations(registrations, controller_id)
+
+    def _topic_state(self, name: str, topic: TopicValue, values: Mapping[Key, Any]) -> TopicState:
+        return TopicState(
+            name=name,
+            topic_id=topic.topic_id,
+            partitions=tuple(
+                partition_state(number, replicas, values.get(("partition", name, number)))
+                for number, replicas in sorted(topic.assignments.items())
+            ),
+            config=self._stored_topic(name).overrides,
+        )
 
     def _unregistered(self) -> None:
         # Another broker may lead its partitions now.
@@ -190,6 +221,18 @@ class ClusterBroker(Broker):
         [result] = response.topics
         if result.error_code:
             raise error_from_code(result.error_code, result.error_message or "")
+
+    def address_of(self, broker_id: int) -> tuple[str, int] | None:
+        """Return the host and port of another broker's inter-broker listener, if it is running."""
+        known = self.cache.live_brokers.get(broker_id)
+        # The controller knows all brokers first, and the others learn them from it.
+        registration = self.store.get(("broker", broker_id))[0]
+        if registration is not None:
+            known = LiveBroker.of(registration)
+        if known is None:
+            return None
+        endpoint = known.endpoints.get(self.config.used_inter_broker_listener_name)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
 
     # -- stopping -----------------------------------------------------------------------------
 

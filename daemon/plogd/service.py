@@ -26,7 +26,7 @@ from twisted.python.failure import Failure
 
 from plog.errors import PlogError
 from plog.version import VERSION
-from plogd.broker import Broker, MakeMetadata
+from plogd.broker import Broker
 from plogd.config import BrokerConfig, ConfigError, LoadedConfig, Reload, reloadable
 from plogd.config.config_loader import without_tls
 from plogd.http.health import Status
@@ -41,7 +41,7 @@ from plogd.net.detached_jobs import DetachedJobs
 from plogd.net.host_name import find_host_name
 from plogd.net.listeners import BoundListener, Listeners
 from plogd.net.passed_sockets import PassedSocket, SocketUnusable, match_sockets
-from plogd.ports import Later, spawn
+from plogd.ports import Later, Ports, spawn
 from plogd.process import OwnProcess
 from plogd.start_errors import listen_problem
 from plogd.supervision import Supervision
@@ -174,13 +174,7 @@ class BrokerService(Service):
         self._jobs = machine.make_jobs()
         self._detached_jobs = DetachedJobs(self._reactor)
         ports = machine.make_ports(self._jobs, _report)
-        self.broker = Broker(
-            config,
-            ports,
-            metrics=self._registry,
-            on_bug=_log_bug,
-            make_metadata=self._make_metadata(config),
-        )
+        self.broker = self._make_broker(config, ports)
         self.broker.on_must_stop = self._must_stop
         self.broker.on_config = self._use
         self.broker.logs = self._observer
@@ -205,12 +199,22 @@ class BrokerService(Service):
         self.broker.on_address_advertised = self._advertised.record_advertised
         self.broker.on_client_works = self._advertised.record_work
 
-    def _make_metadata(self, config: BrokerConfig) -> MakeMetadata | None:
+    def _make_broker(self, config: BrokerConfig, ports: Ports) -> Broker:
         if config.has_embedded_store:
-            return None
-        from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
+            return Broker(config, ports, metrics=self._registry, on_bug=_log_bug)
+        # A single broker does not need these modules.
+        from plogd.cluster_broker import ClusterBroker
+        from plogd.metadata.zookeeper.cluster_member import ClusterMember
+        from plogd.net.peer_connections import peers_on
 
-        return partial(ZooKeeperMetadata, self._machine.make_zookeeper)
+        return ClusterBroker(
+            config,
+            ports,
+            metrics=self._registry,
+            on_bug=_log_bug,
+            make_metadata=partial(ClusterMember, self._machine.make_zookeeper),
+            make_peers=lambda broker: peers_on(self._reactor, broker, broker.address_of),
+        )
 
     def _resolve(self, host: str) -> Later[object]:
         # A resolver can hang, and a shutdown does not wait for these jobs.

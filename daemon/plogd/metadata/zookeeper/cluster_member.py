@@ -31,9 +31,22 @@ class ClusterMember(ZooKeeperMetadata):
     def _make_store(self) -> ZooKeeperStore:
         return ZooKeeperStore(self._client, broker_id=self._config.node_id, ports=self._ports)
 
-    def read_topics(self) -> Later[dict[Key, Any]]:
-        """Read all topics and the states of their partitions once."""
-        return self._store.read_topics()
+    def read_cluster(self) -> Later[dict[Key, Any]]:
+        """Read all topics, the states of their partitions, and the registered brokers once."""
+        return self._store.read_cluster()
+
+    async def controller_known(self) -> int:
+        """Wait until there is a controller; return its id."""
+        known: Later[None] = Later()
+
+        def check(*_: object) -> None:
+            if self._store.controller_id >= 0 and not known.done:
+                known.succeed(None)
+
+        self._store.watch(("controller",), check)
+        check()
+        await known
+        return self._store.controller_id
 
     def brokers(self) -> tuple[Collection[BrokerRegistration], int]:
         """Return nothing: the controller sends the brokers and its own id."""

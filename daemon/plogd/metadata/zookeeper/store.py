@@ -277,20 +277,22 @@ class ZooKeeperStore:
     async def _read(self, paths: list[str]) -> None:
         notify_all(self._notifications(await read_znodes(self._session, self._mirror, paths)))
 
-    def read_topics(self) -> Later[dict[Key, Any]]:
-        """Read the topics and the states of their partitions once; return their values by key.
+    def read_cluster(self) -> Later[dict[Key, Any]]:
+        """Read topics, partitions and registered brokers once; return their values by key.
 
         For a broker that is not the controller, whose mirror does not contain them.
         """
-        return self._session.retry(self._read_topics)
+        return self._session.retry(self._read_cluster)
 
-    async def _read_topics(self) -> dict[Key, Any]:
+    async def _read_cluster(self) -> dict[Key, Any]:
         # A server that lags behind may show states from before the registration.
         await self._session.sync()
         mirror = ZnodeMirror(self._report)
         await read_topics(self._session, mirror)
-        found = {**mirror.load(("topic",)), **mirror.load(("partition",))}
-        return {key: value for key, (value, _) in found.items()}
+        await read_folder(self._session, mirror, BROKER_IDS)
+        kinds = ("topic", "partition", "broker")
+        found = [item for kind in kinds for item in mirror.load((kind,)).items()]
+        return {key: value for key, (value, _) in found}
 
     # -- writing ------------------------------------------------------------------------------
 
