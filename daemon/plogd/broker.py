@@ -427,17 +427,15 @@ class Broker:
 
     def _settings_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
         """Apply settings that a client has changed; the change is durable."""
-        if self.store.problem(key) is not None:
-            # They look missing; the defaults could delete records that must be kept.
-            return
         match key:
+            case _ if self.store.problem(key) is not None:
+                return  # They look missing; the defaults could delete records that must be kept.
             case ("config", "topic", str(name)):
                 topic = self.cache.topic(name)
                 is_known = topic is not None and self.store.get(("topic", name))[0] is not None
                 # Only the controller's store contains topics.
                 if topic is None or (self.controller.is_active and not is_known):
-                    # The topic's logs are being created or deleted.
-                    return
+                    return  # The topic's logs are being created or deleted.
                 changes = describe_changes(topic.config, value or {})
                 self._report_change(f"topic {name}", changes, topic=name)
                 self.replica_manager.topics.update_topic_config(name, value or {})

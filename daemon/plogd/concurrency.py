@@ -85,10 +85,11 @@ class Turns:
 
 
 class OneAtATime:
-    """Runs operations sequentially, in order of arrival; each operation is `shielded`."""
+    """Runs operations sequentially, in order of arrival; an operation that runs is `shielded`."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Later[None]] = deque()
+        # A dict, because a wait that is cancelled is removed.
+        self._waiting: dict[Later[None], None] = {}
         self._turns = Turns()
         self._is_busy = False
 
@@ -96,19 +97,49 @@ class OneAtATime:
         """Run `operation` after all earlier operations have completed; return its outcome."""
         return shielded(spawn(self._run(operation)))
 
+    def run_unless_cancelled(
+        self, operation: Callable[[], Coroutine[Later[Any], Any, T]]
+    ) -> Later[T]:
+        """Do the same as `run`, but drop `operation` if the Later is cancelled before it begins.
+
+        Otherwise, the operations of clients that have given up would accumulate behind one that
+        waits for a long time.
+        """
+        has_begun = False
+
+        async def begin() -> T:
+            nonlocal has_begun
+            has_begun = True
+            return await operation()
+
+        work = spawn(self._run(begin))
+        outcome: Later[T] = Later(lambda: None if has_begun else work.cancel())
+        work.then(outcome.succeed, outcome.fail)
+        return outcome
+
     async def _run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> T:
         if self._is_busy:
-            turn: Later[None] = Later()
-            self._waiting.append(turn)
-            # `run` shields this wait, so a turn is never granted to an operation that was
-            # cancelled.
+            turn: Later[None] = Later(lambda: self._cancel(turn))
+            self._waiting[turn] = None
             await turn
         self._is_busy = True
         try:
             return await operation()
         finally:
-            if self._waiting:
-                # `_is_busy` stays set, so that no new operation overtakes the next one.
-                self._turns.give(self._waiting.popleft())
-            else:
-                self._is_busy = False
+            self._grant_next()
+
+    def _cancel(self, turn: Later[None]) -> None:
+        if turn in self._waiting:
+            del self._waiting[turn]
+        else:
+            # It was granted, but its operation has not been resumed yet.
+            self._grant_next()
+
+    def _grant_next(self) -> None:
+        if self._waiting:
+            # `_is_busy` stays set, so that no new operation overtakes the next one.
+            turn = next(iter(self._waiting))
+            del self._waiting[turn]
+            self._turns.give(turn)
+        else:
+            self._is_busy = False

@@ -82,3 +82,57 @@ def test_thousand_operations_without_work_do_not_exhaust_the_stack() -> None:
     for other in others:
         outcome(other)
     assert order == list(range(1000))
+
+
+class TestCancelledOperations:
+    """`run_unless_cancelled` drops operations whose clients have given up."""
+
+    def test_operation_that_has_not_begun_is_dropped(self) -> None:
+        line = OneAtATime()
+        work: Later[None] = Later()
+        begun: list[str] = []
+
+        async def slow() -> None:
+            begun.append("slow")
+            await work
+
+        async def quick(name: str) -> str:
+            begun.append(name)
+            return name
+
+        first = line.run_unless_cancelled(slow)
+        second = line.run_unless_cancelled(lambda: quick("second"))
+        third = line.run_unless_cancelled(lambda: quick("third"))
+        second.cancel()
+        assert len(line._waiting) == 1
+        first.cancel()  # It has begun, so it continues.
+        assert not work.done
+        work.succeed(None)
+        assert outcome(third) == "third"
+        assert begun == ["slow", "third"]
+        assert outcome(line.run(lambda: quick("last"))) == "last"
+
+    def test_cancelled_operation_that_was_granted_its_turn_passes_it_on(self) -> None:
+        """The outcome of one operation leads to the cancellation of the next one."""
+        line = OneAtATime()
+        work: Later[None] = Later()
+        begun: list[str] = []
+
+        async def slow() -> None:
+            await work
+
+        async def quick(name: str) -> str:
+            begun.append(name)
+            return name
+
+        first = line.run(slow)
+        second, third, fourth = [
+            line.run_unless_cancelled(lambda name=name: quick(name))
+            for name in ("second", "third", "fourth")
+        ]
+        second.then(lambda _: third.cancel(), lambda _: None)
+        work.succeed(None)
+        outcome(first)
+        assert outcome(fourth) == "fourth"
+        assert begun == ["second", "fourth"]
+        assert outcome(line.run(lambda: quick("last"))) == "last"

@@ -1,8 +1,8 @@
 """The deadline of requests that change something, but have no timeout of their own.
 
 A write to ZooKeeper waits while ZooKeeper is not reachable, which can take minutes. The client gets
-REQUEST_TIMED_OUT before it gives up. The change itself continues. Requests with a field
-`timeout_ms` do not use this module.
+REQUEST_TIMED_OUT before it gives up. A change that has begun continues; one that still waits for an
+earlier change is dropped. Requests with a field `timeout_ms` do not use this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from plog.errors import RequestTimedOut
 from plogd.broker import Broker
-from plogd.concurrency import within
 from plogd.ports import Later
 
 T = TypeVar("T")
@@ -39,12 +38,33 @@ class ChangeDeadline:
             raise RequestTimedOut(
                 "not changed: earlier changes of the request took too long; send the rest again"
             )
-        return within(
-            change(),
-            left_ms,
-            self._timers,
-            lambda: RequestTimedOut(
-                f"the change is still being written after {CHANGE_TIMEOUT_MS // 1000} s; describe"
-                " the resource to see whether it was made, or try again"
-            ),
-        )
+        work = change()
+
+        def expire() -> None:
+            outcome.fail(
+                RequestTimedOut(
+                    f"the change is still being written after {CHANGE_TIMEOUT_MS // 1000} s;"
+                    " describe the resource to see whether it was made, or try again"
+                )
+            )
+            work.cancel()
+
+        def cancel() -> None:
+            timer.cancel()
+            work.cancel()
+
+        def on_value(value: T) -> None:
+            # After the timeout, the outcome is dropped.
+            if not outcome.done:
+                timer.cancel()
+                outcome.succeed(value)
+
+        def on_error(error: Exception) -> None:
+            if not outcome.done:
+                timer.cancel()
+                outcome.fail(error)
+
+        timer = self._timers.call_later(left_ms, expire)
+        outcome: Later[T] = Later(cancel)
+        work.then(on_value, on_error)
+        return outcome

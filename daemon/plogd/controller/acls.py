@@ -66,7 +66,7 @@ class Acls:
 
     def create(self, acls: Sequence[Acl]) -> Later[list[KafkaError | None]]:
         """Create ACLs; return an error or None for each. Fails if the whole request is rejected."""
-        return self._operations.run(lambda: self._create(acls))
+        return self._operations.run_unless_cancelled(lambda: self._create(acls))
 
     async def _create(self, acls: Sequence[Acl]) -> list[KafkaError | None]:
         slices = Slices(self._queue)
@@ -91,7 +91,7 @@ class Acls:
 
         Fails with PolicyViolation if one request has too many filters or matches.
         """
-        return self._operations.run(lambda: self._delete(filters))
+        return self._operations.run_unless_cancelled(lambda: self._delete(filters))
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | KafkaError]:
         slices = Slices(self._queue)

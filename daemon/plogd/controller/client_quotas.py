@@ -95,7 +95,9 @@ class ClientQuotas:
         self, alterations: Sequence[Alteration], *, validate_only: bool
     ) -> Later[list[KafkaError | None]]:
         """Change quotas; return an error or None for each alteration."""
-        return self._operations.run(lambda: self._alter(alterations, validate_only))
+        return self._operations.run_unless_cancelled(
+            lambda: self._alter(alterations, validate_only)
+        )
 
     async def _alter(
         self, alterations: Sequence[Alteration], validate_only: bool

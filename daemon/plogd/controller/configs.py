@@ -85,7 +85,9 @@ class Configs:
     def alter_broker(self, name: str, alter: Alter, *, validate_only: bool) -> Later[None]:
         """Change the settings of this broker, or of all brokers if `name` is empty."""
         # A client that disconnects must not cancel a change that may already be in the log.
-        return self._broker_alterations.run(lambda: self._alter_broker(name, alter, validate_only))
+        return self._broker_alterations.run_unless_cancelled(
+            lambda: self._alter_broker(name, alter, validate_only)
+        )
 
     async def _alter_broker(self, name: str, alter: Alter, validate_only: bool) -> None:
         node_id = self._config().node_id

@@ -83,7 +83,7 @@ class ScramUsers:
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> Later[dict[str, KafkaError | None]]:
         """Change credentials; return an error or None for each user."""
-        return self._operations.run(lambda: self._alter(deletions, upsertions))
+        return self._operations.run_unless_cancelled(lambda: self._alter(deletions, upsertions))
 
     async def _alter(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]

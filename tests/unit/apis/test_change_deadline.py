@@ -108,3 +108,19 @@ def test_changes_after_the_deadline_are_not_started() -> None:
     assert {result.error_code for result in results} == {ErrorCode.REQUEST_TIMED_OUT}
     assert "send the rest again" in (results[-1].error_message or "")
     assert len(store.writes) < 100
+
+
+def test_change_that_waits_for_another_one_is_dropped_at_the_deadline() -> None:
+    """Otherwise, the changes of clients that try again would accumulate."""
+    broker = SimBroker().start()
+    store = Unreachable(broker)
+    first, second = broker.begin(ACLS, 3), broker.begin(ACLS, 3)
+    disconnected = broker.begin(ACLS, 3)
+    disconnected.cancel()
+    broker.ports.advance(CHANGE_TIMEOUT_MS)
+    for asked in (first, second):
+        [result] = asked.response().results
+        assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert len(store.writes) == 1
+    operations: Any = broker.broker.acls
+    assert len(operations._operations._waiting) == 0
