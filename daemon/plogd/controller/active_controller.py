@@ -234,7 +234,10 @@ class ActiveController:
 
     def plan(self, new: NewTopic) -> TopicPlan:
         """Return the plan for a new topic. Raises the KafkaError that the client receives."""
-        return plan_topic(new, self._context.names_by_collision_key, self._defaults())
+        # A creation first completes the deletion of the former topic, whose name is still in use.
+        is_deleting = new.name in self._context.deleting
+        existing = {} if is_deleting else self._context.names_by_collision_key
+        return plan_topic(new, existing, self._defaults())
 
     async def create_topic(self, new: NewTopic) -> TopicState:
         """Create a topic; completes when it is usable. Raises the KafkaError for the client."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from plog.errors import NotController
+from plog.errors import NotController, RequestTimedOut
 from plog.zookeeper.operations import Delete
+from plogd.concurrency import within
 from plogd.controller.partition_creation import NewPartitions
 from plogd.controller.topic_creation import NewTopic
 from plogd.metadata.cache import TopicState
@@ -86,6 +87,26 @@ def test_all_operations_fail_at_once_when_zookeeper_is_lost(partitions: int) -> 
     [topics] = site.elected
     assert [len(topic.partitions) for topic in topics] in ([], [partitions])
     assert site.count_states() == sum(len(topic.partitions) for topic in topics)
+
+
+def test_operation_waits_while_the_connection_hangs_and_then_fails() -> None:
+    site = on_zookeeper()
+    client = zookeeper_of(site).client
+    client.cut()
+    creation = site.create("t", 200)
+    work = within(creation, 1000, site.site.ports.timers, RequestTimedOut)
+    zookeeper_of(site).run_for(1000)
+    # The request is answered, and the operation continues.
+    with pytest.raises(RequestTimedOut):
+        outcome(work)
+    assert site.controller.is_active
+    zookeeper_of(site).run_for(SESSION_TIMEOUT_MS)
+    check_inactive(site)
+    client.restore()
+    zookeeper_of(site).run_for(3 * SESSION_TIMEOUT_MS)
+    # The transaction was lost with the connection.
+    assert site.elected == [[]]
+    assert zookeeper_of(site).zookeeper.names("/brokers/topics") == []
 
 
 def test_controller_campaigns_once_for_each_term() -> None:

@@ -7,6 +7,7 @@ import pytest
 from plog.errors import KafkaStorageError, UnknownTopicOrPartition
 from plog.zookeeper.operations import Create, Delete, SetData
 from plogd.controller.partition_creation import NewPartitions
+from plogd.controller.topic_creation import NewTopic
 from plogd.metadata.store import Change, Key
 from plogd.testing.mock_zookeeper import Fault
 from tests.helpers.controller_site import (
@@ -150,6 +151,8 @@ class TestPendingDeletions:
         second = self.interrupted()
         second.brokers.held = []
         second.settle(second.loading)
+        # Automatic creation plans the topic first.
+        assert len(second.controller.plan(NewTopic(name="t")).assignments) == 2
         creation = second.create("t", 2)
         zookeeper_of(second).run_for(1000)
         assert not creation.done
