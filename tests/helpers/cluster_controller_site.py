@@ -112,7 +112,8 @@ class ClusterControllerSite:
         ports = self.site.ports.bundle()
         store = self.site.store
         self.store = store
-        self.term = Term(store, self.site.settle(store.campaign()))
+        fair_queue = FairQueue(ports.timers)
+        self.term = Term(store, self.site.settle(store.campaign()), fair_queue)
         self.context = ControllerContext()
         self.cluster = ClusterTerm(
             Cluster(
@@ -121,7 +122,7 @@ class ClusterControllerSite:
                 peers=self.peers,
                 store=store,
                 timers=ports.timers,
-                fair_queue=FairQueue(ports.timers),
+                fair_queue=fair_queue,
                 report=ports.report,
             ),
             self.term,

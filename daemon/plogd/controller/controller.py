@@ -80,7 +80,7 @@ class Controller:
 
     async def _campaign(self) -> None:
         while not self._is_stopped:
-            term = Term(self._store, await self._store.campaign())
+            term = Term(self._store, await self._store.campaign(), self._queue)
             await self._lead(term)
             # The next term must not load a state that a write of this one changes afterwards.
             await term.settled()

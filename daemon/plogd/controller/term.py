@@ -1,7 +1,7 @@
 """A term of the controller: its writes, its requests to brokers, and all that waits for them.
 
 A term ends when another broker may have become the controller. Everything that waits in the term
-then fails with NotController at once, and nothing else of the term is written or requested.
+then fails with NotController soon, and nothing else of the term is written or requested.
 Requests that are already on their way still get an outcome. The next term of this broker begins
 only after that (`settled`); otherwise, an earlier write could change the state that it has loaded.
 
@@ -10,14 +10,15 @@ Called on the reactor thread. Source: Kafka 3.9 KafkaController.onControllerResi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from plog.errors import NotController
+from plogd.fair_queue import SLICE, FairQueue
 from plogd.metadata.store import Change, Fenced, MetadataStore, Outcome
 from plogd.notify_all import notify_all
-from plogd.ports import Later
+from plogd.ports import Later, spawn
 
 T = TypeVar("T")
 
@@ -33,10 +34,11 @@ def not_controller() -> NotController:
 class Term:
     """A period in which this broker is the controller; `epoch` is its controller epoch."""
 
-    def __init__(self, store: MetadataStore, epoch: int) -> None:
+    def __init__(self, store: MetadataStore, epoch: int, fair_queue: FairQueue) -> None:
         self.epoch = epoch
         self.is_over = False
         self._store = store
+        self._queue = fair_queue
         # Any, because operations wait for values of different types.
         self._waiting: dict[Later[Any], None] = {}
         self._running = 0
@@ -114,15 +116,23 @@ class Term:
         if self.is_over:
             return
         self.is_over = True
-        waiting, self._waiting = self._waiting, {}
-        notify_all(
-            [
-                # An error for each, because an exception keeps the frames that it has passed.
-                *(partial(outcome.fail, not_controller()) for outcome in waiting),
-                partial(self._over.succeed, None),
-                self._settle,
-            ]
-        )
+        waiting, self._waiting = list(self._waiting), {}
+        first, rest = waiting[:SLICE], waiting[SLICE:]
+        notify_all([*_failures(first), partial(self._over.succeed, None), self._settle])
+        # In slices, because every client can wait for an operation.
+        spawn(self._fail_later(rest)).then(_ignore, _raise)
+
+    async def _fail_later(self, waiting: Sequence[Later[Any]]) -> None:
+        errors: list[Exception] = []
+        for start in range(0, len(waiting), SLICE):
+            await self._queue.turn()
+            try:
+                notify_all(_failures(waiting[start : start + SLICE]))
+            except Exception as error:
+                # A bug in one continuation must not keep the others waiting.
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
     def over(self) -> Later[None]:
         """Wait until the term is over; for one caller."""
@@ -135,3 +145,17 @@ class Term:
     def _settle(self) -> None:
         if self.is_over and not self._running and not self._settled.done:
             self._settled.succeed(None)
+
+
+def _failures(waiting: Iterable[Later[Any]]) -> Iterator[Callable[[], None]]:
+    # An error for each, because an exception keeps the frames that it has passed.
+    return (partial(outcome.fail, not_controller()) for outcome in waiting)
+
+
+def _ignore(_: None) -> None:
+    """Do nothing: each operation has its own outcome."""
+
+
+def _raise(error: Exception) -> None:
+    """Raise a bug, so that the reactor reports it."""
+    raise error

@@ -75,6 +75,8 @@ def test_all_operations_fail_at_once_when_zookeeper_is_lost(partitions: int) -> 
     waiting = site.controller.run_exclusively("other", lambda: exclusive)
     zookeeper_of(site).run_for(0.6)
     zookeeper_of(site).zookeeper.lose_quorum()
+    # Time for the slices, but none for a connection.
+    zookeeper_of(site).run_for(1)
     for operation in [*creations, waiting]:
         with pytest.raises(NotController):
             outcome(operation)

@@ -7,15 +7,18 @@ import pytest
 from plog.errors import KafkaStorageError, NotController
 from plogd.controller.exclusive_names import ExclusiveNames
 from plogd.controller.term import Term
+from plogd.fair_queue import FairQueue
 from plogd.ports import Later, spawn
-from tests.helpers.sim.sim_ports import outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 
 class Setup:
     """Operations that wait for `steps`, by the order in which they begin."""
 
     def __init__(self) -> None:
-        self.term = Term(None, 1)  # type: ignore[arg-type]  # nothing is written
+        self.ports = SimPorts()
+        queue = FairQueue(self.ports.timers)
+        self.term = Term(None, 1, queue)  # type: ignore[arg-type]  # nothing is written
         self.names = ExclusiveNames(self.term)
         self.begun: list[str] = []
         self.steps: list[Later[str]] = []
@@ -56,6 +59,7 @@ def test_thousand_waiting_operations_fail_at_the_end_of_the_term() -> None:
     setup = Setup()
     runs = [setup.run("t") for _ in range(1000)]
     setup.term.end()
+    setup.ports.settle()
     for run in runs:
         with pytest.raises(NotController):
             outcome(run)

@@ -8,9 +8,10 @@ import pytest
 
 from plog.errors import KafkaStorageError, NotController
 from plogd.controller.term import Term
+from plogd.fair_queue import SLICE, FairQueue
 from plogd.metadata.store import ABSENT, Change, Conflict, Fenced, Outcome, Written
 from plogd.ports import Later, ready, spawn
-from tests.helpers.sim.sim_ports import outcome
+from tests.helpers.sim.sim_ports import SimPorts, outcome
 
 CHANGES = [Change(key=("delete_topic", "t"), value=True, expected=ABSENT)]
 
@@ -33,7 +34,9 @@ class Setup:
 
     def __init__(self) -> None:
         self.store = OneWrite()
-        self.term = Term(self.store, 7)  # type: ignore[arg-type]  # it can only write
+        self.ports = SimPorts()
+        queue = FairQueue(self.ports.timers)
+        self.term = Term(self.store, 7, queue)  # type: ignore[arg-type]  # it can only write
 
     def write(self) -> Later[list[Outcome]]:
         return spawn(self.term.write(CHANGES))
@@ -135,3 +138,24 @@ def test_request_that_raises_leaves_nothing_behind() -> None:
         setup.term.run(request)
     setup.term.end()
     assert setup.term.settled().done
+
+
+def test_many_waits_fail_in_slices() -> None:
+    setup = Setup()
+    failed: list[Exception] = []
+
+    def fail(error: Exception) -> None:
+        failed.append(error)
+        if len(failed) == SLICE + 1:
+            raise ZeroDivisionError("a bug of one client's request")
+
+    for _ in range(3 * SLICE):
+        setup.term.wait(Later()).then(lambda _: None, fail)
+    setup.term.end()
+    # The next term can begin, because nothing continues in this one.
+    assert setup.term.over().done
+    assert len(failed) == SLICE
+    with pytest.raises(ZeroDivisionError):
+        setup.ports.settle()
+    assert len(failed) == 3 * SLICE
+    assert all(isinstance(error, NotController) for error in failed)
