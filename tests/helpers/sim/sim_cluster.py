@@ -132,6 +132,8 @@ class SimCluster:
         self.configs: dict[str, dict[str, str]] = {}
         self.controller_epoch = 1
         self.broker_epochs: dict[int, int] = {}
+        self.stalled: set[int] = set()
+        """Brokers whose disks complete no operation, so that nothing becomes durable."""
         self.asked: list[AlterPartitionRequest] = []
         """The AlterPartition requests, oldest first."""
         self.alter_error: Callable[[AlterPartitionRequestPartition], int] = lambda asked: 0
@@ -189,6 +191,7 @@ class SimCluster:
         files = self.files[one]
         self.files[one] = files.kill() if power_loss is None else files.crash(power_loss)
         del self.brokers[one], self.replicas[one]
+        self.stalled.discard(one)
 
     def cut(self, one: int, other: int) -> None:
         """Hold back all frames between two brokers."""
@@ -250,11 +253,17 @@ class SimCluster:
         return self.states[key]
 
     def elect(
-        self, leader: int, name: str = "t", number: int = 0, *, isr: Iterable[int] | None = None
+        self,
+        leader: int,
+        name: str = "t",
+        number: int = 0,
+        *,
+        isr: Iterable[int] | None = None,
+        wait_ms: float = 50,
     ) -> None:
         """Make `leader` the leader in a new epoch, and send the state to all live brokers.
 
-        By default, all live replicas are in the ISR.
+        By default, all live replicas are in the ISR. Returns after `wait_ms`.
         """
         state = self.states[name, number]  # type: ignore[index]  # equal to its TopicPartition
         live = tuple(one for one in state.replicas if one in self.brokers)
@@ -266,7 +275,7 @@ class SimCluster:
             isr=live if isr is None else tuple(isr),
         )
         self.publish(TopicPartition(name, number))
-        self.advance(50)
+        self.advance(wait_ms)
 
     def publish(self, *keys: TopicPartition, is_new: bool = False) -> dict[int, Sent]:
         """Send the states of partitions to their live replicas, and to all live brokers."""
@@ -463,7 +472,11 @@ class SimCluster:
     def settle(self) -> None:
         """Run all work that needs no time."""
         while self.timers.run_due() or any(
-            [broker.ports.jobs.run_all() for broker in self.brokers.values()]
+            [
+                broker.ports.jobs.run_all()
+                for one, broker in self.brokers.items()
+                if one not in self.stalled
+            ]
         ):
             pass
         assert [broker.bugs for broker in self.brokers.values() if broker.bugs] == []

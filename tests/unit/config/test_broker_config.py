@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -100,8 +101,8 @@ def test_setting_without_a_value_is_described_as_null() -> None:
 def test_follower_must_not_wait_longer_than_the_limits(name: str) -> None:
     config = replace(BrokerConfig(), replica_fetch_wait_max_ms=600)
     assert list(cross_check(config)) == []
-    short = replace(config, **{name.replace(".", "_"): 599})  # type: ignore[arg-type]
-    [(setting, problem)] = cross_check(short)
+    changed: dict[str, Any] = {name.replace(".", "_"): 599}
+    [(setting, problem)] = cross_check(replace(config, **changed))
     assert (setting, problem) == (name, "is below replica.fetch.wait.max.ms (600)")
 
 

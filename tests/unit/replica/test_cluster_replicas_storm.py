@@ -12,10 +12,11 @@ import pytest
 
 from plogd.metadata.cache import PartitionState
 from tests.helpers.sim.sim_broker import Asked
-from tests.helpers.sim.sim_cluster import SimCluster
+from tests.helpers.sim.sim_cluster import CONTROLLER, SimCluster
 
-STEPS = 60
+STEPS = 120
 BROKERS = (1, 2, 3)
+ENDS = (*BROKERS, CONTROLLER)
 
 
 class Storm:
@@ -27,7 +28,7 @@ class Storm:
         self.cluster.create("t", [1, 2, 3], **{"min.insync.replicas": "2"})
         self.sent: dict[bytes, Asked] = {}
         self.acknowledged: set[bytes] = set()
-        self.high_watermark = 0
+        self.cuts: set[tuple[int, int]] = set()
         self.count = 0
 
     @property
@@ -37,8 +38,17 @@ class Storm:
     def run(self) -> None:
         for _ in range(STEPS):
             step = self.random.choices(
-                (self.produce, self.wait, self.cut, self.heal, self.elect, self.restart),
-                (8, 6, 2, 2, 2, 1),
+                (
+                    self.produce,
+                    self.wait,
+                    self.cut,
+                    self.heal,
+                    self.stall,
+                    self.resume,
+                    self.elect,
+                    self.restart,
+                ),
+                (10, 8, 2, 4, 2, 4, 3, 1),
             )[0]
             step()
             self.check()
@@ -55,23 +65,35 @@ class Storm:
         self.sent[value] = self.cluster.produce(value, timeout_ms=300_000)
 
     def wait(self) -> None:
-        self.cluster.advance(self.random.choice((1, 10, 100, 1000, 20_000)))
-
-    def _pair(self) -> tuple[int, int]:
-        one, other = self.random.sample((*BROKERS, 100), 2)
-        return one, other
+        self.cluster.advance(self.random.choice((0, 1, 2, 5, 10, 100, 1000, 20_000)))
 
     def cut(self) -> None:
-        self.cluster.cut(*self._pair())
+        one, other = self.random.sample(ENDS, 2)
+        self.cuts.add((one, other))
+        self.cluster.cut(one, other)
 
     def heal(self) -> None:
-        self.cluster.heal(*self._pair())
+        if self.cuts:
+            cut = self.random.choice(sorted(self.cuts))
+            self.cuts.remove(cut)
+            self.cluster.heal(*cut)
+
+    def stall(self) -> None:
+        self.cluster.stalled.add(self.random.choice(sorted(self.cluster.brokers)))
+
+    def resume(self) -> None:
+        if self.cluster.stalled:
+            self.cluster.stalled.remove(self.random.choice(sorted(self.cluster.stalled)))
 
     def elect(self) -> None:
         candidates = [one for one in self.state.isr if one in self.cluster.brokers]
         if candidates:
             # A member that is cut off may be elected, and learns that later.
-            self.cluster.elect(self.random.choice(candidates), isr=self.state.isr)
+            self.elected(self.random.choice(candidates))
+
+    def elected(self, leader: int) -> None:
+        wait_ms = self.random.choice((0, 1, 3, 50))
+        self.cluster.elect(leader, isr=self.state.isr, wait_ms=wait_ms)
 
     def restart(self) -> None:
         one = self.random.choice(sorted(self.cluster.brokers))
@@ -79,14 +101,13 @@ class Storm:
         self.cluster.kill(one, power_loss=self.random if self.random.randrange(2) else None)
         self.sent = {value: asked for value, asked in self.sent.items() if asked.is_done}
         self.cluster.advance(self.random.choice((1, 1000, 40_000)))
-        isr = self.state.isr
         if self.state.leader == one:
-            others = [each for each in isr if each in self.cluster.brokers]
-            self.cluster.elect(self.random.choice(others) if others else -1, isr=isr)
+            others = [each for each in self.state.isr if each in self.cluster.brokers]
+            self.elected(self.random.choice(others) if others else -1)
         self.cluster.start(one, self.cluster.files[one])
         leader = self.state.leader if self.state.leader != -1 else one
         # A new epoch, because the broker may not lead in an epoch of its log.
-        self.cluster.elect(leader, isr=isr)
+        self.elected(leader)
 
     # -- checks -------------------------------------------------------------------------------
 
@@ -104,10 +125,9 @@ class Storm:
             assert log.high_watermark <= log.log_end_offset
 
     def converge(self) -> None:
-        for one in (*BROKERS, 100):
-            for other in (*BROKERS, 100):
-                if one < other:
-                    self.cluster.heal(one, other)
+        for cut in self.cuts:
+            self.cluster.heal(*cut)
+        self.cluster.stalled.clear()
         self.cluster.advance(1000)
         leader = next(one for one in self.state.isr if one in self.cluster.brokers)
         self.cluster.elect(leader, isr=self.state.isr)
