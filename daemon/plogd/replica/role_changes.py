@@ -121,9 +121,9 @@ class RoleChanges:
         self._on_bug = on_bug
         self._resolved: dict[str, tuple[BrokerConfig, Mapping[str, str], TopicConfig]] = {}
         """The settings of topics in the current call, each with those that they depend on."""
-        self.epoch_floors: Mapping[TopicPartition, int] = {}
+        self.epoch_floors: Mapping[tuple[Uuid, int], int] = {}
         """The leader epochs at the time of this broker's registration, in which it must not lead
-        (rule C1)."""
+        (rule C1), by topic id and partition number."""
         self.on_elected: Callable[[Partition], None] = _ignore
         """Called with a partition that this broker leads in a new leader epoch."""
         self.on_resigned: Callable[[Partition], None] = _ignore
@@ -282,7 +282,9 @@ class RoleChanges:
         if state.leader != self._broker_id:
             return
         key = partition.topic_partition
-        floor = max(partition.log.leader_epochs.latest_epoch, self.epoch_floors.get(key, NO_EPOCH))
+        # By id, because a recreated topic begins with the first epoch again.
+        registered_epoch = self.epoch_floors.get((partition.topic_id, key.partition), NO_EPOCH)
+        floor = max(partition.log.leader_epochs.latest_epoch, registered_epoch)
         if state.leader_epoch <= floor:
             raise FencedLeaderEpoch(
                 f"cannot lead {key} in leader epoch {state.leader_epoch}: this replica knows epoch"

@@ -256,9 +256,15 @@ class TestEpochFloor:
         assert site.result(leader_epoch=5, leader=2) is None
 
     def test_broker_does_not_lead_in_an_epoch_of_its_registration(self, site: Site) -> None:
-        site.roles.epoch_floors = {KEY: 7}
+        site.roles.epoch_floors = {(TOPIC_ID, 0): 7}
         assert site.result(leader_epoch=7) is FencedLeaderEpoch
         assert site.result(leader_epoch=8) is None
+
+    def test_epoch_of_the_registration_does_not_apply_to_a_recreated_topic(
+        self, site: Site
+    ) -> None:
+        site.roles.epoch_floors = {(b"old" * 5 + b"-", 0): 7}
+        assert site.result(leader_epoch=0) is None
 
     def test_leader_that_has_resigned_does_not_lead_again_in_its_epoch(self, leader: Site) -> None:
         leader.append()
