@@ -130,9 +130,9 @@ class ClusterBroker(Broker):
         """Accept requests for this registration, and lead in no epoch that exists already (C1)."""
         values = await self.metadata.read_cluster()
         self.cluster_replicas.roles.epoch_floors = {
-            TopicPartition(str(key[1]), int(key[2])): value.leader_epoch
+            (values["topic", key[1]].topic_id, int(key[2])): value.leader_epoch
             for key, value in values.items()
-            if key[0] == "partition"
+            if key[0] == "partition" and ("topic", key[1]) in values
         }
         self.broker_epoch = broker_epoch
 

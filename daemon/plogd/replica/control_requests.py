@@ -28,7 +28,7 @@ class ControlRequests:
     """The requests of controllers to this broker, in order of arrival.
 
     Args:
-        broker_epoch: returns the epoch of this broker's registration.
+        broker_epoch: returns the epoch of this broker's registration, or -1 without one.
     """
 
     def __init__(self, broker_epoch: Callable[[], int]) -> None:
@@ -59,6 +59,8 @@ class ControlRequests:
 
     def _check(self, controller_epoch: int, broker_epoch: int) -> None:
         own_epoch = self._broker_epoch()
+        if own_epoch < 0:
+            raise StaleBrokerEpoch("this broker is not registered in the cluster")
         # Kafka accepts a newer epoch, because its broker may learn the epoch late. Here, the broker
         # accepts requests only when it knows its epoch.
         if broker_epoch not in (UNKNOWN_EPOCH, own_epoch):

@@ -26,6 +26,7 @@ from plog.errors import (
     KafkaError,
     KafkaStorageError,
     PolicyViolation,
+    StaleBrokerEpoch,
     StaleControllerEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -119,6 +120,8 @@ class RoleChanges:
         self._queue = fair_queue
         self._report = report
         self._on_bug = on_bug
+        self._ended_registrations = 0
+        """Number of calls of `resign_all`."""
         self._resolved: dict[str, tuple[BrokerConfig, Mapping[str, str], TopicConfig]] = {}
         """The settings of topics in the current call, each with those that they depend on."""
         self.epoch_floors: Mapping[tuple[Uuid, int], int] = {}
@@ -137,13 +140,14 @@ class RoleChanges:
         States of the same partition are applied in order.
         """
         slices = Slices(self._queue)
+        registrations = self._ended_registrations
         self._resolved.clear()
         failures = await self._create_missing_logs(states, slices)
         in_order: dict[TopicPartition, OneAtATime] = {}
         changes: list[Later[KafkaError | None]] = []
         async for new in slices.over(states):
             key = new.topic_partition
-            apply = partial(self._apply, new, failures.get(key))
+            apply = partial(self._apply, new, failures.get(key), registrations)
             changes.append(in_order.setdefault(key, OneAtATime()).run(apply))
         return await gather(changes)
 
@@ -212,11 +216,13 @@ class RoleChanges:
             return {key: failure for key in missing if self._log_manager.get(key) is None}
         return {}
 
-    async def _apply(self, new: NewState, error: KafkaError | None) -> KafkaError | None:
+    async def _apply(
+        self, new: NewState, error: KafkaError | None, registrations: int
+    ) -> KafkaError | None:
         try:
             if error is not None:
                 raise error
-            await self._apply_one(new)
+            await self._apply_one(new, registrations)
         except KafkaError as refused:
             return refused.bare()
         except Exception as bug:  # As in appends, a bug fails only one partition.
@@ -224,7 +230,8 @@ class RoleChanges:
             return KafkaError("unexpected error; see the broker log")
         return None
 
-    async def _apply_one(self, new: NewState) -> None:
+    async def _apply_one(self, new: NewState, registrations: int) -> None:
+        self._check_registration(registrations)
         partition, state = self._partition_of(new), new.state
         if state.leader_epoch < partition.leader_epoch:
             raise StaleControllerEpoch(
@@ -235,7 +242,7 @@ class RoleChanges:
             state.leader_epoch == partition.leader_epoch and state.leader == partition.leader
         )
         if not is_same_role:
-            await self._change_role(partition, state)
+            await self._change_role(partition, state, registrations)
         elif state.partition_epoch > partition.partition_epoch:  # Otherwise, it is a repetition.
             self._set_role(partition, state)
             # Requests with acks=all depend on the size of the ISR.
@@ -257,13 +264,21 @@ class RoleChanges:
         hosted = self._topics.partitions.get(key)
         return hosted or self._topics.host(log, self._config_of(key.topic))
 
-    async def _change_role(self, partition: Partition, state: PartitionState) -> None:
+    def _check_registration(self, ended: int) -> None:
+        """Raise StaleBrokerEpoch if the registration has ended since `ended` of them had."""
+        if ended != self._ended_registrations:
+            raise StaleBrokerEpoch("the registration of this broker has ended during the request")
+
+    async def _change_role(
+        self, partition: Partition, state: PartitionState, registrations: int
+    ) -> None:
         """End the old role, and take the role in `state`."""
         self._check_epoch(partition, state)
-        self._resign(partition)
+        self._leave_role(partition)
         log = partition.log
         await self._followers.remove(partition.topic_partition)
         await log.lane_writes_ended()
+        self._check_registration(registrations)
         if log.closed or log.offline:
             raise log.not_open()
         # The append or the truncation that has just ended may have changed the log.
@@ -291,19 +306,25 @@ class RoleChanges:
                 f" {floor}, from before; a new epoch is required"
             )
 
-    def _resign(self, partition: Partition) -> None:
-        """Accept no more appends, because a role change waits for those that were accepted."""
-        if partition.leader == self._broker_id:
-            partition.make_follower(
-                PartitionState(
-                    partition=partition.topic_partition.partition,
-                    leader=NO_LEADER,
-                    leader_epoch=partition.leader_epoch,
-                    replicas=partition.replicas,
-                    isr=(),
-                    partition_epoch=partition.partition_epoch,
-                )
+    def _leave_role(self, partition: Partition) -> None:
+        """Let the partition have no leader, so that it accepts no more appends.
+
+        The next state with a leader is then a role change, even in the same leader epoch.
+        """
+        old_leader = partition.leader
+        if old_leader == NO_LEADER:
+            return
+        partition.make_follower(
+            PartitionState(
+                partition=partition.topic_partition.partition,
+                leader=NO_LEADER,
+                leader_epoch=partition.leader_epoch,
+                replicas=partition.replicas,
+                isr=(),
+                partition_epoch=partition.partition_epoch,
             )
+        )
+        if old_leader == self._broker_id:
             self.on_resigned(partition)
 
     def _set_role(self, partition: Partition, state: PartitionState) -> None:
@@ -315,10 +336,17 @@ class RoleChanges:
     # -- stopping -----------------------------------------------------------------------------
 
     async def resign_all(self) -> None:
-        """Lead no partition and follow none, because the registration of this broker has ended."""
-        async for partition in Slices(self._queue).over(list(self._topics.partitions.values())):
-            self._resign(partition)
-            await self._followers.remove(partition.topic_partition)
+        """Lead no partition and follow none, because the registration of this broker has ended.
+
+        Role changes in progress fail with StaleBrokerEpoch.
+        """
+        self._ended_registrations += 1
+        slices = Slices(self._queue)
+        removed: list[Later[None]] = []
+        async for partition in slices.over(list(self._topics.partitions.values())):
+            self._leave_role(partition)
+            removed.append(self._followers.remove(partition.topic_partition))
+        await gather(removed)
 
     async def stop(self, replicas: Sequence[StoppedReplica]) -> list[KafkaError | None]:
         """Stop replicas, and delete the logs of some; return the error of each one, or None."""
@@ -329,13 +357,19 @@ class RoleChanges:
             error = self._problem_of(replica)
             errors.append(error)
             if error is None:
-                await self._followers.remove(replica.topic_partition)
+                await self._stop_following(replica.topic_partition)
                 if replica.deletes:
                     self._unhost(replica.topic_partition)
                     deleted[replica.topic_partition] = None
         # The replicas of topics that were deleted while this broker was down may have no partition.
         await self._log_manager.delete(*(key for key in deleted if self._log_manager.get(key)))
         return errors
+
+    async def _stop_following(self, key: TopicPartition) -> None:
+        partition = self._topics.partitions.get(key)
+        if partition is not None and partition.leader != self._broker_id:
+            self._leave_role(partition)
+        await self._followers.remove(key)
 
     def _problem_of(self, replica: StoppedReplica) -> KafkaError | None:
         """Return why the replica must not be stopped, or None."""

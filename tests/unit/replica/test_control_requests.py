@@ -93,6 +93,14 @@ def test_request_without_a_broker_epoch_is_accepted(site: Site) -> None:
     assert site.started == ["old version"]
 
 
+@pytest.mark.parametrize("epoch", [9, -1])
+def test_broker_without_a_registration_rejects_requests(site: Site, epoch: int) -> None:
+    site.broker_epoch = -1
+    with pytest.raises(StaleBrokerEpoch):
+        outcome(site.send("early", broker=epoch))
+    assert site.started == []
+
+
 def test_request_for_the_old_registration_is_rejected_after_a_new_one(site: Site) -> None:
     site.send("first")
     waiting = site.send("waiting")

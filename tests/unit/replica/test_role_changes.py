@@ -14,6 +14,7 @@ from plog.errors import (
     KafkaError,
     KafkaStorageError,
     NotLeaderOrFollower,
+    StaleBrokerEpoch,
     StaleControllerEpoch,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -307,6 +308,17 @@ class TestWaiting:
         if next_leader == 1:
             assert site.partition.epoch_start_offset == 2
 
+    def test_end_of_the_registration_fails_role_changes_in_progress(self) -> None:
+        site = self.slow()
+        site.append(b"b")
+        applied = site.begin(new(leader_epoch=6), new(leader_epoch=7))
+        resigned = spawn(site.roles.resign_all())
+        site.cluster.settle()
+        outcome(resigned)
+        assert [type(error) for error in outcome(applied)] == [StaleBrokerEpoch] * 2
+        assert site.partition.leader == -1
+        assert site.result(leader_epoch=8) is None
+
     def test_failed_write_fails_the_role_change(self) -> None:
         site = self.slow()
         site.append(b"b")
@@ -342,6 +354,26 @@ class TestCallbacks:
 
 
 class TestStopping:
+    @pytest.mark.parametrize("by_registration", [True, False])
+    def test_stopped_follower_follows_again_after_the_same_state(
+        self, site: Site, by_registration: bool
+    ) -> None:
+        site.apply(new(leader=2))
+        if by_registration:
+            ended = spawn(site.roles.resign_all())
+            site.cluster.settle()
+            outcome(ended)
+        else:
+            site.stop(stopped())
+        assert site.partition.leader == -1
+        site.apply(new(leader=2))
+        assert site.partition.leader == 2
+        assert [len(one) for one in site.replicas.fetchers.fetchers.values()] == [1]
+
+    def test_stopped_leader_leads_until_another_is_elected(self, leader: Site) -> None:
+        leader.stop(stopped(epoch=5))
+        assert leader.role == (1, 5, (1, 2))
+
     def test_stopped_replica_keeps_its_log(self, site: Site) -> None:
         site.apply(new(leader=2))
         assert [len(one) for one in site.replicas.fetchers.fetchers.values()] == [1]
