@@ -80,6 +80,7 @@ class Broker:
     acls: Acls
     auto_topic_creation: AutoTopicCreation
     client_quotas: ClientQuotas
+    cluster_replicas: ClusterReplicas | None = None
     configs: Configs
     controller: Controller
     producer_ids: ProducerIds
@@ -108,8 +109,6 @@ class Broker:
         self.metrics = metrics
         self.is_ready = False
         """Whether requests can be served."""
-        self.cluster_replicas: ClusterReplicas | None = None
-        """The replicas of a broker in a cluster; None for a single broker."""
         self.copy_memory: CopyMemory | None = None
         """Counts copies of requests; None if the memory for requests is unbounded."""
         self.on_must_stop: Callable[[str], None] = lambda why: None
