@@ -40,6 +40,8 @@ T = TypeVar("T")
 
 _PARTITIONS_PER_TURN: Final = 8
 """Number of partitions whose records are appended in one turn."""
+_POSITIONS_PER_TURN: Final = 1_000
+"""Number of partitions whose positions are read in one turn: about a millisecond."""
 _SESSION_ERRORS: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -255,11 +257,15 @@ class FollowerFetcher:
 
     async def _fetch(self, ready: Sequence[_Followed]) -> None:
         """Send one request, append its records, and wait until they can be acknowledged."""
-        by_key = {_key(one.partition): one for one in ready}
+        by_key: dict[Key, _Followed] = {}
+        positions: dict[Key, Position] = {}
+        async for one in Slices(self._queue, size=_POSITIONS_PER_TURN).over(ready):
+            key = _key(one.partition)
+            by_key[key], positions[key] = one, one.position()
+        if self._is_closed:
+            return
         settings = self._settings()
-        topics, forgotten = self._session.changes(
-            {key: one.position() for key, one in by_key.items()}
-        )
+        topics, forgotten = self._session.changes(positions)
         request = FetchRequest(
             replica_state=ReplicaState(
                 replica_id=self._broker_id, replica_epoch=self._broker_epoch()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from plog.types import TopicPartition
+from plogd.fair_queue import FairQueue
+from plogd.ports import Later
 from tests.helpers.sim.sim_cluster import SimCluster
 
 
@@ -68,6 +72,27 @@ def test_leader_that_is_down_is_fetched_from_when_it_returns() -> None:
     cluster.advance(3000)
     assert cluster.end_offsets() == {1: 2, 2: 2}
     assert cluster.records(1) == cluster.records(2)
+
+
+def test_fetcher_of_thousands_of_partitions_leaves_room_for_other_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = SimCluster(2)
+    cluster.create("t", *[[2, 1]] * 2_500)
+    cluster.advance(3000)
+    turns: list[FairQueue] = []
+    turn = FairQueue.turn
+
+    def counted(queue: FairQueue) -> Later[None]:
+        turns.append(queue)
+        return turn(queue)
+
+    monkeypatch.setattr(FairQueue, "turn", counted)
+    cluster.produce(b"a", number=1234)
+    cluster.advance(100)
+    assert cluster.end_offsets("t", 1234) == {1: 1, 2: 1}
+    # A new request follows the response, and its positions are read in three turns.
+    assert turns.count(cluster.brokers[1].broker.fair_queue) >= 2
 
 
 def test_closed_manager_follows_no_partition() -> None:
