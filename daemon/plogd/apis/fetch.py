@@ -51,7 +51,7 @@ from plogd.broker import Broker
 from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, settle, spawn
 from plogd.replica.delayed_fetch import FetchParams
-from plogd.replica.fetch_sessions import FetchContext, FetchItem
+from plogd.replica.fetch_context import FetchContext, FetchItem
 from plogd.replica.partition import READ_COMMITTED
 from plogd.replica.partition_read import PartitionRead
 

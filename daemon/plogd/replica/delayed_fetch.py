@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from plog.errors import UnknownTopicId, UnknownTopicOrPartition
 from plog.wire.messages.fetch import ReplicaState
 from plogd.ports import Later, MaybeLater
-from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.fetch_context import FetchItem
 from plogd.replica.partition import Partition
 from plogd.replica.partition_read import PartitionRead
 

@@ -32,7 +32,7 @@ from plogd.replica.delayed_fetch import (
     FetchParams,
     is_enough,
 )
-from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.fetch_context import FetchItem
 from plogd.replica.partition import Partition
 from plogd.replica.partition_read import PartitionRead
 from plogd.replica.purgatory import Purgatory

@@ -17,7 +17,7 @@ from plogd.log.log import Log
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later
 from plogd.replica.delayed_fetch import FetchParams
-from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.fetch_context import FetchItem
 from plogd.replica.partition_read import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of

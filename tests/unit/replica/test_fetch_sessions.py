@@ -14,14 +14,16 @@ from plog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from plogd.fair_queue import SLICE, FairQueue
-from plogd.replica.fetch_sessions import (
-    MIN_EVICTION_MS,
-    NO_SESSION,
-    FetchContext,
-    FetchSessionCache,
+from plog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
 )
+from plogd.fair_queue import SLICE, FairQueue
+from plogd.replica.fetch_context import NO_SESSION, FetchContext
+from plogd.replica.fetch_sessions import MIN_EVICTION_MS, FetchSessionCache
 from plogd.replica.partition_read import PartitionRead
 from tests.helpers.sim.sim_ports import SimPorts, settled
 
@@ -53,10 +55,13 @@ class Cache(FetchSessionCache):
         forget: Sequence[int] = (),
         version: int = 11,
         offset: int = 0,
+        replica_id: int = -1,
     ) -> FetchContext:
         by_id = version >= 13
         name, topic_id = ("", TOPIC_ID) if by_id else ("t", bytes(16))
         request = FetchRequest(
+            replica_id=replica_id if version < 15 else -1,
+            replica_state=ReplicaState(replica_id=replica_id if version >= 15 else -1),
             session_id=session_id,
             session_epoch=epoch,
             topics=[
@@ -75,8 +80,10 @@ class Cache(FetchSessionCache):
         )
         return settled(self.ports, self.begin(request, version, lambda topic_id: "t"))
 
-    def open_session(self, partitions: Sequence[int], version: int = 11) -> int:
-        context = self.fetch(partitions, version=version)
+    def open_session(
+        self, partitions: Sequence[int], version: int = 11, *, replica_id: int = -1
+    ) -> int:
+        context = self.fetch(partitions, version=version, replica_id=replica_id)
         session_id, answered = context.finish([read() for _ in context.items])
         assert answered == list(range(len(partitions)))
         return session_id
@@ -312,6 +319,28 @@ class TestEviction:
         assert cache.open_session([0]) == NO_SESSION
         assert cache.open_session([2, 3]) == NO_SESSION
         assert cache.open_session([0, 1, 2]) != NO_SESSION
+
+    @pytest.mark.parametrize("version", [14, 17])
+    def test_follower_replaces_a_larger_session_of_a_consumer(self, version: int) -> None:
+        cache = Cache(max_sessions=2)
+        consumers = [cache.open_session([0, 1, 2]), cache.open_session([0, 1])]
+        assert cache.open_session([0], version, replica_id=2) == NO_SESSION
+        cache.ports.advance(MIN_EVICTION_MS + 1)
+        for session_id in consumers:
+            cache.fetch(session_id=session_id, epoch=1)
+        assert cache.open_session([0], version, replica_id=2) != NO_SESSION
+        assert cache.fetch(session_id=consumers[0], epoch=2).error is None
+        assert cache.fetch(session_id=consumers[1], epoch=2).error is not None, "the smaller one"
+
+    def test_consumer_does_not_replace_a_session_of_a_follower(self) -> None:
+        cache = Cache(max_sessions=1)
+        follower = cache.open_session([0], 17, replica_id=2)
+        cache.ports.advance(MIN_EVICTION_MS + 1)
+        cache.fetch(session_id=follower, epoch=1, version=17, replica_id=2)
+        assert cache.open_session([0, 1, 2]) == NO_SESSION
+        assert cache.open_session([0, 1], 17, replica_id=3) != NO_SESSION
+        cache.ports.advance(MIN_EVICTION_MS + 1)
+        assert cache.open_session([0]) != NO_SESSION, "the follower is gone"
 
     def test_session_is_not_opened_when_max_sessions_is_zero(self) -> None:
         assert Cache(max_sessions=0).open_session([0]) == NO_SESSION

@@ -6,7 +6,7 @@ import errno
 
 from plog.wire.messages.fetch import FetchPartition
 from plogd.replica.delayed_fetch import FetchParams
-from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.fetch_context import FetchItem
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, fetch_request
 
 
