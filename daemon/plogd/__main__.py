@@ -17,6 +17,7 @@ from twisted.internet import epollreactor
 from twisted.logger import globalLogBeginner
 from twisted.python import usage
 
+from plog.error_base import PlogError
 from plogd.sdnotify import ServiceNotifier
 from plogd.tap import Options
 
@@ -50,6 +51,12 @@ def run(
         # With this, the status of the failed systemd unit also contains the reason.
         ServiceNotifier(os.environ).status(str(error))
         return 2
+    try:
+        options.assign_node_id()
+    except PlogError as error:
+        print(f"plog-broker: cannot start: {error}", file=sys.stderr)
+        ServiceNotifier(os.environ).status(f"cannot start: {error}")
+        return 1
     assert options.observer is not None
     # The observer writes to standard error, which Twisted would otherwise redirect to the log.
     globalLogBeginner.beginLoggingTo([options.observer], redirectStandardIO=False)

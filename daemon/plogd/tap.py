@@ -12,12 +12,14 @@ import contextlib
 import os
 import sys
 import time
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from twisted.application.service import IService
 from twisted.python import usage
 
+from plog.error_base import PlogError
 from plog.version import VERSION
 from plogd.config import ConfigError, LoadedConfig, load_config
 from plogd.logging import LineObserver, stream_observer
@@ -50,6 +52,8 @@ class Options(usage.Options):
         self.overrides: list[str] = []
         self.observer: LineObserver | None = None
         self.loaded: LoadedConfig | None = None
+        self._node_id: int | None = None
+        """The id that the broker has got without ``node.id``; a reload keeps it."""
 
     def opt_config(self, path: str) -> None:
         """A settings file in the format of Kafka's server.properties; may be repeated."""
@@ -75,12 +79,26 @@ class Options(usage.Options):
 
     def load(self) -> LoadedConfig:
         """Read the settings files and return the settings. Raises ConfigError."""
-        return load_config(
+        loaded = load_config(
             self.files,
             self.overrides,
             read=self._read_file,
             state_directories=os.environ.get("STATE_DIRECTORY", ""),
         )
+        if self._node_id is None or not loaded.config.lacks_node_id:
+            return loaded
+        return replace(loaded, config=replace(loaded.config, node_id=self._node_id))
+
+    def assign_node_id(self) -> None:
+        """Get an id if ``node.id`` is not set, which may wait for ZooKeeper. Raises PlogError."""
+        assert self.loaded is not None
+        if self.loaded.config.lacks_node_id:
+            # Only then, because it loads parts of the broker.
+            from plogd.node_id import find_node_id
+
+            self._node_id = find_node_id(self.loaded.config)
+            config = replace(self.loaded.config, node_id=self._node_id)
+            self.loaded = replace(self.loaded, config=config)
 
     def _read_file(self, file: Path) -> bytes:
         try:
@@ -150,6 +168,10 @@ def makeService(options: Options) -> IService:
     # Without /proc, as in some chroots, a broker under twistd does not get sockets from systemd.
     with contextlib.suppress(OSError):
         restore_variables(os.environ, Path("/proc/self/environ").read_bytes())
+    try:
+        options.assign_node_id()
+    except PlogError as error:
+        raise SystemExit(f"cannot start: {error}") from error
     service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
     if options.parent is not None:
         # twistd itself would exit with 0 even if the broker could not start.

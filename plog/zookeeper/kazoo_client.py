@@ -117,7 +117,7 @@ class KazooZooKeeper:
         self._reactor = reactor
         self._new_pending = pending
         self._sockets = _Handler(security)
-        self._client = _kazoo(hosts, self._sockets, session_timeout_ms, security)
+        self._client = new_kazoo(hosts, self._sockets, session_timeout_ms, security)
         self._client.add_listener(self._on_kazoo_state)
         self._listeners: list[Callable[[SessionState], None]] = []
         self._outstanding: dict[_Request, None] = {}
@@ -403,7 +403,10 @@ def _results_of(found: Sequence[Any]) -> list[Result]:
     ]
 
 
-def _kazoo(hosts: str, sockets: Sockets, session_timeout_ms: int, security: Security | None) -> Any:
+def new_kazoo(
+    hosts: str, sockets: Sockets, session_timeout_ms: int, security: Security | None
+) -> Any:
+    """Return a client of kazoo that does not log. Raises InvalidConnectString."""
     # kazoo logs each attempt to connect, but plog reports the state.
     silent = logging.getLogger("plog.zookeeper.kazoo")
     silent.addHandler(logging.NullHandler())

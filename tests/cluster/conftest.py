@@ -72,6 +72,7 @@ def make_broker(tmp_path: Path, connect: str) -> Iterator[StartBroker]:
         folder.mkdir(exist_ok=True)
         values = {
             "plog.metadata.store": "zookeeper",
+            "node.id": "1",
             "zookeeper.connect": connect,
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
             "offsets.topic.num.partitions": "4",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,7 +23,7 @@ from plogd.testing.broker_process import BrokerFailed, BrokerProcess
 from tests.cluster.conftest import SESSION_TIMEOUT_MS, StartBroker
 from tests.helpers.eventually import TIMEOUT_S, eventually
 from tests.helpers.recording_proxy import RecordingProxy
-from tests.helpers.zookeeper_server import ZooKeeperServer
+from tests.helpers.zookeeper_server import ZooKeeperServer, free_ports
 
 
 def admin(broker: BrokerProcess) -> AdminClient:
@@ -210,7 +211,6 @@ def test_broker_registers_again_when_its_session_has_expired(
         broker.start()
         create(broker, "clicks")
         produce(broker, "clicks", b"1")
-    # The proxy has closed the connection, and refuses new ones.
     eventually(lambda: znodes.exists("/brokers/ids/1") is None, "expiration")
     produce(broker, "clicks", b"2")
     with RecordingProxy(zookeeper.address, port):
@@ -293,7 +293,21 @@ def test_connection_can_use_tls(
         produce(broker, "clicks", b"1")
 
 
-def test_plog_broker_serves_with_a_settings_file(
+@contextlib.contextmanager
+def plog_broker(config: Path, znodes: KazooClient, broker_id: int) -> Iterator[Any]:
+    """Run ``plog-broker``; the value is its registration."""
+    path = f"/brokers/ids/{broker_id}"
+    with subprocess.Popen([sys.executable, "-m", "plogd", "--config", str(config)]) as process:
+        try:
+            eventually(lambda: znodes.exists(path), "registration")
+            yield content(znodes, path)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(TIMEOUT_S)
+    assert process.returncode == 0
+
+
+def test_broker_without_an_id_gets_one_and_registers_its_host_and_port(
     tmp_path: Path, connect: str, znodes: KazooClient
 ) -> None:
     config = tmp_path / "server.properties"
@@ -305,17 +319,31 @@ def test_plog_broker_serves_with_a_settings_file(
         "listeners=PLAINTEXT://:0\n"
         "plog.http.port=0\n"
     )
-    with subprocess.Popen([sys.executable, "-m", "plogd", "--config", str(config)]) as process:
-        try:
-            eventually(lambda: znodes.exists("/brokers/ids/1"), "registration")
-            found = content(znodes, "/brokers/ids/1")
-            # An endpoint without a host has the name of this machine, and port 0 the actual port.
+    for _ in range(2):
+        with plog_broker(config, znodes, 1001) as found:
             assert found["host"] == socket.getfqdn()
-            assert found["port"] > 0
             local = {"bootstrap.servers": f"127.0.0.1:{found['port']}"}
-            metadata = eventually(lambda: listed(local), "response")
-            assert list(metadata.brokers) == [1]
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(TIMEOUT_S)
-    assert process.returncode == 0
+            metadata = eventually(lambda local=local: listed(local), "response")
+            assert list(metadata.brokers) == [1001]
+    shutil.rmtree(tmp_path / "data")
+    with plog_broker(config, znodes, 1002):
+        pass
+
+
+def test_broker_without_an_id_reports_that_zookeeper_cannot_be_reached(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    settings = {
+        "plog.metadata.store": "zookeeper",
+        "zookeeper.connect": f"127.0.0.1:{port}/c",
+        "zookeeper.connection.timeout.ms": "200",
+        "log.dirs": str(tmp_path),
+    }
+    options = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    done = subprocess.run(
+        [sys.executable, "-m", "plogd", *options], capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"plog-broker: cannot start: cannot connect to ZooKeeper at 127.0.0.1:{port}/c: Connection"
+        " refused; start ZooKeeper, or correct zookeeper.connect\n"
+    )

@@ -33,6 +33,10 @@ class RecordingProxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.cut()
+
+    def cut(self) -> None:
+        """End all connections, and refuse new ones."""
         with self._lock:
             sockets = [self._listener, *self._sockets]
         for each in sockets:

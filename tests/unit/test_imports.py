@@ -94,6 +94,7 @@ SHELL = (
     "plogd.logging",
     "plogd.machine",
     "plogd.net",
+    "plogd.node_id",
     "plogd.os_files",
     "plogd.process",
     "plogd.sdnotify",

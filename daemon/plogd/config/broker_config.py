@@ -114,6 +114,12 @@ class BrokerConfig(
         return self.plog_metadata_store == "embedded"
 
     @property
+    def lacks_node_id(self) -> bool:
+        """Return whether this broker gets its id from ZooKeeper (node_id.py)."""
+        is_set = "node.id" in self.explicit and self.node_id >= 0
+        return not self.has_embedded_store and not is_set
+
+    @property
     def used_inter_broker_listener_name(self) -> str:
         """Return the name of the listener that brokers use between each other."""
         # As in Kafka, a listener is named after its protocol if no name is set.
@@ -240,7 +246,10 @@ def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             f"is below group.min.session.timeout.ms ({config.group_min_session_timeout_ms})",
         )
     yield from check_zookeeper(
-        config, is_used=not config.has_embedded_store, explicit=config.explicit
+        config,
+        is_used=not config.has_embedded_store,
+        explicit=config.explicit,
+        node_id=config.node_id,
     )
     yield from _check_replication(config)
     yield from _check_listeners(config)

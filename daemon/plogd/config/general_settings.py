@@ -23,8 +23,10 @@ class GeneralSettings:
         "node.id",
         1,
         "ID of this broker, unique in the cluster. Kafka has no default; plog's default suits a"
-        " single-broker cluster.",
+        " single-broker cluster. With `plog.metadata.store=zookeeper`, a broker gets an ID from"
+        " ZooKeeper if this setting is -1 or not set.",
         at_least=0,
+        also=(-1,),
         importance="high",
         group="Identity and data",
         aliases=("broker.id",),  # The name in ZooKeeper mode, which Kafka still accepts.

@@ -32,6 +32,18 @@ class ZooKeeperSettings:
         importance="high",
         group="ZooKeeper",
     )
+    broker_id_generation_enable: bool = setting(
+        "broker.id.generation.enable",
+        True,
+        "Whether a broker without `node.id` gets an ID from ZooKeeper when it starts on new"
+        " directories. It keeps this ID, which is in `meta.properties`.",
+    )
+    reserved_broker_max_id: int = setting(
+        "reserved.broker.max.id",
+        1000,
+        "Highest `node.id` that can be set. IDs from ZooKeeper are higher.",
+        at_least=0,
+    )
     zookeeper_session_timeout_ms: int = setting(
         "zookeeper.session.timeout.ms",
         18 * SECOND_MS,
@@ -140,13 +152,15 @@ def tls_properties(settings: ZooKeeperSettings) -> dict[str, str]:
 
 
 def check_zookeeper(
-    settings: ZooKeeperSettings, *, is_used: bool, explicit: frozenset[str]
+    settings: ZooKeeperSettings, *, is_used: bool, explicit: frozenset[str], node_id: int
 ) -> Iterator[tuple[str, str]]:
     """Yield the problems with the settings as (setting, problem) pairs.
 
     `is_used` is whether ZooKeeper stores the metadata. The files are not read.
     """
     if not is_used:
+        if node_id < 0:
+            yield "node.id", "is only possible with plog.metadata.store=zookeeper; set an ID"
         if settings.zookeeper_connect:
             yield (
                 "zookeeper.connect",
@@ -154,6 +168,7 @@ def check_zookeeper(
                 " to store the metadata in ZooKeeper, or remove zookeeper.connect",
             )
         return
+    yield from _check_node_id(settings, node_id if "node.id" in explicit else -1)
     problem = connect_problem(settings.zookeeper_connect or "")
     if problem:
         yield "zookeeper.connect", problem
@@ -164,6 +179,19 @@ def check_zookeeper(
             " false",
         )
     yield from _check_tls(settings, explicit)
+
+
+def _check_node_id(settings: ZooKeeperSettings, node_id: int) -> Iterator[tuple[str, str]]:
+    if not settings.broker_id_generation_enable:
+        if node_id < 0:
+            yield "node.id", "must be set to an ID with broker.id.generation.enable=false"
+    # As in Kafka. Otherwise, another broker could get this ID from ZooKeeper.
+    elif node_id > settings.reserved_broker_max_id:
+        yield (
+            "node.id",
+            f"is above reserved.broker.max.id ({settings.reserved_broker_max_id}); raise"
+            " reserved.broker.max.id, or set broker.id.generation.enable=false",
+        )
 
 
 def connect_problem(connect: str) -> str:

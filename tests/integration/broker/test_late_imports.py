@@ -62,9 +62,10 @@ def _free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def _start(
+def start_and_note(
     folder: Path, settings: dict[str, str], config_file: Path | None = None
 ) -> SupervisedBroker:
+    """Start a broker that writes what it imports after READY to a file in `folder`."""
     return SupervisedBroker(
         folder,
         settings,
@@ -74,7 +75,7 @@ def _start(
     )
 
 
-def _late_modules(folder: Path) -> list[str]:
+def late_modules(folder: Path) -> list[str]:
     """Return plog's modules, and other installed ones, that the broker imported after READY."""
     standard = Path(sysconfig.get_path("stdlib"))
     late = []
@@ -86,7 +87,8 @@ def _late_modules(folder: Path) -> list[str]:
     return late
 
 
-def _call_every_admin_operation(client: dict[str, Any]) -> None:
+def call_every_admin_operation(client: dict[str, Any]) -> None:
+    """Call all methods of the admin client, most of which fail."""
     with plog.Admin(config=client) as admin:
         admin.create_topic("t", 2)
         for name, arguments in ADMIN_CALLS.items():
@@ -96,7 +98,8 @@ def _call_every_admin_operation(client: dict[str, Any]) -> None:
                 pass  # Its error path counts as well.
 
 
-def _produce_and_consume(client: dict[str, Any]) -> None:
+def produce_and_consume(client: dict[str, Any]) -> None:
+    """Use a topic and a group for each codec."""
     for codec in CODECS:
         topic = f"by-{codec}"
         with plog.Producer(config=client, compression_type=codec) as producer:
@@ -177,13 +180,13 @@ def test_nothing_is_imported_by_requests_reloads_pages_errors_or_the_stop(tmp_pa
         "plog.status.interval.ms": "1000",
     }
     reloaded = conf_d / "reloaded.properties"
-    with _start(tmp_path, settings, tmp_path / "server.properties") as broker:
+    with start_and_note(tmp_path, settings, tmp_path / "server.properties") as broker:
         plain, tls = broker.addresses()
         client = {"bootstrap.servers": plain}
-        _call_every_admin_operation(client)
-        _produce_and_consume(client)
+        call_every_admin_operation(client)
+        produce_and_consume(client)
         trust = {"security.protocol": "SSL", "ssl.truststore.location": str(ca_file)}
-        _produce_and_consume({"bootstrap.servers": tls, **trust})
+        produce_and_consume({"bootstrap.servers": tls, **trust})
         _send_every_request(SimpleNamespace(bootstrap_servers=plain))
         _send_wrong_protocols(plain, tls, f"127.0.0.1:{http_port}")
         _fail_a_handshake(tls)
@@ -193,18 +196,18 @@ def test_nothing_is_imported_by_requests_reloads_pages_errors_or_the_stop(tmp_pa
         keystore.write_bytes(b"damaged")
         _reload(broker, reloaded, "", "cannot reload the certificates")
         broker.stop()
-    assert _late_modules(tmp_path) == []
+    assert late_modules(tmp_path) == []
 
 
 def test_nothing_is_imported_when_the_last_log_directory_fails(tmp_path: Path) -> None:
     """Its error path ends in the stop of the broker."""
     data = tmp_path / "data"
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(data)}
-    with _start(tmp_path, {**settings, "plog.http.port": "0"}) as broker:
+    with start_and_note(tmp_path, {**settings, "plog.http.port": "0"}) as broker:
         with plog.Admin(bootstrap_servers=broker.address()) as admin:
             data.rename(tmp_path / "gone")
             data.touch()
             with pytest.raises(PlogError):
                 admin.create_topic("t")
         assert broker.exit_code() == 1
-    assert _late_modules(tmp_path) == []
+    assert late_modules(tmp_path) == []

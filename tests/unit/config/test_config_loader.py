@@ -56,7 +56,7 @@ def test_invalid_values_are_reported_with_their_line_and_the_allowed_values(tmp_
     assert problems("node.id=x", files=(file,)) == (
         f"{file}:2: log.segment.bytes=1: too small; allowed: at least 1048576 (bytes)",
         f"{file}:3: plog.flush.syncfs=maybe: not one of the allowed values; allowed: auto, never",
-        "-o node.id=x: not a whole number; allowed: at least 0",
+        "-o node.id=x: not a whole number; allowed: -1, or at least 0",
     )
 
 

@@ -57,6 +57,19 @@ def test_defaults_are_those_of_kafka() -> None:
             "-o zookeeper.connect=zk1:2181,zk2:port: 'zk2:port' is not HOST:PORT",
         ),
         (
+            ["broker.id=-1"],
+            "-o broker.id=-1: is only possible with plog.metadata.store=zookeeper; set an ID",
+        ),
+        (
+            [STORE, CONNECT, "broker.id.generation.enable=false"],
+            "node.id=1 (the default): must be set to an ID with broker.id.generation.enable=false",
+        ),
+        (
+            [STORE, CONNECT, "broker.id=1001"],
+            "-o broker.id=1001: is above reserved.broker.max.id (1000); raise"
+            " reserved.broker.max.id, or set broker.id.generation.enable=false",
+        ),
+        (
             [STORE, CONNECT, "zookeeper.set.acl=true"],
             "-o zookeeper.set.acl=true: plog does not set ACLs on znodes; restrict access to"
             " ZooKeeper's port, and set it to false",

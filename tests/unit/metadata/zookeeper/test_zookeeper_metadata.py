@@ -9,6 +9,8 @@ import pytest
 
 from plog.errors import ErrorCode, PlogError
 from plog.records.batch import iter_batches
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages.api_versions import ApiVersionsRequest
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.describe_cluster import DescribeClusterRequest
 from plog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -60,6 +62,14 @@ class TestStart:
         answer = broker.ask(DescribeClusterRequest(), 0)
         assert answer.controller_id == 1
         assert [(each.broker_id, each.rack) for each in answer.brokers] == [(1, "r1")]
+
+    def test_apis_of_kraft_are_not_served(self) -> None:
+        broker = ZooKeeperSimBroker().start()
+        request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+        answer = broker.ask(request, 3)
+        kraft = {ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER}
+        assert kraft.isdisjoint(api.api_key for api in answer.api_keys)
+        assert (answer.supported_features, answer.finalized_features) == ([], [])
 
     def test_topic_is_created_served_and_deleted(self) -> None:
         broker = ZooKeeperSimBroker().start()
