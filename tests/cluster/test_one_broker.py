@@ -15,69 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import ConfigResource, ResourceType
 from kazoo.client import KazooClient
 
-from plogd.testing.broker_process import BrokerFailed, BrokerProcess
+from plogd.testing.broker_process import BrokerFailed
+from tests.cluster.clients import admin, consume, create, listed, produce
 from tests.cluster.conftest import SESSION_TIMEOUT_MS, StartBroker
 from tests.helpers.eventually import TIMEOUT_S, eventually
 from tests.helpers.recording_proxy import RecordingProxy
 from tests.helpers.zookeeper_server import ZooKeeperServer, free_ports
-
-
-def admin(broker: BrokerProcess) -> AdminClient:
-    return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-
-
-def create(broker: BrokerProcess, name: str, partitions: int = 1, **config: str) -> None:
-    settings = {key.replace("_", "."): value for key, value in config.items()}
-    new = NewTopic(name, partitions, 1, config=settings)
-    client = admin(broker)
-    [future] = client.create_topics([new]).values()
-    future.result(TIMEOUT_S)
-
-
-def produce(broker: BrokerProcess, topic: str, *values: bytes) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
-    errors: list[KafkaError] = []
-
-    def delivered(error: KafkaError | None, _: Message) -> None:
-        errors.extend([error] if error else [])
-
-    for value in values:
-        producer.produce(topic, value, on_delivery=delivered)
-    assert producer.flush(TIMEOUT_S) == 0
-    assert errors == []
-
-
-def consume(broker: BrokerProcess, topic: str, group: str, count: int) -> list[bytes]:
-    """Read `count` new records as the only member of a group, and commit them."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": broker.bootstrap_servers,
-            "group.id": group,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-        }
-    )
-    try:
-        consumer.subscribe([topic])
-        found: list[bytes] = []
-
-        def poll() -> bool:
-            found.extend(
-                message.value()
-                for message in consumer.consume(count, timeout=1)
-                if message.error() is None
-            )
-            return len(found) >= count
-
-        eventually(poll, f"{count} records")
-        consumer.commit(asynchronous=False)
-        return found
-    finally:
-        consumer.close()
 
 
 @contextlib.contextmanager
@@ -88,14 +34,6 @@ def paused(zookeeper: ZooKeeperServer) -> Iterator[None]:
         yield
     finally:
         zookeeper.send_signal(signal.SIGCONT)
-
-
-def listed(config: dict[str, Any]) -> Any:
-    """Return the cluster's metadata, or None if no broker answers."""
-    try:
-        return AdminClient(config).list_topics(timeout=1)
-    except KafkaException:
-        return None
 
 
 def content(znodes: KazooClient, path: str) -> Any:
