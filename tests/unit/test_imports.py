@@ -136,8 +136,7 @@ ROWS = (
         pure=True,
     ),
     Row(names=("plog.audit",), may_import=BASE, pure=True),
-    # Reads and writes the files of indexes.
-    Row(names=("plog.search",), may_import=BASE),
+    Row(names=("plog.search",), may_import=BASE),  # It reads and writes the files of indexes.
     Row(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
     Row(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
     Row(

@@ -16,12 +16,14 @@ from plogd.tools.storage.format_command import (
     configure_random_uuid,
 )
 from plogd.tools.storage.import_command import configure_import
+from plogd.tools.storage.to_zookeeper import configure_to_zookeeper
 
 _TOOLS = {
     "format": configure_format,
     "import": configure_import,
     "info": configure_info,
     "random-uuid": configure_random_uuid,
+    "to-zookeeper": configure_to_zookeeper,
     "version-mapping": configure_version_mapping,
     "feature-dependencies": configure_feature_dependencies,
 }
