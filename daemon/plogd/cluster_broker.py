@@ -10,6 +10,7 @@ Called on the reactor's thread. Source: Kafka 3.9 KafkaServer.startup.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
@@ -36,9 +37,12 @@ from plogd.ports import Later, spawn
 from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.role_changes import StoredTopic
 from plogd.topic_config import TopicConfig
+from plogd.waiters import Waiters
 
 _CREATION_TIMEOUT_MS = 30_000
 _LANE = "topics"
+_LOADING_MAX_MS = 10_000
+"""How long the start waits for this broker to load all topics as the controller."""
 
 MakePeers: TypeAlias = Callable[["ClusterBroker"], Peers]
 
@@ -53,6 +57,8 @@ class ClusterBroker(Broker):
         super().__init__(*args, **more)
         self._make_peers = make_peers
         self.broker_epoch = -1
+        self._loaded: Waiters[object] = Waiters()
+        """Wait until this broker has become the controller for the first time."""
 
     async def _start(self) -> None:
         await self.log_manager.open_directories(self.metadata.cluster_id)
@@ -71,7 +77,7 @@ class ClusterBroker(Broker):
         self._make_controller()
         self._start_security()
         # Not awaited, because another broker may be the controller for years.
-        self.controller.load().then(_ignore, self._not_loaded)
+        self.controller.load().then(self._loaded.succeed, self._not_loaded)
         self.cluster_replicas.start()
         await self._show_cluster()
         self.is_ready = True
@@ -143,6 +149,10 @@ class ClusterBroker(Broker):
         then wait for minutes before they ask again.
         """
         controller_id = await self.metadata.controller_known()
+        if controller_id == self.config.node_id and not self.controller.is_active:
+            # It has all topics in a moment. Clients may not repeat a request that it rejects.
+            with contextlib.suppress(TimeoutError):
+                await self._loaded.wait_until(_LOADING_MAX_MS, self.timers, TimeoutError)
         values = await self.metadata.read_cluster()
         if self.cache.controller_id >= 0:  # This broker is the controller.
             return
