@@ -11,9 +11,12 @@ from tests.helpers.eventually import TIMEOUT_S, eventually
 
 
 class Broker(Protocol):
-    """A running broker."""
+    """A running broker, or several of them."""
 
-    bootstrap_servers: str
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses to connect to."""
+        ...
 
 
 def admin(broker: Broker) -> AdminClient:
@@ -30,9 +33,15 @@ def create(broker: Broker, name: str, partitions: int = 1, **config: str) -> Non
     future.result(TIMEOUT_S)
 
 
-def produce(broker: Broker, topic: str, *values: bytes) -> None:
+def produce(broker: Broker, topic: str, *values: bytes, message_timeout_ms: int = 60_000) -> None:
     """Write records with a new idempotent producer, and wait until all are acknowledged."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "enable.idempotence": True,
+            "message.timeout.ms": message_timeout_ms,
+        }
+    )
     errors: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: Message) -> None:
@@ -41,7 +50,8 @@ def produce(broker: Broker, topic: str, *values: bytes) -> None:
     for value in values:
         producer.produce(topic, value, on_delivery=delivered)
     assert producer.flush(TIMEOUT_S) == 0
-    assert errors == []
+    if errors:
+        raise KafkaException(errors[0])
 
 
 def consume(broker: Broker, topic: str, group: str, count: int) -> list[bytes]:
