@@ -5,6 +5,7 @@ kazoo calls it on its own thread. kazoo's TLS does not verify host names, so it 
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Sequence
 from typing import Final
@@ -17,6 +18,17 @@ from plog.client.network.tls_failures import tls_failure
 
 CONNECT_S: Final = 10.0
 """Longest time for opening one connection."""
+_SETTING: Final = re.compile(r"(?<![\w.])ssl\.(?=[a-z])")
+
+
+def with_zookeeper_names(text: str) -> str:
+    """Replace the client's names of settings in a message by those of ZooKeeper's settings.
+
+    >>> with_zookeeper_names("cannot read ssl.truststore.location=/ca.pem")
+    'cannot read zookeeper.ssl.truststore.location=/ca.pem'
+    """
+    # For a PEM file, ZooKeeper decrypts the key with the keystore's password.
+    return _SETTING.sub("zookeeper.ssl.", text.replace("ssl.key.password", "ssl.keystore.password"))
 
 
 class Sockets(SequentialThreadingHandler):  # type: ignore[misc]
@@ -74,6 +86,7 @@ class Sockets(SequentialThreadingHandler):  # type: ignore[misc]
         except (OSError, TlsFailed) as error:
             shown = f"{host}:{address[1]}"
             explained = tls_failure(error, address=shown, host=host)
-            self.problem = str(explained or getattr(error, "strerror", None) or error)
+            text = str(explained or getattr(error, "strerror", None) or error)
+            self.problem = with_zookeeper_names(text)
             self._untried.discard(address[0])
             raise OSError(self.problem) from error

@@ -231,6 +231,21 @@ def test_connection_can_use_tls(
         produce(broker, "clicks", b"1")
 
 
+def test_missing_truststore_is_named(
+    make_broker: StartBroker, zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    broker = make_broker(
+        zookeeper_connect=f"{zookeeper.tls_address}/tls",
+        zookeeper_connection_timeout_ms="500",
+        zookeeper_ssl_client_enable="true",
+        zookeeper_ssl_truststore_location=str(tmp_path / "missing.pem"),
+    )
+    with pytest.raises(BrokerFailed):
+        broker.start()
+    [line] = re.findall(r"cannot start: .*", broker.log_text())
+    assert f"cannot read zookeeper.ssl.truststore.location={tmp_path}/missing.pem: No such" in line
+
+
 @contextlib.contextmanager
 def plog_broker(config: Path, znodes: KazooClient, broker_id: int) -> Iterator[Any]:
     """Run ``plog-broker``; the value is its registration."""
