@@ -58,7 +58,7 @@ class ClusterMetadata(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why the broker rejects writes, for its status; "" if it does not."""
+        """What prevents writes of records or metadata, for the broker's status, or ""."""
         ...
 
     def logs_failed(self, topic_partitions: Collection[TopicPartition]) -> None:

@@ -40,8 +40,6 @@ class ZooKeeperMetadata:
         must_stop: ends the broker for the reason that it gets.
     """
 
-    problem: Final = ""
-
     def __init__(
         self,
         make_client: Callable[[BrokerConfig], ZooKeeperConnection],
@@ -103,10 +101,10 @@ class ZooKeeperMetadata:
         if known and found != known:
             there = f"the cluster {where} is {found}" if found else f"there is no cluster {where}"
             raise WrongCluster(
-                f"cannot start: log.dirs belong to cluster {known}, but {there}; correct"
-                " zookeeper.connect or log.dirs"
+                f"log.dirs belong to cluster {known}, but {there}; correct zookeeper.connect or"
+                " log.dirs"
             )
-        self._report("connected to the cluster {cluster_id} " + where, cluster_id=found)
+        self._report("connected to the cluster {cluster_id} {where}", cluster_id=found, where=where)
         return found
 
     def _make_store(self) -> ZooKeeperStore:
@@ -200,6 +198,11 @@ class ZooKeeperMetadata:
                 problem=self._client.problem,
                 level="warn",
             )
+
+    @property
+    def problem(self) -> str:
+        """The lost connection, while there is none."""
+        return f"no connection to ZooKeeper at {self._client.problem}" if self._is_lost else ""
 
     def stop(self) -> Later[None]:
         """End the session, and with it the registration."""

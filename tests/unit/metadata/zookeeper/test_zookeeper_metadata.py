@@ -288,8 +288,10 @@ class TestSession:
         broker.zookeeper.lose_quorum()
         broker.ports.advance(30_000)
         assert broker.produce("t", b"a").error_code == 0
+        assert broker.broker.metadata.problem.startswith("no connection to ZooKeeper at ")
         broker.zookeeper.restore_quorum()
         broker.ports.advance(1000)
+        assert broker.broker.metadata.problem == ""
         assert broker.zookeeper.names("/brokers/ids") == ["1"]
         texts = [line for line in broker.reports if "ZooKeeper" in line]
         assert texts[-2].startswith("lost the connection to ZooKeeper at")
