@@ -363,12 +363,7 @@ class Broker:
             for config in [TopicConfig.resolve(self.config, topic.config)]
             for state in topic.partitions
         }
-        # The logs of these topics are kept as they are, without retention.
-        offline = {
-            name: KnownTopic(topic_id=topic_id, config=TopicConfig(cleanup_policy=()))
-            for name, topic_id in self.metadata.offline_topics.items()
-        }
-        await self.log_manager.load_logs(lambda key: known.get(key) or offline.get(key.topic))
+        await self.log_manager.load_logs(known.get)
         missing = [key for key in known if self.log_manager.get(key) is None]
         if self.log_manager.offline_dirs:
             # A missing log may be in a directory that cannot be read. A new log in another

@@ -31,7 +31,8 @@ from plogd.coordinator.producer_ids import ProducerIds
 from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.metadata.cache import LiveBroker, TopicState
 from plogd.metadata.store import Key, TopicValue
-from plogd.metadata.zookeeper.cluster_member import ClusterMember
+from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
+from plogd.notify_all import notify_all
 from plogd.peers import Peers
 from plogd.ports import Later, spawn
 from plogd.replica.cluster_replicas import ClusterReplicas
@@ -50,12 +51,13 @@ MakePeers: TypeAlias = Callable[["ClusterBroker"], Peers]
 class ClusterBroker(Broker):
     """One of several brokers. `make_peers` is called once, when the broker starts."""
 
-    metadata: ClusterMember
+    metadata: ZooKeeperMetadata
     cluster_replicas: ClusterReplicas
 
     def __init__(self, *args: Any, make_peers: MakePeers, **more: Any) -> None:
         super().__init__(*args, **more)
         self._make_peers = make_peers
+        self._stops: list[Callable[[], object]] = []
         self.broker_epoch = -1
         self._loaded: Waiters[object] = Waiters()
         """Wait until this broker has become the controller for the first time."""
@@ -66,7 +68,9 @@ class ClusterBroker(Broker):
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         self.peers = self._make_peers(self)
+        self._stops.append(self.peers.close)
         self.cluster_replicas = self._make_cluster_replicas()
+        self._stops.append(self.cluster_replicas.stop)
         await self._load_known_logs()
         self.metadata.on_unregistered = self._unregistered
         self.metadata.on_registered = lambda epoch: _start(self._registered(epoch))
@@ -87,11 +91,16 @@ class ClusterBroker(Broker):
 
     async def _load_known_logs(self) -> None:
         """Load the logs in the log directories; the controller decides what happens to others."""
-        values = await self.metadata.read_cluster()
+        stored = await self.metadata.read_cluster()
+        values = stored.values
         configs: dict[str, TopicConfig] = {}
 
         def known(key: TopicPartition) -> KnownTopic | None:
             topic = values.get(("topic", key.topic))
+            if key.topic in stored.damaged_topics:
+                # Kept as it is, without retention.
+                topic_id = ZERO_UUID if topic is None else topic.topic_id
+                return KnownTopic(topic_id=topic_id, config=TopicConfig(cleanup_policy=()))
             if topic is None or key.partition not in topic.assignments:
                 return None
             if key.topic not in configs:
@@ -134,7 +143,9 @@ class ClusterBroker(Broker):
 
     async def _registered(self, broker_epoch: int) -> None:
         """Accept requests for this registration, and lead in no epoch that exists already (C1)."""
-        values = await self.metadata.read_cluster()
+        stored = await self.metadata.read_cluster()
+        values = stored.values
+        self.cluster_replicas.roles.kept_topics = stored.damaged_topics
         self.cluster_replicas.roles.epoch_floors = {
             (values["topic", key[1]].topic_id, int(key[2])): value.leader_epoch
             for key, value in values.items()
@@ -153,7 +164,7 @@ class ClusterBroker(Broker):
             # It has all topics in a moment. Clients may not repeat a request that it rejects.
             with contextlib.suppress(TimeoutError):
                 await self._loaded.wait_until(_LOADING_MAX_MS, self.timers, TimeoutError)
-        values = await self.metadata.read_cluster()
+        values = (await self.metadata.read_cluster()).values
         if self.cache.controller_id >= 0:  # This broker is the controller.
             return
         registrations = [value for key, value in values.items() if key[0] == "broker"]
@@ -247,9 +258,8 @@ class ClusterBroker(Broker):
     # -- stopping -----------------------------------------------------------------------------
 
     async def _stop(self) -> None:
-        self.cluster_replicas.stop()
-        self.controller.stop()
-        self.peers.close()
+        # The start may have failed at any point.
+        notify_all(reversed(self._stops))
         await super()._stop()
 
 

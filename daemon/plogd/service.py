@@ -204,7 +204,7 @@ class BrokerService(Service):
             return Broker(config, ports, metrics=self._registry, on_bug=_log_bug)
         # A single broker does not need these modules.
         from plogd.cluster_broker import ClusterBroker
-        from plogd.metadata.zookeeper.cluster_member import ClusterMember
+        from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
         from plogd.net.peer_connections import peers_on
 
         return ClusterBroker(
@@ -212,7 +212,7 @@ class BrokerService(Service):
             ports,
             metrics=self._registry,
             on_bug=_log_bug,
-            make_metadata=partial(ClusterMember, self._machine.make_zookeeper),
+            make_metadata=partial(ZooKeeperMetadata, self._machine.make_zookeeper),
             make_peers=lambda broker: peers_on(self._reactor, broker, broker.address_of),
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -67,11 +66,11 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(make_broker: StartBroker) -> Iterator[Cluster]:
+def cluster(make_broker: StartBroker) -> Cluster:
     """Three brokers and the topic ``clicks``."""
     cluster = Cluster(make_broker)
     cluster.create("clicks")
-    yield cluster
+    return cluster
 
 
 def test_records_survive_the_leader(cluster: Cluster, znodes: KazooClient) -> None:

@@ -6,10 +6,10 @@ metadata itself, and zookeeper/zookeeper_metadata.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, Protocol
 
-from plog.types import TopicPartition, Uuid
+from plog.types import TopicPartition
 from plogd.metadata.store import BrokerRegistration, MetadataStore
 from plogd.ports import Later
 
@@ -45,11 +45,6 @@ class ClusterMetadata(Protocol):
 
         No brokers are returned while this broker cannot know them.
         """
-        ...
-
-    @property
-    def offline_topics(self) -> Mapping[str, Uuid]:
-        """The topics that cannot be served although they exist, with their ids, or ZERO_UUID."""
         ...
 
     def started(self) -> None:

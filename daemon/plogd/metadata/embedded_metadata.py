@@ -6,10 +6,10 @@ registration of the broker is written later (`EmbeddedStore.register_broker`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
-from plog.types import TopicPartition, Uuid
+from plog.types import TopicPartition
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue
 from plogd.log.disk.log_dirs import known_or_new
@@ -41,8 +41,6 @@ class EmbeddedMetadata:
         refuse_writes: rejects or accepts writes to all partitions.
         may_retry: returns whether the broker is still running.
     """
-
-    offline_topics: Final[Mapping[str, Uuid]] = {}
 
     def __init__(
         self,

@@ -127,6 +127,9 @@ class RoleChanges:
         self.epoch_floors: Mapping[tuple[Uuid, int], int] = {}
         """The leader epochs at the time of this broker's registration, in which it must not lead
         (rule C1), by topic id and partition number."""
+        self.kept_topics: Collection[str] = ()
+        """Topics whose metadata cannot be read: their logs keep their names although the controller
+        does not assign them."""
         self.on_elected: Callable[[Partition], None] = _ignore
         """Called with a partition that this broker leads in a new leader epoch."""
         self.on_resigned: Callable[[Partition], None] = _ignore
@@ -399,7 +402,9 @@ class RoleChanges:
         strays: list[TopicPartition] = []
         async for key in slices.over(list(self._log_manager.logs)):
             log = self._log_manager.get(key)
-            if key in assigned or key.topic == _METADATA_TOPIC or log is None or log.offline:
+            if key in assigned or key.topic in (_METADATA_TOPIC, *self.kept_topics):
+                continue
+            if log is None or log.offline:
                 continue
             await self._followers.remove(key)
             self._unhost(key)

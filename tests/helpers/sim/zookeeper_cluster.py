@@ -30,7 +30,7 @@ from plogd.apis.own_requests import OwnRequests
 from plogd.cluster_broker import ClusterBroker
 from plogd.config import BrokerConfig
 from plogd.metadata.store import PartitionValue
-from plogd.metadata.zookeeper.cluster_member import ClusterMember
+from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
 from plogd.peers import Peers
 from plogd.replica.partition import Partition
 from plogd.testing.in_memory_peers import InMemoryPeers
@@ -60,7 +60,7 @@ class ClusterSimBroker(SimBroker):
         self.stop_reasons: list[str] = []
         super().__init__(
             ports=ports,
-            make_metadata=partial(ClusterMember, self._connect),
+            make_metadata=partial(ZooKeeperMetadata, self._connect),
             node_id=node_id,
             plog_metadata_store="zookeeper",
             zookeeper_connect="zk:2181/kafka",

@@ -6,10 +6,15 @@ from functools import partial
 from typing import Any, cast
 
 from plog.wire.schema import ApiMessage
+from plogd.apis.own_requests import OwnRequests
+from plogd.cluster_broker import ClusterBroker
 from plogd.config import BrokerConfig
 from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
+from plogd.peers import Peers
 from plogd.ports import Later
+from plogd.testing.in_memory_peers import InMemoryPeers
 from plogd.testing.mock_zookeeper import MockZooKeeper, MockZooKeeperClient
+from plogd.testing.peer_network import PeerNetwork
 from tests.helpers.sim.sim_broker import SimBroker
 from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.sim.sim_ports import SimPorts, T, outcome
@@ -30,6 +35,7 @@ class ZooKeeperSimBroker(SimBroker):
         *,
         ports: SimPorts | None = None,
         files: SimFiles | None = None,
+        network: PeerNetwork | None = None,
         **settings: Any,
     ) -> None:
         # Brokers of a cluster share the time, but are machines of their own.
@@ -39,6 +45,7 @@ class ZooKeeperSimBroker(SimBroker):
         self.zookeeper = zookeeper or MockZooKeeper(ports.clock, ports.timers)
         self._client: MockZooKeeperClient | None = None
         self.stop_reasons: list[str] = []
+        self.network = network or PeerNetwork(ports.clock, ports.timers)
         super().__init__(
             ports=ports,
             make_metadata=partial(ZooKeeperMetadata, self._connect),
@@ -47,6 +54,13 @@ class ZooKeeperSimBroker(SimBroker):
             **settings,
         )
         self.broker.on_must_stop = self.stop_reasons.append
+
+    def _make_broker(self, **parts: Any) -> ClusterBroker:
+        return ClusterBroker(self.config, self.ports.bundle(), make_peers=self._peers, **parts)
+
+    def _peers(self, broker: ClusterBroker) -> Peers:
+        node_id = broker.config.node_id
+        return InMemoryPeers(self.network, node_id, OwnRequests(broker), self.ports.timers)
 
     def _connect(self, config: BrokerConfig) -> MockZooKeeperClient:
         self._client = self.zookeeper.connect(session_timeout_ms=SESSION_TIMEOUT_MS)

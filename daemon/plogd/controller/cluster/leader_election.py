@@ -63,7 +63,8 @@ def without_offline_replicas(state: PartitionState, brokers: Brokers) -> Partiti
     committed records. Without an online member, the partition has no leader.
     """
     isr = _online(state.isr, state, brokers)
-    if state.leader != NO_LEADER and brokers.is_online(state.leader, state):
+    # Another program may have written a leader that is not in sync.
+    if state.leader in isr:
         # The leader keeps its epoch, as after an ISR change that it has requested itself.
         return None if len(isr) == len(state.isr) else replace(state, isr=isr)
     leader = _first_leader(state.replicas, isr, state, brokers)

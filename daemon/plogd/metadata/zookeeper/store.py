@@ -19,7 +19,8 @@ Called on the reactor's thread. Source: Kafka 3.9 KafkaZkClient, KafkaController
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -66,6 +67,7 @@ from plogd.metadata.zookeeper.paths import (
     REASSIGN_PARTITIONS,
     TOPICS,
     path_of,
+    topic_of_path,
 )
 from plogd.metadata.zookeeper.port import ZooKeeperClient
 from plogd.metadata.zookeeper.reading import (
@@ -85,6 +87,15 @@ T = TypeVar("T")
 
 _CONTROLLER_TREES: Final = (TOPICS, BROKER_IDS, DELETE_TOPICS, LOG_DIR_EVENTS)
 """What only the controller's mirror contains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCluster:
+    """Topics, partitions and registered brokers, as they were at one moment."""
+
+    values: Mapping[Key, Any]
+    damaged_topics: frozenset[str]
+    """The topics with a znode that cannot be decoded. They must stay offline."""
 
 
 class ZooKeeperUnavailable(PlogError):
@@ -277,14 +288,14 @@ class ZooKeeperStore:
     async def _read(self, paths: list[str]) -> None:
         notify_all(self._notifications(await read_znodes(self._session, self._mirror, paths)))
 
-    def read_cluster(self) -> Later[dict[Key, Any]]:
-        """Read topics, partitions and registered brokers once; return their values by key.
+    def read_cluster(self) -> Later[StoredCluster]:
+        """Read topics, partitions and registered brokers once.
 
         For a broker that is not the controller, whose mirror does not contain them.
         """
         return self._session.retry(self._read_cluster)
 
-    async def _read_cluster(self) -> dict[Key, Any]:
+    async def _read_cluster(self) -> StoredCluster:
         # A server that lags behind may show states from before the registration.
         await self._session.sync()
         mirror = ZnodeMirror(self._report)
@@ -292,7 +303,11 @@ class ZooKeeperStore:
         await read_folder(self._session, mirror, BROKER_IDS)
         kinds = ("topic", "partition", "broker")
         found = [item for kind in kinds for item in mirror.load((kind,)).items()]
-        return {key: value for key, (value, _) in found}
+        damaged = map(topic_of_path, {**self._mirror.damaged, **mirror.damaged})
+        return StoredCluster(
+            values={key: value for key, (value, _) in found},
+            damaged_topics=frozenset(name for name in damaged if name is not None),
+        )
 
     # -- writing ------------------------------------------------------------------------------
 

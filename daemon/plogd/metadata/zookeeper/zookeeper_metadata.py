@@ -7,19 +7,18 @@ broker registered: when its session has expired, it registers again. broker.py u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Final
 
 from plog.error_base import PlogError
-from plog.types import TopicPartition, Uuid
+from plog.types import TopicPartition
 from plog.zookeeper.operations import ClientClosed, SessionState
 from plogd.concurrency import within
 from plogd.config import BrokerConfig
 from plogd.metadata.store import BrokerRegistration, MetadataStore
 from plogd.metadata.zookeeper.paths import CLUSTER_ID, MIGRATION
 from plogd.metadata.zookeeper.port import ZooKeeperConnection
-from plogd.metadata.zookeeper.sole_broker import SoleBrokerStore
-from plogd.metadata.zookeeper.store import ZooKeeperStore
+from plogd.metadata.zookeeper.store import StoredCluster, ZooKeeperStore
 from plogd.ports import Later, Ports, Timer, ready, spawn
 
 _CLOSE_MAX_MS: Final = 5_000
@@ -57,6 +56,10 @@ class ZooKeeperMetadata:
         self._client: ZooKeeperConnection
         self._store: ZooKeeperStore
         self._has_begun = False
+        self.on_unregistered: Callable[[], None] = lambda: None
+        """Called whenever the registration has ended."""
+        self.on_registered: Callable[[int], None] = lambda broker_epoch: None
+        """Called with the new broker epoch whenever this broker has registered again."""
 
     # -- starting -----------------------------------------------------------------------------
 
@@ -71,7 +74,7 @@ class ZooKeeperMetadata:
         config = self._config
         self._client = self._make_client(config)
         # Before the client starts, because the store has to see all of its states.
-        self._store = self._make_store()
+        self._store = ZooKeeperStore(self._client, broker_id=config.node_id, ports=self._ports)
         self._client.listen(self._on_state)
         self._has_begun = True
         self._client.start()
@@ -107,9 +110,6 @@ class ZooKeeperMetadata:
         self._report("connected to the cluster {cluster_id} {where}", cluster_id=found, where=where)
         return found
 
-    def _make_store(self) -> ZooKeeperStore:
-        return SoleBrokerStore(self._client, broker_id=self._config.node_id, ports=self._ports)
-
     def _remind(self, text: Callable[[], str]) -> Timer:
         """Log why the startup waits, unless the wait is short."""
 
@@ -125,12 +125,6 @@ class ZooKeeperMetadata:
     def keep_room(self) -> Later[bool]:
         """Do nothing: the metadata is not on the broker's disk."""
         return ready(True)
-
-    @property
-    def offline_topics(self) -> Mapping[str, Uuid]:
-        """The topics whose znodes are damaged, or whose newest records are on other brokers."""
-        assert isinstance(self._store, SoleBrokerStore)
-        return self._store.offline_topics
 
     def started(self) -> None:
         """Do nothing: the broker was registered before."""
@@ -158,9 +152,25 @@ class ZooKeeperMetadata:
             reminder.cancel()
 
     def brokers(self) -> tuple[Collection[BrokerRegistration], int]:
-        """Return this broker, once it is the controller, and the id of the controller."""
-        own, _ = self._store.get(("broker", self._config.node_id))
-        return [] if own is None else [own], self._store.controller_id
+        """Return nothing: the controller sends the brokers and its own id."""
+        return [], -1
+
+    def read_cluster(self) -> Later[StoredCluster]:
+        """Read all topics, the states of their partitions, and the registered brokers once."""
+        return self._store.read_cluster()
+
+    async def controller_known(self) -> int:
+        """Wait until there is a controller; return its id."""
+        known: Later[None] = Later()
+
+        def check(*_: object) -> None:
+            if self._store.controller_id >= 0 and not known.done:
+                known.succeed(None)
+
+        self._store.watch(("controller",), check)
+        check()
+        await known
+        return self._store.controller_id
 
     def _unregistered(self) -> None:
         registration = self._registration
@@ -169,11 +179,12 @@ class ZooKeeperMetadata:
         self._report(
             "the session with ZooKeeper has expired: registering this broker again", level="warn"
         )
-        self._store.register_broker(registration).then(self.registered_again, self._not_registered)
+        self.on_unregistered()
+        self._store.register_broker(registration).then(self._registered_again, self._not_registered)
 
-    def registered_again(self, broker_epoch: int) -> None:
-        """Note a registration after the first one."""
+    def _registered_again(self, broker_epoch: int) -> None:
         self._report("registered this broker again")
+        self.on_registered(broker_epoch)
 
     def _not_registered(self, error: Exception) -> None:
         # The broker is being stopped.

@@ -48,6 +48,9 @@ def _summary(state: PartitionState | None) -> tuple[int, tuple[int, ...], int] |
         # No change while none of them is back.
         (NO_LEADER, (1, 2), {3}, None),
         (NO_LEADER, (1, 2), {2, 3}, (2, (2,), 6)),
+        # Another program has written a leader that is not in sync.
+        (1, (2,), {1, 2, 3}, (2, (2,), 6)),
+        (1, (2,), {1, 3}, (NO_LEADER, (2,), 6)),
     ],
 )
 def test_offline_replicas_leave_the_isr_and_its_first_online_member_leads(
