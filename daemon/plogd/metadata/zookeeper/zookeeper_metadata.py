@@ -212,7 +212,7 @@ class ZooKeeperMetadata:
 
     @property
     def problem(self) -> str:
-        """The lost connection, while there is none."""
+        """That the connection to ZooKeeper is lost, or ""."""
         return f"no connection to ZooKeeper at {self._client.problem}" if self._is_lost else ""
 
     def stop(self) -> Later[None]:
