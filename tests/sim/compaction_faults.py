@@ -38,7 +38,7 @@ _CRASH_SHARES = {LOG_SUFFIX + CLEANED_SUFFIX: 0.3, TIME_INDEX_SUFFIX + SWAP_SUFF
 """How often a crash follows the renames that begin a replacement and that complete it."""
 _EXTRA_MS = 5_000.0
 """How long the faults continue after the work."""
-_OPERATIONS_AHEAD = 8
+_OPERATIONS_AHEAD = 6
 """About as many file operations as follow such a rename in the same job."""
 
 
@@ -48,7 +48,7 @@ class CompactionFaults:
     def __init__(self, world: World, chance: random.Random) -> None:
         self._world = world
         self._chance = chance
-        self._crashes_left = chance.choice((0, 4, 8))
+        self._crashes_left = chance.choice((0, 8, 8))
         self._kills_left = chance.choice((0, 4, 8))
         self._loses_snapshots = chance.random() < 0.5
         self._end_offsets: dict[TopicPartition, int] = {}
@@ -86,7 +86,7 @@ class CompactionFaults:
         if share and self._chance.random() < share:
             self._crashes_left -= 1
             self._world.count("fault crash_during_swap")
-            self._world.crash_is_power_loss = self._chance.random() < 0.7
+            self._world.crash_is_power_loss = self._chance.random() < 0.8
             number = operation.number + self._chance.randrange(_OPERATIONS_AHEAD)
             self._world.files.crash_at(number)
 

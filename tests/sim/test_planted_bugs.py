@@ -40,8 +40,10 @@ FOUND_IN_COMPACTED_LOGS_AS = {
     "clean-above-lso": LOSS | {"lost-tombstone"},
     "drop-last-batches": {"duplicate"},
     "drop-tombstones": {"lost-tombstone"},
-    # Without the new or the old segments, the last batches of producers are lost, too.
-    "swap-without-dir-sync": LOSS | {"duplicate", "early-deletion", "int-nonmonotonic-poll"},
+    # Segments are missing, or old and new segments contain the same offsets. The last batches of
+    # producers may be missing, too.
+    "swap-without-dir-sync": LOSS
+    | {"duplicate", "early-deletion", "int-nonmonotonic-poll", "lost-tombstone"},
 }
 FOUND_BY_A_FOLLOWER_AS = {
     # The durable end would be above the end of the log.

@@ -166,6 +166,8 @@ class Run:
         self.check_no_bugs()
         self.check_contents()
         self.broker = self.broker.restart()
+        # The controller sends the roles of its replicas after the start.
+        self.wait(1_000)
         self.check_contents()
         self.check_no_bugs()
 
