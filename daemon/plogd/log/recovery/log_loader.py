@@ -236,8 +236,11 @@ class LogLoader:
     async def _recover_share(self, log_dir: LogDir, share: Sequence[LoadRequest]) -> None:
         loads: list[Later[None]] = []
 
-        def load(request: LoadRequest, reported: Collection[Line]) -> None:
-            loads.append(spawn(self._load_recovered(log_dir, request, reported)))
+        def load(request: LoadRequest, reported: Collection[Line], error: OSError | None) -> None:
+            if error is None or is_refusal(error):
+                loads.append(spawn(self._load_recovered(log_dir, request, reported)))
+            else:
+                self._storage_failed(log_dir.path, error)
 
         failure: Exception | None = None
         try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from plog.types import TopicPartition
 from plogd.concurrency import OneAtATime
@@ -21,6 +22,8 @@ from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.recovery_work import Line, Recovered, Scanned, recover_logs
 from plogd.ports import Later, Ports
 from plogd.work import Task, WorkerDied
+
+LoadRecovered: TypeAlias = Callable[[LoadRequest, Collection[Line], OSError | None], None]
 
 
 class RecoveryProcesses:
@@ -60,13 +63,13 @@ class RecoveryProcesses:
                 sizes[least] += nbytes
         return shares
 
-    def recover(
-        self, requests: Sequence[LoadRequest], load: Callable[[LoadRequest, Collection[Line]], None]
-    ) -> Later[None]:
+    def recover(self, requests: Sequence[LoadRequest], load: LoadRecovered) -> Later[None]:
         """Recover logs in one process; call `load` for each log as soon as this has ended.
 
-        `load` receives the request with which the log can be loaded, and the lines that have
-        already been reported. Fails with LoadingStopped if the broker is stopping.
+        `load` receives the request with which the log can be loaded, the lines that have already
+        been reported, and the error of the disk, if any: after a failed sync, another one could
+        succeed although it makes nothing durable (rule R15). Fails with LoadingStopped if the
+        broker is stopping.
         """
         number = self._started % len(self._slots)
         self._started += 1
@@ -78,7 +81,7 @@ class RecoveryProcesses:
         self,
         lane: str,
         requests: Sequence[LoadRequest],
-        load: Callable[[LoadRequest, Collection[Line]], None],
+        load: LoadRecovered,
     ) -> None:
         # The process gets a copy of the work, which is counted here.
         copies = [replace(request, work=LoadWork()) for request in requests]
@@ -95,7 +98,7 @@ class RecoveryProcesses:
                 level="warn",
             )
             for request in left.values():
-                load(request, ())
+                load(request, (), None)
         except Exception as error:
             failure = error
         task.stop()
@@ -108,7 +111,7 @@ class RecoveryProcesses:
         task: Task,
         lane: str,
         left: dict[int, LoadRequest],
-        load: Callable[[LoadRequest, Collection[Line]], None],
+        load: LoadRecovered,
     ) -> None:
         while (report := await self._jobs.submit(lane, task.next_report)) is not None:
             if isinstance(report, Scanned):
@@ -118,14 +121,14 @@ class RecoveryProcesses:
             request = left.pop(report.number)
             for message, fields in report.lines:
                 self._report(message, **fields)
-            load(_as_loaded(request, report), report.lines)
+            load(_as_loaded(request, report), report.lines, report.error)
             for request in left.values():
                 request.work.check()
 
 
 def _as_loaded(request: LoadRequest, report: Recovered) -> LoadRequest:
     """Return the request for a log that has been recovered."""
-    # After an error, the log is recovered again on a thread, which meets the same error.
+    # On a full disk, the log is recovered again on a thread.
     if report.error is not None or not report.is_closed:
         return request
     return replace(request, clean=True, was_recovered=True, recovery_point=report.log_end_offset)

@@ -213,6 +213,23 @@ def test_disk_error_takes_the_directory_offline() -> None:
     assert site.offline == ["/a"]
 
 
+def test_sync_that_fails_only_once_takes_the_directory_offline() -> None:
+    """After a failed sync, another one can succeed although the records are lost (R15)."""
+    site = _filled(worthwhile_bytes=1).next_life()
+    failed: list[str] = []
+
+    def is_first_sync(operation: Operation) -> bool:
+        is_first = operation.name == "sync" and operation.path.endswith(".log") and not failed
+        if is_first:
+            failed.append(operation.path)
+        return is_first
+
+    site.files.fail_when(is_first_sync, errno.EIO)
+    site.start()
+    assert failed
+    assert site.offline == ["/a"]
+
+
 def test_process_that_cannot_start_leaves_recovery_to_threads() -> None:
     site = _filled(worthwhile_bytes=1).next_life()
 
