@@ -211,6 +211,28 @@ class TestRefusedStart:
         assert first.produce("t", b"a").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert first.stop_reasons == []
 
+    def test_start_survives_a_connection_that_is_lost_with_the_response_to_its_first_writes(
+        self,
+    ) -> None:
+        broker = ZooKeeperSimBroker().start()
+        create_topic(broker, "t")
+        broker.produce("t", b"precious")
+        again = broker.next_life()
+        lost: list[str] = []
+
+        def lose_first_write(client: MockZooKeeperClient, request: Request) -> Fault:
+            paths = [one.path for one in request.operations if isinstance(one, SetData)]
+            if lost or not any(path.endswith("/state") for path in paths):
+                return Fault.NONE
+            lost.extend(paths)
+            return Fault.LOSE_AFTER
+
+        again.zookeeper.on_request = lose_first_write
+        again.start()
+        assert lost
+        again.ports.advance(5000)
+        assert b"precious" in bytes(again.fetch("t").records)
+
 
 class TestDamagedZnodes:
     """Znodes that cannot be decoded, and partitions whose records are elsewhere."""

@@ -202,7 +202,8 @@ def run(seed: int) -> Run:
     return of
 
 
-@pytest.mark.parametrize("seed", range(8))
+# Seed 1367 found a start that took the topics of a term that had ended, which were none.
+@pytest.mark.parametrize("seed", [*range(8), 1367])
 def test_nothing_that_was_acknowledged_is_lost(seed: int) -> None:
     run(seed)
 
