@@ -14,8 +14,12 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from plog.errors import LeaderNotAvailable, error_from_code
+from plog.errors import KafkaError, LeaderNotAvailable, error_from_code
 from plog.types import ZERO_UUID, TopicPartition
+from plog.wire.messages.controlled_shutdown import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 from plog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -42,6 +46,11 @@ from plogd.waiters import Waiters
 
 _CREATION_TIMEOUT_MS = 30_000
 _LANE = "topics"
+_HAND_OVER_TRIES = 3
+"""The default of Kafka's controlled.shutdown.max.retries."""
+_HAND_OVER_RETRY_MS = 1_000
+_HAND_OVER_MAX_MS = 10_000
+"""How long the controller may take to respond."""
 _LOADING_MAX_MS = 10_000
 """How long the start waits for this broker to load all topics as the controller."""
 
@@ -57,6 +66,8 @@ class ClusterBroker(Broker):
     def __init__(self, *args: Any, make_peers: MakePeers, **more: Any) -> None:
         super().__init__(*args, **more)
         self._make_peers = make_peers
+        # With fewer replicas, committed offsets could be lost with a single broker.
+        self.group_coordinator.may_lower_replication = False
         self._stops: list[Callable[[], object]] = []
         self.broker_epoch = -1
         self._loaded: Waiters[object] = Waiters()
@@ -258,9 +269,42 @@ class ClusterBroker(Broker):
     # -- stopping -----------------------------------------------------------------------------
 
     async def _stop(self) -> None:
+        if self.broker_epoch >= 0:
+            await self._hand_over()
         # The start may have failed at any point.
         notify_all(reversed(self._stops))
         await super()._stop()
+
+    async def _hand_over(self) -> None:
+        """Let other replicas lead the partitions of this broker, before it stops (KIP-46)."""
+        for _ in range(_HAND_OVER_TRIES):
+            others = self.cache.live_broker_ids - {self.config.node_id}
+            if not others or self.cache.controller_id < 0:
+                return
+            request = ControlledShutdownRequest(
+                broker_id=self.config.node_id, broker_epoch=self.broker_epoch
+            )
+            asked = self.peers.ask(
+                self.cache.controller_id, request, _LANE, timeout_ms=_HAND_OVER_MAX_MS
+            )
+            try:
+                response: ControlledShutdownResponse = await asked
+            except KafkaError as error:
+                problem = error.message
+            else:
+                left = len(response.remaining_partitions)
+                problem = f"no other replica of {left} partitions is in sync" if left else ""
+                if response.error_code:
+                    problem = error_from_code(response.error_code).message
+            if not problem:
+                return
+            self._report("cannot hand over partitions: {problem}", problem=problem, level="warn")
+            await self._sleep(_HAND_OVER_RETRY_MS)
+
+    async def _sleep(self, duration_ms: float) -> None:
+        woken: Later[None] = Later()
+        self.timers.call_later(duration_ms, lambda: woken.succeed(None))
+        await woken
 
 
 def _start(work: Any) -> None:

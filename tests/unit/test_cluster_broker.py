@@ -12,6 +12,7 @@ from plog.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
+from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
 
 
@@ -172,3 +173,38 @@ def test_tail_of_a_leader_that_was_cut_off_is_truncated(cluster: ZooKeeperCluste
     cluster.advance(30_000)
     assert cluster.values("t") == [b"kept", b"new"]
     assert {cluster.replica(one, "t").log.log_end_offset for one in (1, 2, 3)} == {2}
+
+
+def test_broker_that_stops_hands_its_partitions_over_first(cluster: ZooKeeperCluster) -> None:
+    assert cluster.produce("t", b"a") == 0
+    for _ in range(2):
+        old = cluster.leader("t")
+        cluster.stop(old)
+        # No session has to expire.
+        cluster.until(lambda: cluster.has_controller, within_ms=1_000)
+        assert cluster.leader("t") in cluster.brokers
+        assert cluster.produce("t", b"b") == 0
+    [last] = cluster.brokers
+    cluster.stop(last)
+    for one in (1, 2, 3):
+        cluster.start(one)
+    cluster.advance(5_000)
+    assert sorted(cluster.state("t").isr) == [1, 2, 3]
+    assert cluster.values("t") == [b"a", b"b", b"b"]
+
+
+def test_groups_wait_until_there_are_enough_brokers_for_the_replicas_of_their_offsets() -> None:
+    cluster = ZooKeeperCluster(2)
+    request = FindCoordinatorRequest(coordinator_keys=["g"], key_type=0)
+    for _ in range(3):
+        [found] = cluster.ask(1, request, 4).coordinators
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert "offsets.topic.replication.factor is 3" in found.error_message
+        assert "2 brokers are registered; start 1 more" in found.error_message
+    warnings = [text for text in cluster.brokers[1].reports if "start 1 more" in text]
+    assert len(warnings) == 1
+    cluster.start(3)
+    cluster.advance(1_000)
+    cluster.create("t")
+    assert cluster.commit("g", 7) == 0
+    assert len(cluster.state("__consumer_offsets").isr) == 3

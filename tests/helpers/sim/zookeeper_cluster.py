@@ -26,9 +26,12 @@ from plog.wire.messages.offset_commit import (
 )
 from plog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from plog.wire.schema import ApiMessage
+from plogd.apis.close_connection import CloseConnection
+from plogd.apis.dispatch import Dispatched
 from plogd.apis.own_requests import OwnRequests
 from plogd.cluster_broker import ClusterBroker
 from plogd.config import BrokerConfig
+from plogd.connection_context import ConnectionContext
 from plogd.metadata.store import PartitionValue
 from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
 from plogd.peers import Peers
@@ -105,10 +108,17 @@ class ZooKeeperCluster:
         ports = SimPorts(node_id, timers=self._lives[node_id], files=self.files[node_id])
         broker = ClusterSimBroker(self, ports, node_id, **self._settings)
         self.brokers[node_id] = broker
+
+        def dispatch(frame: memoryview, connection: ConnectionContext) -> Dispatched:
+            if not broker.broker.is_ready:
+                raise CloseConnection("the broker does not listen yet")
+            return broker.dispatch(frame, connection)
+
+        # Before it listens, the broker may connect to others.
+        self.network.join(node_id, dispatch, turn=ports.turn)
         starting = broker.broker.start(host_name=f"b{node_id}")
         self.until(lambda: starting.done)
         starting.then(lambda _: None, _raise)
-        self.network.join(node_id, broker.dispatch, turn=ports.turn)
 
     def kill(self, node_id: int) -> None:
         """End a broker's process; its disk keeps what was written, and its session goes on."""
@@ -144,6 +154,11 @@ class ZooKeeperCluster:
         """Deliver all frames between two brokers again."""
         self.network.heal(one, other)
         self.network.heal(other, one)
+
+    @property
+    def has_controller(self) -> bool:
+        """Whether a broker is the controller and has loaded all topics."""
+        return any(sim.broker.controller.is_active for sim in self.brokers.values())
 
     @property
     def controller(self) -> int:

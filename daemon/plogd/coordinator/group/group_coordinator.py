@@ -50,6 +50,8 @@ from plogd.replica.partition import Partition
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 T = TypeVar("T")
 
+_REPORT_INTERVAL_MS: Final = 60_000.0
+
 
 class TopicCreator(Protocol):
     """Creates the coordinator's topic; completes when it is usable, or fails on timeout."""
@@ -102,6 +104,10 @@ class GroupCoordinator(Generic[G]):
         self._memory = memory
         self._layout: _Layout | None = None
         self._stopped = False
+        self._may_report_ms = 0.0
+        self.may_lower_replication = True
+        """Whether the topic gets fewer replicas if there are fewer brokers. Kafka does not do this,
+        but a single broker must be able to serve groups."""
         self.runtime: CoordinatorRuntime[GroupShard[G]] = CoordinatorRuntime(
             ShardKind(topic=OFFSETS_TOPIC, codec=group_records, make_shard=self._make_shard),
             context,
@@ -188,13 +194,16 @@ class GroupCoordinator(Generic[G]):
         if self._cache.topic(OFFSETS_TOPIC) is not None:
             return
         config = self.config
+        factor, brokers = config.offsets_topic_replication_factor, self._brokers()
+        if self.may_lower_replication:
+            factor = min(factor, brokers)
+        elif brokers < factor:
+            raise self._too_few_brokers(factor, brokers)
         try:
             await self._create_topic(
                 OFFSETS_TOPIC,
                 partitions=config.offsets_topic_num_partitions,
-                # Kafka refuses to create the topic with fewer brokers than replicas. plog reduces
-                # the number of replicas, because a single broker must be able to serve groups.
-                replication_factor=min(config.offsets_topic_replication_factor, self._brokers()),
+                replication_factor=factor,
                 # The settings with which Kafka creates this topic.
                 config={
                     "cleanup.policy": "compact",
@@ -208,6 +217,20 @@ class GroupCoordinator(Generic[G]):
             raise CoordinatorNotAvailable(
                 f"cannot create topic {OFFSETS_TOPIC}: {error.message}"
             ) from error
+
+    def _too_few_brokers(self, factor: int, brokers: int) -> CoordinatorNotAvailable:
+        """Return the error for groups that wait for more brokers, and log it once a minute."""
+        text = (
+            f"cannot create topic {OFFSETS_TOPIC}: offsets.topic.replication.factor is {factor},"
+            f" but {brokers} brokers are registered; start {factor - brokers} more, or lower the"
+            " setting"
+        )
+        ports = self._context.ports
+        now_ms = ports.clock.monotonic_ms()
+        if now_ms >= self._may_report_ms:
+            self._may_report_ms = now_ms + _REPORT_INTERVAL_MS
+            ports.report("{text}", text=text, level="warn")
+        return CoordinatorNotAvailable(text)
 
     def find(self, group_id: str) -> Later[int]:
         """Return a group's partition; create the topic if necessary.

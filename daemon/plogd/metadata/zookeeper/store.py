@@ -381,6 +381,7 @@ class ZooKeeperStore:
             self._forget_after(changed)
             self._follow_as_controller()
             notify_all(self._notifications(keys))
+            self._report("this broker is the controller, in epoch {epoch}", epoch=epoch)
             return epoch
 
     async def _create_features(self) -> None:
