@@ -30,7 +30,7 @@ from tests.helpers.sim.sim_file import SimFile
 
 ROOT = Path(__file__).parents[2]
 PRODUCE_MAX, FETCH_MAX = 13, 12
-_PRODUCT = re.compile(r"/((?:plog|daemon/plogd)/[a-z_/0-9]+\.py)$")
+_PRODUCT = re.compile(r"/((?:plog|plogd)/[a-z_/0-9]+\.py)$")
 
 
 class Site:
@@ -107,13 +107,13 @@ def test_produced_batch_and_fetch_cross_few_files(
     site.ask(produce_request("t", b"first"), 9)  # Opens files.
     appends = _watch(monkeypatch, SimFile, "append")
     site.ask(produce_request("t", b"second", acks=1), 9)
-    [produced] = [files for files in appends if "daemon/plogd/net/transport.py" in files]
+    [produced] = [files for files in appends if "plogd/net/transport.py" in files]
     regions = _watch(monkeypatch, FileRegion, "__init__")
     assert b"second" in site.ask(_fetch(1), 11)
     [fetched] = regions
     for files, most in ((produced, PRODUCE_MAX), (fetched, FETCH_MAX)):
         assert len(files) <= most, sorted(files)
-        assert "daemon/plogd/log/segment/file_records.py" in files
+        assert "plogd/log/segment/file_records.py" in files
     tour = (ROOT / "docs/tour.md").read_text()
     named = {Path(name).name for name in re.findall(r"`([a-z_/0-9]+\.py)`", tour)}
     assert {Path(name).name for name in produced | fetched} <= named
