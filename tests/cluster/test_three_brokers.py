@@ -56,7 +56,7 @@ class Cluster:
         future.result(TIMEOUT_S)
 
     def leader(self, topic: str) -> int:
-        """Return the leader of partition 0; -1 if there is none."""
+        """Return the leader of partition 0, or -1 if it has no leader."""
         leader: int = self.described().topics[topic].partitions[0].leader
         return leader
 
