@@ -80,6 +80,7 @@ class Broker:
     acls: Acls
     auto_topic_creation: AutoTopicCreation
     client_quotas: ClientQuotas
+    create_elsewhere: Callable[[NewTopic], Later[None]] | None = None
     cluster_replicas: ClusterReplicas | None = None
     configs: Configs
     controller: Controller
@@ -330,6 +331,7 @@ class Broker:
             self.controller,
             self.ports,
             max_per_second=lambda: self.config.plog_auto_create_topics_max_per_second,
+            create_elsewhere=self.create_elsewhere,
         )
         self.configs = Configs(
             self.store,

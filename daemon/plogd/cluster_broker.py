@@ -11,7 +11,8 @@ Called on the reactor's thread. Source: Kafka 3.9 KafkaServer.startup.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from plog.errors import KafkaError, LeaderNotAvailable, error_from_code
@@ -26,10 +27,12 @@ from plog.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from plog.zookeeper.operations import ClientClosed
 from plogd.broker import Broker
+from plogd.concurrency import OneAtATime
 from plogd.controller.cluster.cluster_term import Cluster
 from plogd.controller.controller import Controller
-from plogd.controller.topic_creation import NewTopic
+from plogd.controller.topic_creation import Defaults, NewTopic
 from plogd.controller.topic_writes import partition_state
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.log.recovery.log_discovery import KnownTopic
@@ -69,6 +72,8 @@ class ClusterBroker(Broker):
         # With fewer replicas, committed offsets could be lost with a single broker.
         self.group_coordinator.may_lower_replication = False
         self._stops: list[Callable[[], object]] = []
+        self._registrations = OneAtATime()
+        self._ended_registrations = 0
         self.broker_epoch = -1
         self._loaded: Waiters[object] = Waiters()
         """Wait until this broker has become the controller for the first time."""
@@ -85,6 +90,7 @@ class ClusterBroker(Broker):
         await self._load_known_logs()
         self.metadata.on_unregistered = self._unregistered
         self.metadata.on_registered = lambda epoch: _start(self._registered(epoch))
+        self.cluster_replicas.roles.confirm_strays = lambda keys: spawn(self._strays(keys))
         await self._registered(await self.metadata.register(self._registration()))
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=self.broker_epoch
@@ -125,6 +131,22 @@ class ClusterBroker(Broker):
 
         await self.log_manager.load_logs(known)
 
+    async def _strays(self, keys: Sequence[TopicPartition]) -> list[TopicPartition]:
+        stored = await self.metadata.read_cluster()
+
+        def is_assigned(key: TopicPartition) -> bool:
+            topic = stored.values.get(("topic", key.topic))
+            log = self.log_manager.get(key)
+            return (
+                topic is not None
+                and self.config.node_id in topic.assignments.get(key.partition, ())
+                and (log is None or log.topic_id == topic.topic_id)
+            )
+
+        return [
+            key for key in keys if key.topic not in stored.damaged_topics and not is_assigned(key)
+        ]
+
     def _stored_topic(self, name: str) -> StoredTopic:
         overrides: Mapping[str, str] = self.store.get(("config", "topic", name))[0] or {}
         # Only the controller's mirror contains topics; requests of current versions have the id.
@@ -152,11 +174,17 @@ class ClusterBroker(Broker):
 
     # -- the registration ---------------------------------------------------------------------
 
-    async def _registered(self, broker_epoch: int) -> None:
-        """Accept requests for this registration, and lead in no epoch that exists already (C1)."""
+    def _registered(self, broker_epoch: int) -> Later[None]:
+        # After the roles of the earlier registration have ended.
+        ended = self._ended_registrations
+        return self._registrations.run(lambda: self._accept(broker_epoch, ended))
+
+    async def _accept(self, broker_epoch: int, ended: int) -> None:
+        """Accept requests for this registration; do not lead in an epoch that exists (rule C1)."""
         stored = await self.metadata.read_cluster()
+        if ended != self._ended_registrations:
+            return  # The session has expired again.
         values = stored.values
-        self.cluster_replicas.roles.kept_topics = stored.damaged_topics
         self.cluster_replicas.roles.epoch_floors = {
             (values["topic", key[1]].topic_id, int(key[2])): value.leader_epoch
             for key, value in values.items()
@@ -198,11 +226,13 @@ class ClusterBroker(Broker):
     def _unregistered(self) -> None:
         # Another broker may lead its partitions now.
         self.broker_epoch = -1
-        _start(self.cluster_replicas.roles.resign_all())
+        self._ended_registrations += 1
+        _start(self._registrations.run(self.cluster_replicas.roles.resign_all))
 
     def _not_loaded(self, error: Exception) -> None:
-        if self.is_ready:
-            self.report_bug("becoming the controller", error)
+        # It may keep other brokers from becoming the controller.
+        if not isinstance(error, ClientClosed):
+            self.on_must_stop(f"cannot become the controller: {error}")
 
     # -- the controller -----------------------------------------------------------------------
 
@@ -229,6 +259,10 @@ class ClusterBroker(Broker):
         """Create a topic, on the controller; clients see it a moment later."""
         if self.controller.is_active:
             return self.controller.create_topic(new)
+        return self.create_elsewhere(new)
+
+    def create_elsewhere(self, new: NewTopic) -> Later[None]:
+        """Create a topic on the controller, which is another broker."""
         return spawn(self._create_on_controller(new))
 
     async def _create_on_controller(self, new: NewTopic) -> None:
@@ -265,6 +299,15 @@ class ClusterBroker(Broker):
             return None
         endpoint = known.endpoints.get(self.config.used_inter_broker_listener_name)
         return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def _topic_defaults(self) -> Defaults:
+        defaults = super()._topic_defaults()
+        brokers = defaults.brokers
+        if not brokers:
+            return defaults
+        # As in Kafka, a random broker leads the first partition of a topic.
+        start = int.from_bytes(self.ports.random.random_bytes(4)) % len(brokers)
+        return replace(defaults, brokers=(*brokers[start:], *brokers[:start]))
 
     # -- stopping -----------------------------------------------------------------------------
 
@@ -307,8 +350,8 @@ class ClusterBroker(Broker):
         await woken
 
 
-def _start(work: Any) -> None:
-    spawn(work).then(_ignore, _raise)
+def _start(work: Later[None]) -> None:
+    work.then(_ignore, _raise)
 
 
 def _ignore(_: object) -> None:
@@ -316,4 +359,5 @@ def _ignore(_: object) -> None:
 
 
 def _raise(error: Exception) -> None:
-    raise error
+    if not isinstance(error, ClientClosed):  # The broker is stopping.
+        raise error

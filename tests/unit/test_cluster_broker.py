@@ -13,6 +13,8 @@ from plog.wire.messages.create_topics import (
 )
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
+from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from plog.zookeeper.operations import SetData
 from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
 
 
@@ -208,3 +210,72 @@ def test_groups_wait_until_there_are_enough_brokers_for_the_replicas_of_their_of
     cluster.create("t")
     assert cluster.commit("g", 7) == 0
     assert len(cluster.state("__consumer_offsets").isr) == 3
+
+
+def test_any_broker_creates_topics_automatically(cluster: ZooKeeperCluster) -> None:
+    other = next(one for one in (1, 2, 3) if one != cluster.controller)
+    topics = [MetadataRequestTopic(name="auto")]
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
+    [first] = cluster.ask(other, request, 9).topics
+    assert first.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    cluster.advance(1_000)
+    [second] = cluster.ask(other, request, 9).topics
+    assert second.error_code == 0
+
+
+def test_leaders_of_several_topics_are_on_different_brokers() -> None:
+    cluster = ZooKeeperCluster(3)
+    for number in range(8):
+        cluster.create(f"t{number}", replication_factor=1)
+    assert len({cluster.leader(f"t{number}") for number in range(8)}) > 1
+
+
+def test_logs_of_a_topic_whose_state_is_damaged_keep_their_records(
+    cluster: ZooKeeperCluster,
+) -> None:
+    assert cluster.produce("t", b"precious") == 0
+    path = "/brokers/topics/t/partitions/0/state"
+    sound = cluster.zookeeper.data(path)
+    assert sound is not None
+    cluster.zookeeper.write(SetData(path=path, data=b"{"))
+    for _ in range(2):
+        node_id = cluster.controller
+        cluster.kill(node_id)
+        cluster.advance(2 * SESSION_TIMEOUT_MS)
+        cluster.start(node_id)
+        cluster.advance(2 * SESSION_TIMEOUT_MS)
+    cluster.zookeeper.write(SetData(path=path, data=sound))
+    node_id = cluster.controller
+    cluster.stop(node_id)
+    cluster.start(node_id)
+    cluster.advance(30_000)
+    assert cluster.values("t") == [b"precious"]
+
+
+def test_partition_that_cannot_be_written_does_not_delay_elections_of_others() -> None:
+    cluster = ZooKeeperCluster(3)
+    for name in "abc":
+        cluster.create(name, partitions=3)
+    number = next(n for n in range(3) if cluster.leader("a", n) != cluster.controller)
+    dead = cluster.leader("a", number)
+    path = f"/brokers/topics/a/partitions/{number}/state"
+    cluster.zookeeper.write(SetData(path=path, data=b"{"))
+    cluster.kill(dead)
+    cluster.advance(3 * SESSION_TIMEOUT_MS)
+    for name in "bc":
+        for one in range(3):
+            assert cluster.leader(name, one) != dead
+            assert cluster.produce(name, b"x", number=one) == 0
+
+
+def test_broker_that_was_away_while_a_topic_was_deleted_does_not_show_it(
+    cluster: ZooKeeperCluster,
+) -> None:
+    other = next(one for one in (1, 2, 3) if one != cluster.controller)
+    cluster.client(other).cut()
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    cluster.ask_controller(DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
+    cluster.client(other).restore()
+    cluster.advance(10_000)
+    assert cluster.brokers[other].broker.cache.topic("t") is None
+    assert not cluster.brokers[other].broker.replica_manager.topics.partitions

@@ -33,6 +33,9 @@ from plogd.replica.metadata_updates import TopicUpdate
 
 LEADER_DURING_DELETE: Final = -2
 """The leader of a partition whose topic is being deleted."""
+FULL: Final = 2
+"""The type of a request that contains all topics."""
+_FIRST_VERSION_WITH_TYPE: Final = 8
 _FIRST_VERSION_WITH_ENDPOINTS: Final = 1
 _FIRST_VERSION_WITH_LISTENERS: Final = 3
 _FIRST_VERSION_WITH_TOPICS: Final = 5
@@ -68,6 +71,7 @@ async def _update(
             TopicUpdate(name=name, topic_id=topic_id, partitions=partitions)
             for (name, topic_id), partitions in changes.items()
         ],
+        is_full=version >= _FIRST_VERSION_WITH_TYPE and request.type == FULL,
     )
     return UpdateMetadataResponse()
 

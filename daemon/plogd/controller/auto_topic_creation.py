@@ -37,8 +37,11 @@ class AutoTopicCreation:
         ports: Ports,
         *,
         max_per_second: Callable[[], int],
+        create_elsewhere: Callable[[NewTopic], Later[None]] | None = None,
     ) -> None:
+        """`create_elsewhere` creates a topic on another broker, which is the controller."""
         self._controller = controller
+        self._create_elsewhere = create_elsewhere
         self._max_per_second = max_per_second
         self._clock = ports.clock
         self._timers = ports.timers
@@ -69,7 +72,8 @@ class AutoTopicCreation:
         try:
             self._controller.plan(new)  # An invalid name does not use up the allowance.
         except NotController:
-            raise _not_created(name) from None
+            if self._create_elsewhere is None:
+                raise _not_created(name) from None
         if not self._is_allowed():
             self._report_limit(name)
             # To clients, this error means that the topic is being created, so they retry.
@@ -82,10 +86,17 @@ class AutoTopicCreation:
         # Set the timer before registering the topic: if this fails, nothing must have changed.
         outcome = self._wait(name, waiters)
         self._waiters[name] = waiters
-        self._controller.create_topic(new).then(
-            lambda topic: self._waiters.pop(name).succeed(topic),
-            lambda error: self._failed(name, error),
-        )
+        if self._create_elsewhere is None or self._controller.is_active:
+            self._controller.create_topic(new).then(
+                lambda topic: self._waiters.pop(name).succeed(topic),
+                lambda error: self._failed(name, error),
+            )
+        else:
+            self._create_elsewhere(new).then(
+                # Clients see it a moment later, when the controller has sent it.
+                lambda _: self._waiters.pop(name).fail(_not_created(name)),
+                lambda error: self._failed(name, error),
+            )
         return outcome
 
     def _failed(self, name: str, error: Exception) -> None:

@@ -10,7 +10,7 @@ Kafka 3.9 ZkMetadataCache.updateMetadata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plog.types import ZERO_UUID, Uuid
@@ -53,9 +53,18 @@ class MetadataUpdates:
         topic."""
 
     async def apply(
-        self, brokers: Iterable[LiveBroker], controller_id: int, topics: Iterable[TopicUpdate]
+        self,
+        brokers: Iterable[LiveBroker],
+        controller_id: int,
+        topics: Sequence[TopicUpdate],
+        *,
+        is_full: bool = False,
     ) -> None:
-        """Replace the live brokers and the controller, and update the partitions of `topics`."""
+        """Replace the live brokers and the controller, and update the partitions of `topics`.
+
+        With `is_full`, `topics` contains all topics; others were deleted while this broker did not
+        receive updates.
+        """
         self._cache.update_brokers(brokers, controller_id=controller_id)
         slices = Slices(self._queue)
         for update in topics:
@@ -63,6 +72,16 @@ class MetadataUpdates:
             async for number, state in slices.over(update.partitions.items()):
                 changed[number] = state
             slices.spend(self._update(replace(update, partitions=changed)))
+        if is_full:
+            self._keep_only({update.name for update in topics})
+
+    def _keep_only(self, names: Collection[str]) -> None:
+        for topic in self._cache.topics():
+            if topic.name not in names:
+                self._cache.remove(topic.name)
+                self._topics.on_topic_stopped(topic)
+        for name in self._after_gap.keys() - names:
+            del self._after_gap[name]
 
     def _update(self, update: TopicUpdate) -> int:
         """Update one topic; return the number of its partitions."""

@@ -38,7 +38,7 @@ from plogd.fair_queue import FairQueue, Slices
 from plogd.log.creation import NewLog
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import PartitionState
-from plogd.ports import Later, Report, gather
+from plogd.ports import Later, Report, gather, ready
 from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.partition import NO_EPOCH, Partition
 from plogd.replica.topic_start import shown_partitions
@@ -127,9 +127,10 @@ class RoleChanges:
         self.epoch_floors: Mapping[tuple[Uuid, int], int] = {}
         """The leader epochs at the time of this broker's registration, in which it must not lead
         (rule C1), by topic id and partition number."""
-        self.kept_topics: Collection[str] = ()
-        """Topics whose metadata cannot be read: their logs keep their names although the controller
-        does not assign them."""
+        self.confirm_strays: Callable[[Sequence[TopicPartition]], Later[list[TopicPartition]]]
+        self.confirm_strays = lambda keys: ready(list(keys))
+        """Returns which of the partitions are not assigned to this broker in the metadata store:
+        the controller also omits topics that it is changing, or whose metadata is damaged."""
         self.on_elected: Callable[[Partition], None] = _ignore
         """Called with a partition that this broker leads in a new leader epoch."""
         self.on_resigned: Callable[[Partition], None] = _ignore
@@ -163,6 +164,12 @@ class RoleChanges:
         async for new in slices.over(states):
             key = new.topic_partition
             if not self._needs_log(new) or key in missing:
+                continue
+            if self._log_manager.offline_dirs and not new.is_new:
+                # As in Kafka: an empty log in another directory would hide its records.
+                failures[key] = KafkaStorageError(
+                    f"cannot create {key}: its log may be in a log directory that is offline"
+                )
                 continue
             topic_id = new.topic_id
             if topic_id == ZERO_UUID:
@@ -399,16 +406,16 @@ class RoleChanges:
     async def remove_strays(self, assigned: Collection[TopicPartition]) -> None:
         """Stop all replicas except the assigned ones, and give their logs ``-stray`` names."""
         slices = Slices(self._queue)
-        strays: list[TopicPartition] = []
-        async for key in slices.over(list(self._log_manager.logs)):
-            log = self._log_manager.get(key)
-            if key in assigned or key.topic in (_METADATA_TOPIC, *self.kept_topics):
-                continue
-            if log is None or log.offline:
-                continue
+        unassigned = [
+            key
+            async for key in slices.over(list(self._log_manager.logs))
+            if key not in assigned and key.topic != _METADATA_TOPIC and self._has_log(key)
+        ]
+        strays = await self.confirm_strays(unassigned) if unassigned else []
+        async for key in slices.over(strays):
             await self._followers.remove(key)
             self._unhost(key)
-            strays.append(key)
+        strays = [key for key in strays if self._has_log(key)]
         if strays:
             self._report(
                 "renaming the directories of {count} partitions that are not assigned to this"
@@ -419,6 +426,10 @@ class RoleChanges:
                 level="warn",
             )
             await self._log_manager.remove_strays(*strays)
+
+    def _has_log(self, key: TopicPartition) -> bool:
+        log = self._log_manager.get(key)
+        return log is not None and not log.offline
 
 
 def _ignore(partition: Partition) -> None:

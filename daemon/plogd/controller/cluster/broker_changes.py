@@ -66,6 +66,11 @@ class BrokerChanges:
         """Partitions that need a new leader epoch."""
         self._is_due = False
         self._is_running = False
+        self._is_over = False
+
+    def end(self) -> None:
+        """React to nothing more."""
+        self._is_over = True
 
     @property
     def liveness(self) -> Brokers:
@@ -79,7 +84,7 @@ class BrokerChanges:
     def changed(self) -> None:
         """Note that the registered brokers may have changed."""
         self._is_due = True
-        if not self._is_running:
+        if not self._is_running and not self._is_over:
             self._is_running = True
             spawn(self._run()).then(_ignore, self._ended)
 
@@ -93,7 +98,7 @@ class BrokerChanges:
 
     async def _run(self) -> None:
         try:
-            while self._is_due:
+            while self._is_due and not self._is_over:
                 self._is_due = False
                 await self._handle()
         finally:
@@ -102,11 +107,12 @@ class BrokerChanges:
     def _ended(self, error: Exception) -> None:
         if isinstance(error, NotController):
             return
-        if not isinstance(error, KafkaError):
+        # A ValueError is that of a damaged znode.
+        if not isinstance(error, KafkaError | ValueError):
             raise error
         self._report(
             "cannot write the elections of leaders: {error}; retrying",
-            error=error.message,
+            error=str(error),
             level="error",
         )
         self._timers.call_later(_RETRY_MS, self.changed)
@@ -116,11 +122,10 @@ class BrokerChanges:
         for broker_id in started:
             self.watch(self.updates.send_all(broker_id))
         fenced = frozenset(self._fenced)
-        changed = await self._changes.change_all(
-            lambda key, state: self._decide(state, is_fenced=key in fenced)
+        await self._changes.change_all(
+            lambda key, state: self._decide(state, is_fenced=key in fenced), self.inform
         )
         self._fenced -= fenced
-        self.inform(changed)
 
     def _decide(self, state: PartitionState, *, is_fenced: bool) -> PartitionState | None:
         new = without_offline_replicas(state, self.liveness)

@@ -104,7 +104,8 @@ class BrokerUpdates:
         # Also without partitions: the broker then moves away the logs of deleted topics.
         request = self._requests.leader_and_isr(broker, hosted, brokers=brokers, is_full=True)
         sent = self._send_partitions(broker_id, request, hosted)
-        self._send_metadata(broker, topics, is_full=True)
+        # Topics that are being changed are not served yet, but brokers may show them already.
+        self._send_metadata(broker, topics, is_full=not self._context.incomplete)
         return sent
 
     def send_brokers(self) -> None:

@@ -90,6 +90,7 @@ class ClusterTerm:
     def end(self) -> None:
         """Send nothing more."""
         self._has_begun = False
+        self.brokers.end()
         self._channels.close()
 
     # -- the port `Brokers` -------------------------------------------------------------------

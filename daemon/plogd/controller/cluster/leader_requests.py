@@ -158,10 +158,9 @@ class LeaderRequests:
         elif broker_id not in self._brokers.brokers:
             raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
         self._brokers.shutting_down.add(broker_id)
-        changed = await self._changes.change_all(
-            lambda _, state: for_shutdown(state, self._brokers.liveness)
+        await self._changes.change_all(
+            lambda _, state: for_shutdown(state, self._brokers.liveness), self._brokers.inform
         )
-        self._brokers.inform(changed)
         return [
             TopicPartition(topic.name, state.partition)
             for topic in self._context.served_topics()

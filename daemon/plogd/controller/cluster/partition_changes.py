@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from plog.errors import KafkaError, NotController
 from plog.types import TopicPartition
 from plogd.controller.controller_context import ControllerContext
 from plogd.controller.term import Term
@@ -53,17 +54,30 @@ class PartitionChanges:
         self._store = store
         self._queue = fair_queue
 
-    async def change_all(self, decide: Decision) -> list[TopicPartition]:
-        """Decide about every partition; return those that have changed.
+    async def change_all(
+        self, decide: Decision, inform: Callable[[Collection[TopicPartition]], None]
+    ) -> None:
+        """Decide about every partition, and call `inform` with the changed ones of each topic.
 
-        Raises NotController if the term ends, and KafkaStorageError.
+        A topic that cannot be written does not affect the others: its error is raised at the end.
+        Raises NotController if the term ends, KafkaStorageError, or ValueError.
         """
-        changed: list[TopicPartition] = []
+        failure: Exception | None = None
         for name in [topic.name for topic in self._context.served_topics()]:
             topic = self._context.existing(name)
-            if topic is not None:
-                changed += await self._change(name, range(len(topic.partitions)), decide)
-        return changed
+            if topic is None:
+                continue
+            changed: list[TopicPartition] = []
+            try:
+                await self._change(name, range(len(topic.partitions)), decide, changed)
+            except NotController:
+                raise
+            except (KafkaError, ValueError) as error:
+                failure = failure or error
+            if changed:
+                inform(changed)
+        if failure is not None:
+            raise failure
 
     async def change(
         self, partitions: Iterable[TopicPartition], decide: Decision
@@ -74,13 +88,17 @@ class PartitionChanges:
             numbers.setdefault(name, []).append(number)
         changed: list[TopicPartition] = []
         for name, some in numbers.items():
-            changed += await self._change(name, some, decide)
+            await self._change(name, some, decide, changed)
         return changed
 
     async def _change(
-        self, name: str, numbers: Collection[int], decide: Decision
-    ) -> list[TopicPartition]:
-        changed: list[TopicPartition] = []
+        self,
+        name: str,
+        numbers: Collection[int],
+        decide: Decision,
+        changed: list[TopicPartition],
+    ) -> None:
+        """Decide about partitions of a topic; add those that have changed to `changed`."""
         slices = Slices(self._queue)
         for _ in range(_MAX_TRIES):
             changes = [
@@ -90,17 +108,21 @@ class PartitionChanges:
             ]
             if not changes:
                 break
-            outcomes = await self._term.write_each(changes)
             written = [int(change.key[2]) for change in changes]
-            await self._take_over(name, written, slices)
-            conflicts = [
+            try:
+                outcomes = await self._term.write_each(changes)
+            except NotController:
+                raise
+            except Exception:
+                # Some of the changes may have been made.
+                changed += await self._take_over(name, written, slices)
+                raise
+            changed += await self._take_over(name, written, slices)
+            numbers = [
                 number
                 for number, outcome in zip(written, outcomes, strict=True)
                 if not isinstance(outcome, Written)
             ]
-            changed += [TopicPartition(name, one) for one in written if one not in conflicts]
-            numbers = conflicts
-        return changed
 
     def _decided(self, name: str, number: int, decide: Decision) -> Change | None:
         self._term.check()
@@ -119,8 +141,13 @@ class PartitionChanges:
             expected=known.partition_versions[number],
         )
 
-    async def _take_over(self, name: str, numbers: Sequence[int], slices: Slices) -> None:
-        """Take over the states in the store, which a write or a conflict has just updated."""
+    async def _take_over(
+        self, name: str, numbers: Sequence[int], slices: Slices
+    ) -> list[TopicPartition]:
+        """Take over the states in the store, which a write or a conflict has just updated.
+
+        Returns the partitions that have changed.
+        """
         found: dict[int, tuple[PartitionState, int]] = {}
         async for number in slices.over(numbers):
             self._term.check()
@@ -133,5 +160,7 @@ class PartitionChanges:
                 state = partition_state(number, old.replicas, value)
                 # The store does not contain them: a broker reports them when it fails.
                 state = replace(state, offline_replicas=old.offline_replicas)
-                found[number] = state, version
+                if state != old or version != known.partition_versions[number]:
+                    found[number] = state, version
         self._context.put_partitions(name, found)
+        return [TopicPartition(name, number) for number in found]

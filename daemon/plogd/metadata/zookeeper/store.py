@@ -291,7 +291,7 @@ class ZooKeeperStore:
     def read_cluster(self) -> Later[StoredCluster]:
         """Read topics, partitions and registered brokers once.
 
-        For a broker that is not the controller, whose mirror does not contain them.
+        The mirror contains them only while this broker is the controller.
         """
         return self._session.retry(self._read_cluster)
 
