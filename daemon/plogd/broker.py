@@ -32,7 +32,6 @@ from plogd.controller.client_quotas import ClientQuotas
 from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
 from plogd.controller.controller_gauges import register_controller_gauges
-from plogd.controller.resumed_topics import ResumedTopics
 from plogd.controller.scram_users import ScramUsers
 from plogd.controller.security_gauges import register_security_gauges
 from plogd.controller.topic_creation import Defaults, NewTopic
@@ -49,7 +48,7 @@ from plogd.log.compaction.cleaner_gauges import register_cleaner_gauges
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.recovery.log_discovery import KnownTopic
-from plogd.metadata.cache import MetadataCache, TopicState
+from plogd.metadata.cache import LiveBroker, MetadataCache, TopicState
 from plogd.metadata.cluster_metadata import ClusterMetadata
 from plogd.metadata.embedded_metadata import EmbeddedMetadata
 from plogd.metadata.embedded_store import EmbeddedStore
@@ -281,8 +280,6 @@ class Broker:
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.metadata.register(self._registration())
         self._list_brokers()
-        self.store.watch(("broker",), self._list_brokers)
-        self.store.watch(("controller",), self._list_brokers)
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
         )
@@ -302,16 +299,6 @@ class Broker:
         await start.start(topics)
         self.is_ready = True
         self.metadata.started()
-        # Not while logs are loaded, because the logs of a new topic would be created too early.
-        ResumedTopics(
-            self.controller,
-            self.replica_manager.topics,
-            self.cache,
-            start=lambda topic: spawn(start.start([topic])),
-            fair_queue=self.fair_queue,
-            report=self._report,
-            on_bug=self.report_bug,
-        ).follow()
 
     def _new_controller(self) -> Controller:
         return Controller(
@@ -340,9 +327,11 @@ class Broker:
             lambda name: self.cache.topic(name) is not None,
         )
 
-    def _list_brokers(self, *_: object) -> None:
-        """Show the registered brokers and the controller to clients."""
-        self.cache.update_registrations(*self.metadata.brokers())
+    def _list_brokers(self) -> None:
+        """Show this broker to clients as the only broker and the controller."""
+        node_id = self.config.node_id
+        registration: BrokerRegistration = self.store.get(("broker", node_id))[0]
+        self.cache.update_brokers([LiveBroker.of(registration)], controller_id=node_id)
 
     def _start_security(self) -> None:
         self.acls = Acls(self.store, fair_queue=self.fair_queue, report=self._report)

@@ -206,11 +206,11 @@ class ClusterBroker(Broker):
         values = (await self.metadata.read_cluster()).values
         if self.cache.controller_id >= 0:  # This broker is the controller.
             return
-        registrations = [value for key, value in values.items() if key[0] == "broker"]
         for key, topic in values.items():
             if key[0] == "topic":
                 self.cache.update(self._topic_state(str(key[1]), topic, values))
-        self.cache.update_registrations(registrations, controller_id)
+        brokers = [LiveBroker.of(value) for key, value in values.items() if key[0] == "broker"]
+        self.cache.update_brokers(brokers, controller_id=controller_id)
 
     def _topic_state(self, name: str, topic: TopicValue, values: Mapping[Key, Any]) -> TopicState:
         return TopicState(

@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 
 from plog.errors import ErrorCode
+from plog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from plog.wire.messages.create_topics import (
     CreatableTopic,
@@ -12,6 +17,7 @@ from plog.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
+from plog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from plog.zookeeper.operations import SetData
@@ -279,3 +285,36 @@ def test_broker_that_was_away_while_a_topic_was_deleted_does_not_show_it(
     cluster.advance(10_000)
     assert cluster.brokers[other].broker.cache.topic("t") is None
     assert not cluster.brokers[other].broker.replica_manager.topics.partitions
+
+
+def test_preferred_leader_leads_again_on_request(cluster: ZooKeeperCluster) -> None:
+    preferred = cluster.leader("t")
+    topics = [TopicPartitions(topic="t", partitions=[0])]
+    request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=10_000)
+
+    def elect() -> int:
+        [topic] = cluster.ask_controller(request, 2).replica_election_results
+        code: int = topic.partition_result[0].error_code
+        return code
+
+    assert elect() == ErrorCode.ELECTION_NOT_NEEDED
+    cluster.stop(preferred)
+    cluster.until(lambda: cluster.has_controller)
+    assert cluster.leader("t") != preferred
+    assert elect() == ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+    cluster.start(preferred)
+    cluster.advance(10_000)
+    assert elect() == 0
+    assert cluster.leader("t") == preferred
+    cluster.advance(100)
+    assert cluster.produce("t", b"a") == 0
+
+
+def test_reassignment_is_rejected(cluster: ZooKeeperCluster) -> None:
+    moved = ReassignablePartition(partition_index=0, replicas=[1])
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="t", partitions=[moved])], timeout_ms=10_000
+    )
+    [topic] = cluster.ask_controller(request, 0).responses
+    assert topic.partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "plog does not support reassignments yet" in topic.partitions[0].error_message

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): leader elections, which a single broker never needs.
+"""ElectLeaders (key 43): elections of preferred leaders, which a single broker never needs.
 
 Serves versions 0-2. Version 0 elects preferred leaders only.
 
@@ -10,10 +10,11 @@ once appears in the response once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from plog.enums import ElectionType
 from plog.errors import ElectionNotNeeded, KafkaError, UnknownTopicOrPartition
+from plog.types import TopicPartition
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -27,6 +28,7 @@ from plogd.apis.sliced_requests import numbers_by_topic
 from plogd.broker import Broker
 from plogd.controller.elections import election_outcome, election_type
 from plogd.fair_queue import Slices
+from plogd.metadata.cache import NO_LEADER
 from plogd.ports import Later, spawn
 
 _FIRST_VERSION_WITH_ERROR = 1  # KIP-460.
@@ -35,7 +37,7 @@ _FIRST_VERSION_WITH_ERROR = 1  # KIP-460.
 def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, broker: Broker
 ) -> Later[ElectLeadersResponse]:
-    """Return, for each partition, the reason why no election is held."""
+    """Elect preferred leaders in a cluster; return, for each other partition, the reason."""
     broker.controller.check_active()
     # Version 0 has no election type; the field's default, 0, means PREFERRED.
     kind = election_type(request.election_type)
@@ -53,12 +55,14 @@ async def _elect(
         lambda topic: topic.partitions,
         Slices(broker.fair_queue),
     )
+    keys = [TopicPartition(name, number) for name, some in asked.items() for number in some]
+    elected = await _elected(kind, keys, broker)
 
     def of_topic(named: tuple[str, list[int]]) -> ReplicaElectionResult:
         name, numbers = named
 
         def of_partition(number: int) -> PartitionResult:
-            return _result(number, _outcome(kind, name, number, broker))
+            return _result(number, _outcome(kind, name, number, elected, broker))
 
         return ReplicaElectionResult(topic=name, partition_result=lazy_array(numbers, of_partition))
 
@@ -68,10 +72,11 @@ async def _elect(
 async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse:
     slices = Slices(broker.fair_queue)
     response = ElectLeadersResponse()
+    elected = await _elected(kind, None, broker)
     async for topic in slices.over(broker.cache.topics()):
         results = []
         async for state in slices.over(topic.partitions):
-            outcome = _outcome(kind, topic.name, state.partition, broker)
+            outcome = _outcome(kind, topic.name, state.partition, elected, broker)
             # As in Kafka, a request for all partitions means all that need an election.
             if not isinstance(outcome, ElectionNotNeeded):
                 results.append(_result(state.partition, outcome))
@@ -82,18 +87,39 @@ async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse
     return response
 
 
-def _outcome(kind: ElectionType, topic: str, number: int, broker: Broker) -> KafkaError:
+async def _elected(
+    kind: ElectionType, partitions: Collection[TopicPartition] | None, broker: Broker
+) -> Collection[TopicPartition]:
+    """Elect preferred leaders, if this broker is the controller of a cluster."""
+    if kind != ElectionType.PREFERRED or broker.cluster_replicas is None:
+        return ()
+    return await broker.controller.cluster.requests.elect_preferred(partitions)
+
+
+def _outcome(
+    kind: ElectionType,
+    topic: str,
+    number: int,
+    elected: Collection[TopicPartition],
+    broker: Broker,
+) -> KafkaError | None:
+    """Return why the partition has no new leader, or None."""
+    if (topic, number) in elected:
+        return None
     state = broker.cache.topic(topic)
     if state is None or not 0 <= number < len(state.partitions):
         # Without the topic's name, which can be long and would be repeated for each partition.
         return UnknownTopicOrPartition(
             f"the topic does not exist or does not have partition {number}"
         )
-    is_offline = broker.replica_manager.is_offline(topic, number)
-    return election_outcome(kind, state.partitions[number], is_offline=is_offline)
+    partition = state.partitions[number]
+    is_offline = partition.leader == NO_LEADER or broker.replica_manager.is_offline(topic, number)
+    return election_outcome(kind, partition, is_offline=is_offline)
 
 
-def _result(number: int, error: KafkaError) -> PartitionResult:
+def _result(number: int, error: KafkaError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_id=number)
     return PartitionResult(partition_id=number, error_code=error.code, error_message=error.message)
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from plog.errors import InvalidTopicException, KafkaError
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plog.wire.messages.leader_and_isr import (
+    FULL,
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -34,8 +35,6 @@ from plogd.ports import Later
 from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.role_changes import NewState
 
-FULL: Final = 2
-"""The type of a request that contains all replicas of the broker."""
 _FIRST_VERSION_WITH_TOPICS: Final = 2
 _FIRST_VERSION_WITH_TOPIC_IDS: Final = 5
 

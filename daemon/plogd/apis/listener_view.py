@@ -13,14 +13,12 @@ Source: Kafka 3.9 ZkMetadataCache.getPartitionMetadata; KIP-103.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from plog.errors import ErrorCode
 from plogd.broker import Broker
 from plogd.connection_context import ConnectionContext
-from plogd.metadata.cache import PartitionState
-
-NO_LEADER: Final = -1
+from plogd.metadata.cache import NO_LEADER, PartitionState
 
 
 class Node(NamedTuple):

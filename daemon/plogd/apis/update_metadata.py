@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from plog.types import ZERO_UUID, Uuid
+from plog.wire.messages.leader_and_isr import FULL
 from plog.wire.messages.update_metadata import (
+    LEADER_DURING_DELETE,
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
@@ -31,10 +33,6 @@ from plogd.ports import Later
 from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.metadata_updates import TopicUpdate
 
-LEADER_DURING_DELETE: Final = -2
-"""The leader of a partition whose topic is being deleted."""
-FULL: Final = 2
-"""The type of a request that contains all topics."""
 _FIRST_VERSION_WITH_TYPE: Final = 8
 _FIRST_VERSION_WITH_ENDPOINTS: Final = 1
 _FIRST_VERSION_WITH_LISTENERS: Final = 3

@@ -121,16 +121,7 @@ class ActiveController:
             await self._load_topic(str(key[1]), slices)
         self.term.check()
         self.is_loaded = True
-        return self.topics
-
-    @property
-    def topics(self) -> list[TopicState]:
-        """All topics that can be served."""
         return self._context.served_topics()
-
-    def topic(self, name: str) -> TopicState | None:
-        """Return a topic that can be served, or None."""
-        return None if name in self._context.incomplete else self._context.existing(name)
 
     async def _load_topic(self, name: str, slices: Slices) -> None:
         known = await self._read(name, slices)

@@ -9,7 +9,9 @@ from plogd.ports import Later
 
 
 class Brokers(Protocol):
-    """The controller's requests to a topic's brokers; currently, each topic has one broker.
+    """The controller's requests to a topic's brokers.
+
+    On a single broker, `HostedTopics` implements them; in a cluster, `ClusterTerm`.
 
     Every call can be repeated. A call completes even if a broker does not respond, because this
     broker cannot become the controller again before the calls of its former term have completed.

@@ -149,15 +149,6 @@ class Controller:
         self._require_active()
 
     @property
-    def topics(self) -> list[TopicState]:
-        """All topics that can be served; empty if this broker is not the controller."""
-        return self._active.topics if self._active is not None and self.is_active else []
-
-    def topic(self, name: str) -> TopicState | None:
-        """Return a topic that can be served, or None."""
-        return self._active.topic(name) if self._active is not None and self.is_active else None
-
-    @property
     def cluster(self) -> ClusterTerm:
         """What leads the brokers of a cluster. Raises NotController."""
         self._require_active()

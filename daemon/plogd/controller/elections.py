@@ -1,8 +1,9 @@
-"""Leader elections on demand (ElectLeaders), for a single broker.
+"""The results of leader elections on demand (ElectLeaders), without I/O.
 
-This module does not perform I/O. Each partition has a single replica. While its log directory
-works, this replica is the leader, so no election is needed; if the directory has failed, there is
-no other replica to elect. Source: Kafka 4.0 ReplicationControlManager.electLeader; KIP-460.
+On a single broker, each partition has a single replica. While its log directory works, this replica
+is the leader, so no election is needed; if the directory has failed, there is no other replica to
+elect. In a cluster, the controller has elected the preferred leaders that can lead before. Unclean
+elections are not supported yet. Source: Kafka 4.0 ReplicationControlManager.electLeader; KIP-460.
 """
 
 from __future__ import annotations
@@ -27,14 +28,19 @@ def election_type(code: int) -> ElectionType:
 
 
 def election_outcome(kind: ElectionType, state: PartitionState, *, is_offline: bool) -> KafkaError:
-    """Return the error for an election, which never changes a partition's leader."""
-    number = state.partition
-    if not is_offline:
+    """Return the error for an election that has not changed the partition's leader."""
+    number, preferred = state.partition, state.replicas[0]
+    if not is_offline and state.leader == preferred:
         return ElectionNotNeeded(
             f"partition {number} is already led by its preferred leader, broker {state.leader}"
         )
+    if not is_offline and kind != ElectionType.PREFERRED:
+        return ElectionNotNeeded(f"partition {number} is led by broker {state.leader}")
     if kind == ElectionType.PREFERRED:
-        return PreferredLeaderNotAvailable(
-            f"the log directory of partition {number} on broker {state.replicas[0]} is offline"
+        problem = (
+            f"the log directory of partition {number} on broker {preferred} is offline"
+            if is_offline
+            else f"partition {number} is not in sync on its preferred leader, broker {preferred}"
         )
+        return PreferredLeaderNotAvailable(problem)
     return EligibleLeadersNotAvailable(f"partition {number} has no available replica")

@@ -1,6 +1,6 @@
-"""Partition reassignments, for a single broker.
+"""Partition reassignments, which cannot move a replica yet.
 
-This module does not perform I/O. A valid reassignment leaves the partition where it is and thus
+This module does not perform I/O. A reassignment leaves the partition where it is and thus
 completes immediately, so there is never a reassignment to list or cancel. The replication factor
 cannot change either, so a request that forbids changing it (KIP-860) is handled like any other.
 Source: Kafka 4.0 ReplicationControlManager.alterPartitionReassignment; KIP-455.
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plog.errors import (
+    InvalidReplicaAssignment,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
@@ -36,4 +37,8 @@ def check_reassignment(
     if replicas is None:
         raise NoReassignmentInProgress(f"{topic.name}-{number} is not being reassigned")
     check_replicas(number, replicas, brokers)
-    assert tuple(replicas) == state.replicas, "one broker holds every partition"
+    if tuple(replicas) != state.replicas:
+        raise InvalidReplicaAssignment(
+            f"cannot move {topic.name}-{number} from brokers {list(state.replicas)} to"
+            f" {list(replicas)}: plog does not support reassignments yet"
+        )

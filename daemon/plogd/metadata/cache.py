@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from plog.types import ZERO_UUID, Uuid
 from plogd.metadata.store import BrokerRegistration, Endpoint
@@ -20,9 +21,13 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 """Topics that hold the state of coordinators, as in Kafka's Topic.INTERNAL_TOPICS."""
 
 
+NO_LEADER: Final = -1
+"""The leader of a partition that has none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """A partition's replicas and leader; `leader` is -1 if the partition has no leader."""
+    """A partition's replicas and leader, which may be `NO_LEADER`."""
 
     partition: int
     leader: int
@@ -128,16 +133,6 @@ class MetadataCache:
         self.controller_id = controller_id
         self._ids_by_listener = {}
         self.version += 1
-
-    def update_registrations(
-        self, registrations: Iterable[BrokerRegistration], controller_id: int
-    ) -> None:
-        """Replace the controller, and the live brokers unless `registrations` is empty.
-
-        It is empty while the registered brokers cannot be known.
-        """
-        brokers = [LiveBroker.of(each) for each in registrations]
-        self.update_brokers(brokers or self.live_brokers.values(), controller_id=controller_id)
 
     def update(self, topic: TopicState) -> None:
         """Add or replace a topic."""

@@ -40,13 +40,6 @@ class ClusterMetadata(Protocol):
         """Register this broker as `MetadataStore.register_broker` does, and keep it registered."""
         ...
 
-    def brokers(self) -> tuple[Collection[BrokerRegistration], int]:
-        """Return the registered brokers and the id of the controller, or -1.
-
-        No brokers are returned while this broker cannot know them.
-        """
-        ...
-
     def started(self) -> None:
         """Note that the broker serves requests."""
         ...

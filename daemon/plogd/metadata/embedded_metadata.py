@@ -109,12 +109,6 @@ class EmbeddedMetadata:
         assert self._log is not None, "the broker has not started"
         return keep_room(self._log, self._ports.jobs)
 
-    def brokers(self) -> tuple[Collection[BrokerRegistration], int]:
-        """Return this broker, which is the only one and the controller."""
-        node_id = self._config.node_id
-        registration: BrokerRegistration = self.store.get(("broker", node_id))[0]
-        return [registration], node_id
-
     def logs_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Fail all writes if the metadata log is one of these."""
         if METADATA_PARTITION in topic_partitions and self._store is not None:

@@ -32,21 +32,18 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plog.types import ZERO_UUID, TopicPartition, Uuid
+from plog.wire.messages.stop_replica import EPOCH_DURING_DELETE
 from plogd.concurrency import OneAtATime
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
 from plogd.log.creation import NewLog
 from plogd.log.log_manager import LogManager
-from plogd.metadata.cache import PartitionState
+from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.ports import Later, Report, gather, ready
 from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.partition import NO_EPOCH, Partition
 from plogd.replica.topic_start import shown_partitions
 from plogd.topic_config import TopicConfig
-
-NO_LEADER: Final = -1
-EPOCH_DURING_DELETE: Final = -2
-"""The leader epoch in a StopReplica for a topic that is being deleted; it exceeds all epochs."""
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
 """The log of the embedded metadata store, which is not a replica."""

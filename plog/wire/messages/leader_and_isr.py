@@ -13,8 +13,14 @@ Used in clusters with ZooKeeper; Kafka 4.0 removed it. Changes by version:
 
 from __future__ import annotations
 
+from typing import Final
+
 from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32, int64, uuid
+
+INCREMENTAL: Final = 1
+FULL: Final = 2
+"""The types of LeaderAndIsr and UpdateMetadata requests: a change, or everything."""
 
 
 class LeaderAndIsrPartitionState(Struct):
@@ -53,7 +59,7 @@ class LeaderAndIsrLiveLeader(Struct):
 class LeaderAndIsrRequest(ApiMessage, api_key=ApiKey.LEADER_AND_ISR, versions="0-7", flexible="4+"):
     """Partitions, with the epochs of the controller and of the receiving broker.
 
-    `type` is 1 for a change, 2 for all partitions of the broker, and 0 if it is unknown.
+    `type` is `INCREMENTAL`, `FULL`, or 0 if it is unknown.
     """
 
     controller_id: int32 = field()

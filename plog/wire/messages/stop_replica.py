@@ -10,8 +10,13 @@ Used in clusters with ZooKeeper; Kafka 4.0 removed it. Changes by version:
 
 from __future__ import annotations
 
+from typing import Final
+
 from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
+
+EPOCH_DURING_DELETE: Final = -2
+"""The leader epoch of a partition whose topic is being deleted; it exceeds all epochs."""
 
 
 class StopReplicaPartitionV0(Struct):
@@ -29,7 +34,7 @@ class StopReplicaTopicV1(Struct):
 
 
 class StopReplicaPartitionState(Struct):
-    """A partition; its leader epoch is -2 if the topic is being deleted, and -1 if unknown."""
+    """A partition; its leader epoch is -1 if unknown, or `EPOCH_DURING_DELETE`."""
 
     partition_index: int32 = field()
     leader_epoch: int32 = field(default=-1)

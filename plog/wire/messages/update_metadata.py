@@ -14,12 +14,17 @@ Used in clusters with ZooKeeper; Kafka 4.0 removed it. Changes by version:
 
 from __future__ import annotations
 
+from typing import Final
+
 from plog.wire.api_keys import ApiKey
 from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32, int64, uuid
 
+LEADER_DURING_DELETE: Final = -2
+"""The leader of a partition whose topic is being deleted."""
+
 
 class UpdateMetadataPartitionState(Struct):
-    """The state of a partition; `leader` is -2 if its topic is being deleted."""
+    """The state of a partition; its leader may be `LEADER_DURING_DELETE`."""
 
     topic_name: str = field("0-4", ignorable=True)
     partition_index: int32 = field()

@@ -52,6 +52,7 @@ from plogd.replica.partition import Partition
 from plogd.replica.role_changes import StoredTopic
 from plogd.testing.in_memory_peers import InMemoryPeers
 from plogd.testing.peer_network import PeerNetwork
+from tests.helpers.sim.shared_time import SharedTime
 from tests.helpers.sim.sim_broker import Asked, SimBroker, produce_request
 from tests.helpers.sim.sim_disk import Chance
 from tests.helpers.sim.sim_files import SimFiles
@@ -118,7 +119,7 @@ class Sent:
         self.error = error
 
 
-class SimCluster:
+class SimCluster(SharedTime):
     """Brokers 1 to `count`, and the controller."""
 
     def __init__(self, count: int = 3, *, delay_ms: float = 1.0, **settings: Any) -> None:
@@ -466,26 +467,3 @@ class SimCluster:
         data = region.read()
         region.close()
         return data
-
-    # -- time ---------------------------------------------------------------------------------
-
-    def settle(self) -> None:
-        """Run all work that needs no time."""
-        while self.timers.run_due() or any(
-            [
-                broker.ports.jobs.run_all()
-                for one, broker in self.brokers.items()
-                if one not in self.stalled
-            ]
-        ):
-            pass
-        assert [broker.bugs for broker in self.brokers.values() if broker.bugs] == []
-
-    def advance(self, by_ms: float) -> None:
-        """Let time pass."""
-        until_ms = self.timers.clock.monotonic_ms() + by_ms
-        self.settle()
-        while (due_ms := self.timers.next_due_ms) is not None and due_ms <= until_ms:
-            self.timers.run_next()
-            self.settle()
-        self.timers.clock.advance_to(max(until_ms, self.timers.clock.monotonic_ms()))

@@ -12,7 +12,6 @@ without damage; the sessions of killed brokers expire after their timeout.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from plog.records.batch import iter_batches
@@ -28,70 +27,32 @@ from plog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchReque
 from plog.wire.schema import ApiMessage
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.dispatch import Dispatched
-from plogd.apis.own_requests import OwnRequests
-from plogd.cluster_broker import ClusterBroker
-from plogd.config import BrokerConfig
 from plogd.connection_context import ConnectionContext
 from plogd.metadata.store import PartitionValue
-from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
-from plogd.peers import Peers
 from plogd.replica.partition import Partition
-from plogd.testing.in_memory_peers import InMemoryPeers
 from plogd.testing.mock_zookeeper import MockZooKeeper, MockZooKeeperClient
 from plogd.testing.peer_network import PeerNetwork
+from tests.helpers.sim.shared_time import SharedTime
 from tests.helpers.sim.sim_broker import (
     Asked,
-    SimBroker,
     fetch_request,
     produce_request,
 )
 from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.sim.sim_ports import SimPorts
 from tests.helpers.sim.sim_time import LifeTimers, SimClock, SimTimers
-
-SESSION_TIMEOUT_MS = 6000
-
-
-class ClusterSimBroker(SimBroker):
-    """One broker of a `ZooKeeperCluster`."""
-
-    def __init__(
-        self, cluster: ZooKeeperCluster, ports: SimPorts, node_id: int, **settings: Any
-    ) -> None:
-        self._cluster = cluster
-        self.client: MockZooKeeperClient | None = None
-        self.stop_reasons: list[str] = []
-        super().__init__(
-            ports=ports,
-            make_metadata=partial(ZooKeeperMetadata, self._connect),
-            node_id=node_id,
-            plog_metadata_store="zookeeper",
-            zookeeper_connect="zk:2181/kafka",
-            **settings,
-        )
-        self.broker.on_must_stop = self.stop_reasons.append
-
-    def _make_broker(self, **parts: Any) -> ClusterBroker:
-        return ClusterBroker(self.config, self.ports.bundle(), make_peers=self._peers, **parts)
-
-    def _peers(self, broker: ClusterBroker) -> Peers:
-        node_id = broker.config.node_id
-        own = OwnRequests(broker)
-        return InMemoryPeers(self._cluster.network, node_id, own, self.ports.timers)
-
-    def _connect(self, config: BrokerConfig) -> MockZooKeeperClient:
-        self.client = self._cluster.zookeeper.connect(session_timeout_ms=SESSION_TIMEOUT_MS)
-        return self.client
+from tests.helpers.sim.zookeeper_sim_broker import SESSION_TIMEOUT_MS as SESSION_TIMEOUT_MS
+from tests.helpers.sim.zookeeper_sim_broker import ZooKeeperSimBroker
 
 
-class ZooKeeperCluster:
+class ZooKeeperCluster(SharedTime):
     """Brokers 1 to `count`."""
 
     def __init__(self, count: int = 3, *, delay_ms: float = 1.0, **settings: Any) -> None:
         self.timers = SimTimers(SimClock())
         self.network = PeerNetwork(self.timers.clock, self.timers, lambda *_: delay_ms)
         self.zookeeper = MockZooKeeper(self.timers.clock, self.timers)
-        self.brokers: dict[int, ClusterSimBroker] = {}
+        self.brokers: dict[int, ZooKeeperSimBroker] = {}
         self.files: dict[int, SimFiles] = {}
         self._lives: dict[int, LifeTimers] = {}
         self._settings = settings
@@ -106,7 +67,9 @@ class ZooKeeperCluster:
         self.files[node_id] = files or self.files.get(node_id) or SimFiles(["/"])
         self._lives[node_id] = LifeTimers(self.timers)
         ports = SimPorts(node_id, timers=self._lives[node_id], files=self.files[node_id])
-        broker = ClusterSimBroker(self, ports, node_id, **self._settings)
+        broker = ZooKeeperSimBroker(
+            self.zookeeper, ports=ports, network=self.network, node_id=node_id, **self._settings
+        )
         self.brokers[node_id] = broker
 
         def dispatch(frame: memoryview, connection: ConnectionContext) -> Dispatched:
@@ -124,7 +87,6 @@ class ZooKeeperCluster:
         """End a broker's process; its disk keeps what was written, and its session goes on."""
         broker = self.brokers.pop(node_id)
         self.network.leave(node_id)
-        assert broker.client is not None
         broker.client.kill()
         self._lives[node_id].end()
         self.files[node_id] = self.files[node_id].kill()
@@ -141,9 +103,7 @@ class ZooKeeperCluster:
 
     def client(self, node_id: int) -> MockZooKeeperClient:
         """Return a broker's connection to ZooKeeper."""
-        client = self.brokers[node_id].client
-        assert client is not None
-        return client
+        return self.brokers[node_id].client
 
     def cut(self, one: int, other: int) -> None:
         """Hold back all frames between two brokers."""
@@ -282,23 +242,6 @@ class ZooKeeperCluster:
         raise AssertionError(f"no coordinator: error {found.error_code}: {found.error_message}")
 
     # -- time ---------------------------------------------------------------------------------
-
-    def settle(self) -> None:
-        """Run all work that needs no time."""
-        while self.timers.run_due() or any(
-            [broker.ports.jobs.run_all() for broker in self.brokers.values()]
-        ):
-            pass
-        assert [broker.bugs for broker in self.brokers.values() if broker.bugs] == []
-
-    def advance(self, by_ms: float) -> None:
-        """Let time pass."""
-        until_ms = self.timers.clock.monotonic_ms() + by_ms
-        self.settle()
-        while (due_ms := self.timers.next_due_ms) is not None and due_ms <= until_ms:
-            self.timers.run_next()
-            self.settle()
-        self.timers.clock.advance_to(max(until_ms, self.timers.clock.monotonic_ms()))
 
     def until(self, condition: Callable[[], Any], within_ms: float = 60_000) -> None:
         """Let time pass until the condition holds."""

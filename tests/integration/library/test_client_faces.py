@@ -71,7 +71,9 @@ def face(pair: tuple[str, str]) -> Iterator[Any]:
 @pytest.fixture
 def topic(face: Any, server: Server) -> str:
     name = f"faces-{uuid.uuid4().hex[:12]}"
-    face.admin(**server.settings).create_topic(name, partitions=3)
+    # Some tests write records with old timestamps, which retention must not delete meanwhile.
+    configs = {"retention.ms": -1}
+    face.admin(**server.settings).create_topic(name, partitions=3, configs=configs)
     return name
 
 

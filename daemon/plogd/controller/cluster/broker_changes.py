@@ -25,7 +25,7 @@ from plogd.controller.cluster.leader_election import (
 )
 from plogd.controller.cluster.partition_changes import PartitionChanges
 from plogd.controller.controller_context import ControllerContext
-from plogd.metadata.cache import PartitionState
+from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration, MetadataStore
 from plogd.ports import Later, Report, Timers, spawn
 
@@ -176,6 +176,13 @@ class BrokerChanges:
             started=_ids(started),
             gone=_ids(gone),
         )
+
+    def topic_deleted(self, topic: TopicState) -> None:
+        """Forget the failures of a topic's replicas: a new topic may get its name."""
+        for state in topic.partitions:
+            key = TopicPartition(topic.name, state.partition)
+            self._offline.pop(key, None)
+            self._fenced.discard(key)
 
     # -- failed replicas ----------------------------------------------------------------------
 

@@ -133,6 +133,7 @@ class ClusterTerm:
         self._announced.difference_update(
             (topic.topic_id, one.partition) for one in topic.partitions
         )
+        self.brokers.topic_deleted(topic)
         return spawn(self._updates.delete(topic))
 
     def create_logs(self, topic: TopicState) -> Later[None]:

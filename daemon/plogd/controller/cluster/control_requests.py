@@ -13,16 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from plog.types import TopicPartition
 from plog.wire.messages.leader_and_isr import (
+    FULL,
+    INCREMENTAL,
     LeaderAndIsrLiveLeader,
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrTopicState,
 )
 from plog.wire.messages.stop_replica import (
+    EPOCH_DURING_DELETE,
     StopReplicaPartitionState,
     StopReplicaPartitionV0,
     StopReplicaRequest,
@@ -30,6 +32,7 @@ from plog.wire.messages.stop_replica import (
     StopReplicaTopicV1,
 )
 from plog.wire.messages.update_metadata import (
+    LEADER_DURING_DELETE,
     UpdateMetadataBroker,
     UpdateMetadataEndpoint,
     UpdateMetadataPartitionState,
@@ -41,13 +44,6 @@ from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration
 from plogd.peers import VersionedRequest
 
-CHANGE: Final = 1
-ALL_PARTITIONS: Final = 2
-"""The types of LeaderAndIsr and UpdateMetadata requests, as in Kafka's AbstractControlRequest."""
-DELETED_LEADER: Final = -2
-"""The leader of a partition in UpdateMetadata if the partition's topic is being deleted."""
-DELETED_EPOCH: Final = -2
-"""The leader epoch of a partition in StopReplica if the partition's topic is being deleted."""
 _GROUPED_LEADER_AND_ISR = 2
 _GROUPED_UPDATE_METADATA = 5
 _GROUPED_STOP_REPLICA = 1
@@ -85,7 +81,7 @@ class ControlRequests:
                 live_leaders=self._live_leaders(topics, brokers),
             )
             if version >= 5:
-                request.type = ALL_PARTITIONS if is_full else CHANGE
+                request.type = FULL if is_full else INCREMENTAL
             for topic in topics:
                 states = [self._leader_and_isr_of(topic, state, new) for state in topic.partitions]
                 if version >= _GROUPED_LEADER_AND_ISR:
@@ -145,7 +141,7 @@ class ControlRequests:
                 live_brokers=[self._live_broker(broker) for broker in brokers],
             )
             if version >= 8:
-                request.type = ALL_PARTITIONS if is_full else CHANGE
+                request.type = FULL if is_full else INCREMENTAL
             for topic, is_deleted in [
                 *((topic, False) for topic in topics),
                 *((topic, True) for topic in deleted),
@@ -170,7 +166,7 @@ class ControlRequests:
             topic_name=topic.name,
             partition_index=state.partition,
             controller_epoch=self.controller_epoch,
-            leader=DELETED_LEADER if is_deleted else state.leader,
+            leader=LEADER_DURING_DELETE if is_deleted else state.leader,
             leader_epoch=state.leader_epoch,
             isr=list(state.isr),
             zk_version=state.partition_epoch,
@@ -228,7 +224,7 @@ def _add_stopped(
         states = [
             StopReplicaPartitionState(
                 partition_index=state.partition,
-                leader_epoch=DELETED_EPOCH if is_deletion else state.leader_epoch,
+                leader_epoch=EPOCH_DURING_DELETE if is_deletion else state.leader_epoch,
                 delete_partition=is_deletion,
             )
             for state in topic.partitions

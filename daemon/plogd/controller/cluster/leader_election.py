@@ -13,12 +13,10 @@ Source: Kafka 3.9 Election, PartitionLeaderElectionAlgorithms; docs/architecture
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from plogd.metadata.cache import PartitionState
-
-NO_LEADER = -1
+from plogd.metadata.cache import NO_LEADER, PartitionState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,23 +35,6 @@ class Brokers:
     def can_lead(self, replica: int, state: PartitionState) -> bool:
         """Return whether a replica of the partition is online, and its broker goes on running."""
         return self.is_online(replica, state) and replica not in self.shutting_down
-
-
-def first_state(number: int, replicas: Sequence[int], brokers: Brokers) -> PartitionState:
-    """Return the state of a new partition: all online replicas are in sync, the first one leads.
-
-    Without an online replica, the partition has no leader, and all replicas are in its ISR: none of
-    them has records yet.
-    """
-    isr = tuple(replica for replica in replicas if replica in brokers.live)
-    return PartitionState(
-        partition=number,
-        leader=isr[0] if isr else NO_LEADER,
-        leader_epoch=0,
-        replicas=tuple(replicas),
-        isr=isr or tuple(replicas),
-        partition_epoch=0,
-    )
 
 
 def without_offline_replicas(state: PartitionState, brokers: Brokers) -> PartitionState | None:
@@ -81,24 +62,6 @@ def preferred(state: PartitionState, brokers: Brokers) -> PartitionState | None:
     return _led_by(first, state.isr, state)
 
 
-def unclean(
-    state: PartitionState, brokers: Brokers, by_preference: Callable[[int], tuple[int, int]]
-) -> PartitionState | None:
-    """Return the state with a leader that may lack committed records; None without any replica.
-
-    `by_preference` is the sort key of a replica, largest first: the leader epoch and end offset of
-    its log, so that as few records as possible are lost. A member of the ISR is always preferred.
-    """
-    safe = without_offline_replicas(state, brokers)
-    if safe is not None and safe.leader != NO_LEADER:
-        return safe
-    candidates = [one for one in state.replicas if brokers.can_lead(one, state)]
-    if not candidates:
-        return None
-    best = max(candidates, key=by_preference)
-    return _led_by(best, (best,), state)
-
-
 def for_shutdown(state: PartitionState, brokers: Brokers) -> PartitionState | None:
     """Return the state in which the partition does not depend on brokers that are shutting down.
 
@@ -111,14 +74,6 @@ def for_shutdown(state: PartitionState, brokers: Brokers) -> PartitionState | No
         return replace(state, isr=isr)
     leader = _first_leader(state.replicas, isr, state, brokers)
     return None if leader == NO_LEADER else _led_by(leader, isr, state)
-
-
-def for_reassignment(
-    state: PartitionState, target: Sequence[int], brokers: Brokers
-) -> PartitionState | None:
-    """Return the state that is led by a replica of `target`; None if none of them is in sync."""
-    leader = _first_leader(target, state.isr, state, brokers)
-    return None if leader == NO_LEADER else _led_by(leader, state.isr, state)
 
 
 def in_next_epoch(state: PartitionState) -> PartitionState:

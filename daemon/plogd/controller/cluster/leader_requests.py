@@ -9,7 +9,7 @@ Source: Kafka 3.9 KafkaController.processAlterPartition, processControlledShutdo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from plog.errors import (
     BrokerIdNotRegistered,
@@ -29,7 +29,7 @@ from plog.wire.messages.alter_partition import (
 )
 from plogd.controller.cluster.broker_changes import BrokerChanges
 from plogd.controller.cluster.isr_change import UNKNOWN_BROKER_EPOCH, IsrChange, changed_state
-from plogd.controller.cluster.leader_election import for_shutdown
+from plogd.controller.cluster.leader_election import for_shutdown, preferred
 from plogd.controller.cluster.partition_changes import PartitionChanges
 from plogd.controller.controller_context import ControllerContext
 from plogd.metadata.cache import PartitionState
@@ -143,6 +143,31 @@ class LeaderRequests:
         if not 0 <= number < len(topic.partitions):
             raise UnknownTopicOrPartition(f"{topic.name}-{number} does not exist")
         return topic.partitions[number]
+
+    # -- elections on demand ------------------------------------------------------------------
+
+    async def elect_preferred(
+        self, partitions: Collection[TopicPartition] | None
+    ) -> Collection[TopicPartition]:
+        """Let preferred leaders that are in sync lead; return the partitions that have changed.
+
+        `partitions` is None for all partitions.
+        """
+        changed: list[TopicPartition] = []
+
+        def decide(_: TopicPartition, state: PartitionState) -> PartitionState | None:
+            is_led = state.leader == state.replicas[0]
+            return None if is_led else preferred(state, self._brokers.liveness)
+
+        def inform(some: Collection[TopicPartition]) -> None:
+            changed.extend(some)
+            self._brokers.inform(some)
+
+        if partitions is None:
+            await self._changes.change_all(decide, inform)
+        else:
+            inform(await self._changes.change(partitions, decide))
+        return frozenset(changed)
 
     # -- controlled shutdown ------------------------------------------------------------------
 

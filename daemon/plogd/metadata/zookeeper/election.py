@@ -119,7 +119,13 @@ class Election:
 
     async def _read_epoch(self) -> tuple[int, ZnodeStat]:
         data, stat = await self._session.get(CONTROLLER_EPOCH)
-        return decode_epoch(data), stat
+        try:
+            return decode_epoch(data), stat
+        except ValueError as error:
+            raise ValueError(
+                f"cannot decode the znode {CONTROLLER_EPOCH}: {error}; correct it with plog"
+                " zookeeper-shell"
+            ) from error
 
     async def _create(self) -> None:
         """Create /controller and raise the epoch, unless another broker is faster."""

@@ -130,7 +130,7 @@ class ZooKeeperMetadata:
         """Do nothing: the broker was registered before."""
 
     def logs_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Do nothing: no other broker could lead these partitions."""
+        """Do nothing: the controller learns it when it next sends these partitions."""
 
     # -- the registration ---------------------------------------------------------------------
 
@@ -150,10 +150,6 @@ class ZooKeeperMetadata:
             return await self._store.register_broker(registration)
         finally:
             reminder.cancel()
-
-    def brokers(self) -> tuple[Collection[BrokerRegistration], int]:
-        """Return nothing: the controller sends the brokers and its own id."""
-        return [], -1
 
     def read_cluster(self) -> Later[StoredCluster]:
         """Read all topics, the states of their partitions, and the registered brokers once."""

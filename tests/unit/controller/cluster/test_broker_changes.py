@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from plog.errors import ErrorCode
-from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from plog.wire.messages.leader_and_isr import FULL, LeaderAndIsrRequest
 from plog.wire.messages.stop_replica import StopReplicaRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
-from plogd.controller.cluster.control_requests import ALL_PARTITIONS
-from plogd.controller.cluster.leader_election import NO_LEADER
+from plogd.metadata.cache import NO_LEADER
 from plogd.ports import spawn
 from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
 from tests.helpers.cluster_controller_site import ClusterControllerSite, key
@@ -30,7 +29,7 @@ def test_new_broker_gets_its_partitions_and_all_metadata() -> None:
     site.leave(3)
     site.register(3)
     [first, *_] = site.peers.told(3, LeaderAndIsrRequest)
-    assert first.type == ALL_PARTITIONS
+    assert first.type == FULL
     assert first.broker_epoch == site.brokers.brokers[3].broker_epoch
     [topic] = first.topic_states
     assert [state.partition_index for state in topic.partition_states] == [1, 2]

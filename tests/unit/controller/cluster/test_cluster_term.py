@@ -6,7 +6,7 @@ from plog.errors import ErrorCode
 from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from plog.wire.messages.stop_replica import StopReplicaRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
-from plogd.controller.cluster.leader_election import NO_LEADER
+from plogd.metadata.cache import NO_LEADER
 from tests.helpers.cluster_controller_site import ClusterControllerSite
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from plog.types import TopicPartition
-from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from plog.wire.messages.leader_and_isr import FULL, LeaderAndIsrRequest
 from plog.wire.messages.stop_replica import StopReplicaRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
 from plog.wire.schema import ApiMessage
-from plogd.controller.cluster.control_requests import ALL_PARTITIONS, ControlRequests
+from plogd.controller.cluster.control_requests import ControlRequests
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration, Endpoint
 from plogd.peers import VersionedRequest
@@ -80,7 +80,7 @@ def test_leader_and_isr(version: int) -> None:
         states = sent.ungrouped_partition_states
         assert {state.topic_name for state in states} == {"t"}
     if version >= 5:
-        assert (topic.topic_id, sent.type) == (TOPIC.topic_id, ALL_PARTITIONS)
+        assert (topic.topic_id, sent.type) == (TOPIC.topic_id, FULL)
     assert [
         (one.partition_index, one.leader, one.leader_epoch, one.isr, one.replicas) for one in states
     ] == [(0, 1, 5, [1], [1, 2]), (3, -1, 2, [3], [2, 3])]

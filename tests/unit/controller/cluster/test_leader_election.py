@@ -11,11 +11,8 @@ from hypothesis import strategies as st
 from plogd.controller.cluster.leader_election import (
     NO_LEADER,
     Brokers,
-    first_state,
-    for_reassignment,
     for_shutdown,
     preferred,
-    unclean,
     without_offline_replicas,
 )
 from plogd.metadata.cache import PartitionState
@@ -101,19 +98,6 @@ def test_leader_is_always_an_online_member_of_an_isr_that_never_becomes_empty(
         assert without_offline_replicas(state, brokers) is None
 
 
-# -- new partitions ---------------------------------------------------------------------------
-
-
-def test_new_partition_is_led_by_its_first_live_replica() -> None:
-    assert _summary(first_state(0, (1, 2, 3), Brokers(live={2, 3}))) == (2, (2, 3), 0)
-
-
-def test_new_partition_without_a_live_replica_waits_for_any_of_them() -> None:
-    state = first_state(0, (1, 2), Brokers(live={3}))
-    assert _summary(state) == (NO_LEADER, (1, 2), 0)
-    assert _summary(without_offline_replicas(state, Brokers(live={2, 3}))) == (2, (2,), 1)
-
-
 # -- requested elections ----------------------------------------------------------------------
 
 
@@ -125,16 +109,7 @@ def test_preferred_leader_must_be_in_sync_and_online() -> None:
     assert preferred(state, Brokers(live={1, 2, 3}, shutting_down={1})) is None
 
 
-def test_unclean_election_prefers_the_isr_then_the_longest_log() -> None:
-    ends = {2: (4, 70), 3: (4, 80)}
-    state = replace(STATE, isr=(1,))
-    assert _summary(unclean(state, Brokers(live={2, 3}), ends.__getitem__)) == (3, (3,), 6)
-    offline = replace(state, leader=NO_LEADER)
-    assert _summary(unclean(offline, ALL, ends.__getitem__)) == (1, (1,), 6)
-    assert unclean(state, Brokers(live=()), ends.__getitem__) is None
-
-
-# -- controlled shutdown and reassignment -----------------------------------------------------
+# -- controlled shutdown ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -157,9 +132,3 @@ def test_partition_is_moved_off_a_broker_that_shuts_down(
     state = replace(STATE, leader=leader, isr=isr)
     brokers = Brokers(live={1, 2, 3, 4}, shutting_down=shutting_down)
     assert _summary(for_shutdown(state, brokers)) == expected
-
-
-def test_reassigned_partition_is_led_by_the_first_target_in_sync() -> None:
-    assert _summary(for_reassignment(STATE, (3, 2), ALL)) == (3, (1, 2, 3), 6)
-    assert _summary(for_reassignment(replace(STATE, isr=(1, 2)), (3, 2), ALL)) == (2, (1, 2), 6)
-    assert for_reassignment(replace(STATE, isr=(1,)), (3, 2), ALL) is None
