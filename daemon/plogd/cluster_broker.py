@@ -11,7 +11,7 @@ Called on the reactor's thread. Source: Kafka 3.9 KafkaServer.startup.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -91,6 +91,7 @@ class ClusterBroker(Broker):
         self.metadata.on_unregistered = self._unregistered
         self.metadata.on_registered = lambda epoch: _start(self._registered(epoch))
         self.cluster_replicas.roles.confirm_strays = lambda keys: spawn(self._strays(keys))
+        self.cluster_replicas.metadata.confirm_deleted = lambda names: spawn(self._deleted(names))
         await self._registered(await self.metadata.register(self._registration()))
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=self.broker_epoch
@@ -145,6 +146,14 @@ class ClusterBroker(Broker):
 
         return [
             key for key in keys if key.topic not in stored.damaged_topics and not is_assigned(key)
+        ]
+
+    async def _deleted(self, names: Collection[str]) -> Collection[str]:
+        stored = await self.metadata.read_cluster()
+        return [
+            name
+            for name in names
+            if name not in stored.damaged_topics and ("topic", name) not in stored.values
         ]
 
     def _stored_topic(self, name: str) -> StoredTopic:

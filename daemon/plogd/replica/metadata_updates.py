@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from plog.types import ZERO_UUID, Uuid
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.cache import LiveBroker, MetadataCache, PartitionState, TopicState
+from plogd.ports import Later, ready
 from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.role_changes import StoredTopic
 
@@ -48,6 +49,8 @@ class MetadataUpdates:
         self._topics = topics
         self._stored_topic = stored_topic
         self._queue = fair_queue
+        self.confirm_deleted: Callable[[Collection[str]], Later[Collection[str]]] = ready
+        """Returns which of the topics are not in the metadata store."""
         self._after_gap: dict[str, tuple[Uuid, dict[int, PartitionState]]] = {}
         """The topic id, and the partitions that follow one whose state has not arrived, by
         topic."""
@@ -62,8 +65,8 @@ class MetadataUpdates:
     ) -> None:
         """Replace the live brokers and the controller, and update the partitions of `topics`.
 
-        With `is_full`, `topics` contains all topics; others were deleted while this broker did not
-        receive updates.
+        With `is_full`, the controller has sent all topics, of which `topics` are the last ones;
+        others may have been deleted while this broker did not receive updates.
         """
         self._cache.update_brokers(brokers, controller_id=controller_id)
         slices = Slices(self._queue)
@@ -73,15 +76,17 @@ class MetadataUpdates:
                 changed[number] = state
             slices.spend(self._update(replace(update, partitions=changed)))
         if is_full:
-            self._keep_only({update.name for update in topics})
+            await self._remove_deleted({update.name for update in topics})
 
-    def _keep_only(self, names: Collection[str]) -> None:
-        for topic in self._cache.topics():
-            if topic.name not in names:
-                self._cache.remove(topic.name)
+    async def _remove_deleted(self, sent: Collection[str]) -> None:
+        shown = {topic.name for topic in self._cache.topics()}
+        unsent = (shown | self._after_gap.keys()) - set(sent)
+        for name in await self.confirm_deleted(unsent) if unsent else ():
+            self._after_gap.pop(name, None)
+            topic = self._cache.topic(name)
+            if topic is not None:
+                self._cache.remove(name)
                 self._topics.on_topic_stopped(topic)
-        for name in self._after_gap.keys() - names:
-            del self._after_gap[name]
 
     def _update(self, update: TopicUpdate) -> int:
         """Update one topic; return the number of its partitions."""

@@ -2,7 +2,9 @@
 
 Each broker first gets the partitions that it hosts (LeaderAndIsr), then what it shows to clients
 (UpdateMetadata). The states are those that the controller knows when the requests are queued, not
-those that a caller has seen: of two changes, the brokers never get the older one last.
+those that a caller has seen: of two changes, the brokers never get the older one last. A request
+has a limited number of partitions, because a broker rejects requests with too many elements, and
+other requests must not wait while a large one is encoded.
 
 Source: Kafka 3.9 ControllerBrokerRequestBatch.sendRequestsToBrokers.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from plog.errors import KafkaError
 from plog.types import TopicPartition
@@ -20,8 +23,10 @@ from plogd.controller.cluster.control_requests import ControlRequests
 from plogd.controller.controller_context import ControllerContext
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration
-from plogd.peers import PeerRequest
-from plogd.ports import Later, spawn
+from plogd.ports import Later, gather, spawn
+
+_PARTITIONS_MAX: Final = 1000
+"""Maximum number of partitions in a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +77,31 @@ class BrokerUpdates:
         for broker_id, broker in brokers.items():
             hosted = _hosted_by(broker_id, topics) if to_replicas else []
             if hosted:
-                request = self._requests.leader_and_isr(broker, hosted, brokers=brokers, new=new)
-                sent[broker_id] = self._send_partitions(broker_id, request, hosted)
+                sent[broker_id] = self._send_partitions(broker, hosted, new=new)
             self._send_metadata(broker, topics)
         return sent
 
     def _send_partitions(
-        self, broker_id: int, request: PeerRequest, topics: Sequence[TopicState]
+        self,
+        broker: BrokerRegistration,
+        hosted: Sequence[TopicState],
+        *,
+        new: Collection[TopicPartition] = (),
+        is_full: bool = False,
     ) -> Later[list[ReplicaFailure]]:
-        responded = self._channels.send(broker_id, request)
-        return spawn(_failures_in(broker_id, responded, topics))
+        """Send the partitions that a broker hosts; with `is_full`, the last request says so."""
+        *parts, last = _in_parts(hosted)
+        responded = []
+        for part in (*parts, last):
+            request = self._requests.leader_and_isr(
+                broker,
+                part,
+                brokers=self._brokers(),
+                new=new,
+                is_full=is_full and part is last,
+            )
+            responded.append(self._channels.send(broker.broker_id, request))
+        return spawn(_failures_in(broker.broker_id, responded, hosted))
 
     def _present(self, partitions: Collection[TopicPartition]) -> list[TopicState]:
         """Return the topics with only these partitions, without those that no longer exist."""
@@ -102,10 +122,8 @@ class BrokerUpdates:
         topics = self._context.served_topics()
         hosted = _hosted_by(broker_id, topics)
         # Also without partitions: the broker then moves away the logs of deleted topics.
-        request = self._requests.leader_and_isr(broker, hosted, brokers=brokers, is_full=True)
-        sent = self._send_partitions(broker_id, request, hosted)
-        # Topics that are being changed are not served yet, but brokers may show them already.
-        self._send_metadata(broker, topics, is_full=not self._context.incomplete)
+        sent = self._send_partitions(broker, hosted, is_full=True)
+        self._send_metadata(broker, topics, is_full=True)
         return sent
 
     def send_brokers(self) -> None:
@@ -121,11 +139,18 @@ class BrokerUpdates:
         deleted: Sequence[TopicState] = (),
         is_full: bool = False,
     ) -> None:
-        request = self._requests.update_metadata(
-            broker, topics, brokers=self._brokers().values(), deleted=deleted, is_full=is_full
-        )
-        # Nothing depends on the response: a broker that is gone needs no metadata.
-        self._channels.send(broker.broker_id, request).then(_ignore, _ignore)
+        *parts, last = [*_in_parts(topics), *(_in_parts(deleted) if deleted else [])]
+        hidden = {topic.name for topic in deleted}
+        for part in (*parts, last):
+            request = self._requests.update_metadata(
+                broker,
+                [topic for topic in part if topic.name not in hidden],
+                brokers=self._brokers().values(),
+                deleted=[topic for topic in part if topic.name in hidden],
+                is_full=is_full and part is last,
+            )
+            # Nothing depends on the response: a broker that is gone needs no metadata.
+            self._channels.send(broker.broker_id, request).then(_ignore, _ignore)
 
     # -- deletion -----------------------------------------------------------------------------
 
@@ -141,8 +166,9 @@ class BrokerUpdates:
             self._send_metadata(broker, [], deleted=[topic])
             hosted = _hosted_by(broker_id, [topic])
             if hosted:
-                request = self._requests.stop_replicas(broker, hosted, is_deletion=True)
-                stopped.append(self._channels.send(broker_id, request))
+                for part in _in_parts(hosted):
+                    request = self._requests.stop_replicas(broker, part, is_deletion=True)
+                    stopped.append(self._channels.send(broker_id, request))
         for later in stopped:
             try:
                 await later
@@ -166,17 +192,37 @@ def _hosted_by(broker_id: int, topics: Iterable[TopicState]) -> list[TopicState]
     return [topic for topic in hosted if topic.partitions]
 
 
+def _in_parts(topics: Iterable[TopicState]) -> list[list[TopicState]]:
+    """Split topics into one or more lists with a limited number of partitions each."""
+    parts: list[list[TopicState]] = [[]]
+    room = _PARTITIONS_MAX
+    for topic in topics:
+        partitions = topic.partitions
+        while len(partitions) > room:
+            if room:
+                parts[-1].append(replace(topic, partitions=partitions[:room]))
+            partitions = partitions[room:]
+            parts.append([])
+            room = _PARTITIONS_MAX
+        parts[-1].append(replace(topic, partitions=partitions))
+        room -= len(partitions)
+    return parts
+
+
 async def _failures_in(
-    broker_id: int, responded: Later[LeaderAndIsrResponse], topics: Sequence[TopicState]
+    broker_id: int, responded: Sequence[Later[LeaderAndIsrResponse]], topics: Sequence[TopicState]
 ) -> list[ReplicaFailure]:
-    """Return the partitions of a response that have an error; none if the broker is gone."""
+    """Return the partitions of responses that have an error; none if the broker is gone."""
     try:
-        response = await responded
+        responses = await gather([*responded])
     except KafkaError:
         return []
     names = {topic.topic_id: topic.name for topic in topics}
-    errors = [(one.topic_name, one) for one in response.partition_errors] + [
+    errors = [
+        (one.topic_name, one) for response in responses for one in response.partition_errors
+    ] + [
         (names[topic.topic_id], one)
+        for response in responses
         for topic in response.topics
         for one in topic.partition_errors
         if topic.topic_id in names

@@ -164,3 +164,17 @@ def test_thousands_of_partitions_move_in_transactions_of_at_most_64_changes() ->
     assert {state.leader for state in site.known.state.partitions} == {1}
     assert max(sizes) <= 65  # With the check of the controller epoch.
     assert len(sizes) <= 17
+
+
+def test_requests_have_a_limited_number_of_partitions() -> None:
+    site = ClusterControllerSite({number: (2, 1) for number in range(2500)})
+    site.start(1, 2)
+    for request_type in (LeaderAndIsrRequest, UpdateMetadataRequest):
+        requests = [one for one in site.peers.told(2, request_type) if one.topic_states]
+        sizes = [
+            sum(len(topic.partition_states) for topic in request.topic_states)
+            for request in requests
+        ]
+        assert sizes == [1000, 1000, 500]
+        assert [request.type == FULL for request in requests] == [False, False, True]
+        assert set(site.peers.last_states(2, request_type)) == set(range(2500))
