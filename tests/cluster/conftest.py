@@ -10,8 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.certificates import Authority
-from tests.helpers.zookeeper_server import ZooKeeperServer
+from tests.helpers.zookeeper_server import ZooKeeperServer, make_certificates
 
 SESSION_TIMEOUT_MS = 2000
 """The server grants no less than two ticks, which is one second."""
@@ -23,12 +22,7 @@ StartBroker = Callable[..., BrokerProcess]
 @pytest.fixture(scope="session")
 def zookeeper_certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, and certificates for the server and a client."""
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = Authority()
-    authority.truststore(folder / "ca.pem")
-    authority.server("127.0.0.1").keystore(folder / "server.pem")
-    authority.client().keystore(folder / "client.pem", "secret")
-    return folder
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +31,7 @@ def zookeeper(
 ) -> Iterator[ZooKeeperServer]:
     """The ZooKeeper of a file's tests; it serves again after each test."""
     folder = tmp_path_factory.mktemp("zookeeper")
-    certificates = zookeeper_certificates
-    with ZooKeeperServer(
-        folder, keystore=certificates / "server.pem", truststore=certificates / "ca.pem"
-    ) as running:
+    with ZooKeeperServer(folder, zookeeper_certificates) as running:
         yield running
 
 

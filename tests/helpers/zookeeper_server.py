@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests.helpers.certificates import Authority
 from tests.helpers.eventually import eventually
 from tests.helpers.outside import missing, need_program
 
@@ -29,14 +30,23 @@ _SUPER_DIGEST = base64.b64encode(hashlib.sha1(SUPERUSER.encode()).digest()).deco
 _QUIET = "<configuration><root level='OFF'/></configuration>"
 
 
+def make_certificates(directory: Path) -> Path:
+    """Write ca.pem, server.pem, and client.pem, whose key has the password `secret`."""
+    authority = Authority()
+    authority.truststore(directory / "ca.pem")
+    authority.server("127.0.0.1").keystore(directory / "server.pem")
+    authority.client().keystore(directory / "client.pem", "secret")
+    return directory
+
+
 class ZooKeeperServer:
     """A server with its data below `directory`; ``with`` kills it at the end.
 
-    `keystore` and `truststore` are PEM files: with them, `tls_address` serves TLS and requires
-    client certificates.
+    `certificates` is the directory of `make_certificates`: with them, `tls_address` serves TLS and
+    requires client certificates.
     """
 
-    def __init__(self, directory: Path, *, keystore: Path, truststore: Path) -> None:
+    def __init__(self, directory: Path, certificates: Path) -> None:
         for program in ("bash", "java", "mvn"):
             need_program(program)
         done = subprocess.run([_JARS], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S)
@@ -62,9 +72,9 @@ class ZooKeeperServer:
             "secureClientPort": tls,
             "secureClientPortAddress": "127.0.0.1",
             "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-            "ssl.keyStore.location": keystore,
+            "ssl.keyStore.location": certificates / "server.pem",
             "ssl.keyStore.type": "PEM",
-            "ssl.trustStore.location": truststore,
+            "ssl.trustStore.location": certificates / "ca.pem",
             "ssl.trustStore.type": "PEM",
             "admin.enableServer": "false",
         }

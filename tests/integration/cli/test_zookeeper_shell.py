@@ -13,9 +13,8 @@ import pytest
 
 from plog.cli.parser import examples_of, tool_parser
 from plog.cli.zookeeper.shell import configure
-from tests.helpers.certificates import Authority
 from tests.helpers.client.plog_command import RunningPlog
-from tests.helpers.zookeeper_server import SUPERUSER, ZooKeeperServer
+from tests.helpers.zookeeper_server import SUPERUSER, ZooKeeperServer, make_certificates
 
 _STATE = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
 _CONNECTED = "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null\n"
@@ -201,18 +200,7 @@ config
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of ca.pem, server.pem, and client.pem, whose key has the password `secret`."""
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = Authority()
-    authority.truststore(folder / "ca.pem")
-    authority.server("127.0.0.1").keystore(folder / "server.pem")
-    authority.client().keystore(folder / "client.pem", "secret")
-    return folder
-
-
-def _server(folder: Path, certificates: Path) -> ZooKeeperServer:
-    return ZooKeeperServer(
-        folder, keystore=certificates / "server.pem", truststore=certificates / "ca.pem"
-    )
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +208,7 @@ def zookeeper(
     tmp_path_factory: pytest.TempPathFactory, certificates: Path
 ) -> Iterator[ZooKeeperServer]:
     """A ZooKeeper server shared by the tests of this file."""
-    with _server(tmp_path_factory.mktemp("zookeeper"), certificates) as server:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), certificates) as server:
         yield server
 
 
@@ -362,7 +350,7 @@ def test_unreachable_server_is_reported_in_one_line(tmp_path: Path) -> None:
 
 
 def test_watches_are_restored_when_the_server_restarts(tmp_path: Path, certificates: Path) -> None:
-    with _server(tmp_path, certificates) as server:
+    with ZooKeeperServer(tmp_path, certificates) as server:
         command = [sys.executable, "-m", "plog.cli", "zookeeper-shell", server.address]
         with RunningPlog(command) as shell:
             shell.type("addWatch /\nstat -w /once\nsync /\n")
@@ -382,7 +370,7 @@ def test_watches_are_restored_when_the_server_restarts(tmp_path: Path, certifica
 
 
 def test_stopped_server_is_reported_for_each_command(tmp_path: Path, certificates: Path) -> None:
-    with _server(tmp_path, certificates) as server:
+    with ZooKeeperServer(tmp_path, certificates) as server:
         command = [sys.executable, "-m", "plog.cli", "zookeeper-shell", server.address]
         with RunningPlog(command) as shell:
             shell.type("addWatch /\nls /\n")

@@ -11,11 +11,10 @@ from kazoo.client import KazooClient
 from plog.errors import NotController
 from plogd.controller.partition_creation import NewPartitions
 from plogd.metadata.store import Key
-from tests.helpers.certificates import Authority
 from tests.helpers.controller_site import ControllerSite
 from tests.helpers.real_zookeeper import RealZooKeeperSite
 from tests.helpers.sim.sim_ports import outcome
-from tests.helpers.zookeeper_server import ZooKeeperServer
+from tests.helpers.zookeeper_server import ZooKeeperServer, make_certificates
 
 TOPIC: Key = ("topic", "t")
 
@@ -26,12 +25,7 @@ MakeSite = Callable[[int], ControllerSite]
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     folder = tmp_path_factory.mktemp("zookeeper")
-    authority = Authority()
-    authority.truststore(folder / "ca.pem")
-    authority.server("127.0.0.1").keystore(folder / "server.pem")
-    with ZooKeeperServer(
-        folder, keystore=folder / "server.pem", truststore=folder / "ca.pem"
-    ) as running:
+    with ZooKeeperServer(folder, make_certificates(folder)) as running:
         yield running
 
 

@@ -24,7 +24,6 @@ from plogd.metadata.store import (
     Written,
 )
 from plogd.ports import Later
-from tests.helpers.certificates import Authority
 from tests.helpers.metadata_sites import (
     partition_value,
     registration,
@@ -34,7 +33,7 @@ from tests.helpers.metadata_sites import (
 from tests.helpers.net_parts import Pump
 from tests.helpers.real_zookeeper import RealZooKeeperSite
 from tests.helpers.sim.sim_ports import outcome
-from tests.helpers.zookeeper_server import ZooKeeperServer
+from tests.helpers.zookeeper_server import ZooKeeperServer, make_certificates
 from tests.unit.metadata import test_store as conformance
 
 TOPIC: Key = ("topic", "t")
@@ -48,12 +47,7 @@ Connect = Callable[..., RealZooKeeperSite]
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A CA, and certificates for the server and a client."""
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = Authority()
-    authority.truststore(folder / "ca.pem")
-    authority.server("127.0.0.1").keystore(folder / "server.pem")
-    authority.client().keystore(folder / "client.pem", "secret")
-    return folder
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +55,7 @@ def server(
     tmp_path_factory: pytest.TempPathFactory, certificates: Path
 ) -> Iterator[ZooKeeperServer]:
     """The ZooKeeper shared by the tests of this file, which run again after each kill."""
-    folder = tmp_path_factory.mktemp("zookeeper")
-    with ZooKeeperServer(
-        folder, keystore=certificates / "server.pem", truststore=certificates / "ca.pem"
-    ) as running:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), certificates) as running:
         yield running
 
 
