@@ -33,7 +33,7 @@ from plogd.ports import Later, Ports
 SLICE_MS: Final = 3.0
 # Reading the clock also takes time, so it is not read for every record.
 _RECORDS_PER_CLOCK_CHECK = 64
-_MAX_COLD_READS = 100
+_MAX_COLD_READS = 16
 """Maximum number of jobs that read cold data for one lookup: an index, its entries, batches."""
 
 
@@ -178,19 +178,22 @@ class ShardLoader(Generic[S]):
 
     async def _find(self, offset: int) -> FileRegion | None:
         """Return the location of the next batches; jobs read the data that the lookup needs."""
-        log = self.log
         for _ in range(_MAX_COLD_READS):
             try:
-                # Read up to the log end, not the high watermark, because the state must include all
-                # records before those of the next operation. With `nowait`, the lookup raises
-                # UncachedLookup instead of waiting for the disk.
-                return log.read(
-                    offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
-                ).region
+                return self._look_up(offset, nowait=True)
             except UncachedLookup as cold:
-                await self.begin_read(log, cold)
+                await self.begin_read(self.log, cold)
                 self._check_wanted()
-        raise self._unreadable(offset, "the data was evicted from the page cache after each read")
+        # If memory or descriptors are short, what a job has read or opened may be gone before the
+        # next attempt, every time. The last attempt therefore blocks for the disk.
+        return self._look_up(offset, nowait=False)
+
+    def _look_up(self, offset: int, *, nowait: bool) -> FileRegion | None:
+        """Return the location of the next batches. With `nowait`, raises UncachedLookup."""
+        # Read up to the log end, not the high watermark, because the state must include all records
+        # before those of the next operation.
+        end_offset = self.log.log_end_offset
+        return self.log.read(offset, self.read_bytes, end_offset=end_offset, nowait=nowait).region
 
     @property
     def _lane(self) -> str:

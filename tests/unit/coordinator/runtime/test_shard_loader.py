@@ -156,6 +156,14 @@ def test_load_reads_the_disk_in_jobs_only(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(reads), "a read on the reactor that waits for the disk"
 
 
+def test_load_ends_when_pages_are_evicted_after_each_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = CoordinatorSite(written(5).broker.restart())
+    monkeypatch.setattr(SimFile, "pread_nowait", lambda *_: None)
+    again.start()
+    assert len(outcome(again.numbers())) == 5
+    assert not [line for line in again.broker.reports if "cannot load" in line]
+
+
 def test_records_of_other_protocols_are_skipped_and_reported_once() -> None:
     site = written(1)
     consumer_group = b"\x00\x03\x00\x01g"
