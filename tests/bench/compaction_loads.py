@@ -15,15 +15,8 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
-
+from plog import Admin
+from plog.client.admin import ConfigResource
 from plog.records.builder import build_batch
 from plog.wire.messages import produce
 from tests.bench.cleaner_checkpoint import wait_until_compacted
@@ -76,17 +69,16 @@ def compaction(session: Session) -> Generator[Round]:
 
 
 def _compact(session: Session, name: str, peer: Peer, topic: str, count: int) -> Mapping[str, Any]:
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
-    _create_compacted(admin, topic, partitions=1)
+    _create_compacted(peer, topic, partitions=1)
     _write(peer, topic, count, partitions=1)
     meter = Meter(peer.pid)
     meter.start()
-    _begin_compaction(admin, topic)
+    _begin_compaction(peer, topic)
     end_offset = wait_until_compacted(peer, topic, partitions=1, least=count // 2)
     used = meter.stop()
     compacted_mb = end_offset * (_VALUE_BYTES + len(_KEY % 0)) / _MB
     figures = {**used, "mb": compacted_mb, "mb_per_cpu_s": compacted_mb / used["broker_cpu_s"]}
-    admin.delete_topics([topic])[topic].result()
+    _delete(peer, topic)
     session.results.say("compaction", name, "", figures)
     return figures
 
@@ -105,20 +97,19 @@ def produce_latency(session: Session) -> Generator[Round]:
         round_ = {}
         for name, peer in peers.items():
             _set_backoff(peer)
-            admin = AdminClient({"bootstrap.servers": peer.bootstrap})
             topic, paced_topic = f"compacted-{number}", f"paced-{number}"
-            _create_compacted(admin, topic, partitions=_PARTITIONS)
+            _create_compacted(peer, topic, partitions=_PARTITIONS)
             _write(peer, topic, count, partitions=_PARTITIONS)
             without = session.run(peer, _PACED, paced_topic)
             with _busy_process():
                 beside_busy = session.run(peer, _PACED, paced_topic)
             began = time.monotonic()
-            _begin_compaction(admin, topic)
+            _begin_compaction(peer, topic)
             beside = session.run(peer, _PACED, paced_topic, delete=True)
             paced_s = time.monotonic() - began
             least = count // _PARTITIONS // 2
             wait_until_compacted(peer, topic, partitions=_PARTITIONS, least=least)
-            admin.delete_topics([topic])[topic].result()
+            _delete(peer, topic)
             round_[name] = {
                 "without_ms": without["produce_ack_ms"],
                 "beside_busy_ms": beside_busy["produce_ack_ms"],
@@ -159,29 +150,30 @@ def _present(session: Session, names: tuple[str, ...]) -> dict[str, Peer]:
 
 def _set_backoff(peer: Peer) -> None:
     """Let the broker look for logs to compact often, so that it does not wait in a measurement."""
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
-    for broker_id in admin.list_topics().brokers:
-        resource = ConfigResource(ResourceType.BROKER, str(broker_id))
-        _set(admin, resource, "log.cleaner.backoff.ms", _BACKOFF_MS)
+    with Admin(bootstrap_servers=peer.bootstrap) as admin:
+        for broker_id in admin.describe_cluster().brokers:
+            resource = ConfigResource.broker(broker_id)
+            admin.alter_config(resource, {"log.cleaner.backoff.ms": _BACKOFF_MS})
 
 
-def _set(admin: AdminClient, resource: ConfigResource, name: str, value: str) -> None:
-    operation = AlterConfigOpType.SET
-    resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=operation))
-    admin.incremental_alter_configs([resource])[resource].result()
-
-
-def _create_compacted(admin: AdminClient, topic: str, *, partitions: int) -> None:
-    config = {
+def _create_compacted(peer: Peer, topic: str, *, partitions: int) -> None:
+    configs = {
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": "1",
         "segment.bytes": str(_SEGMENT_BYTES),
     }
-    admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+    with Admin(bootstrap_servers=peer.bootstrap) as admin:
+        admin.create_topic(topic, partitions, 1, configs=configs)
 
 
-def _begin_compaction(admin: AdminClient, topic: str) -> None:
-    _set(admin, ConfigResource(ResourceType.TOPIC, topic), "min.cleanable.dirty.ratio", "0.01")
+def _begin_compaction(peer: Peer, topic: str) -> None:
+    with Admin(bootstrap_servers=peer.bootstrap) as admin:
+        admin.alter_config(ConfigResource.topic(topic), {"min.cleanable.dirty.ratio": "0.01"})
+
+
+def _delete(peer: Peer, topic: str) -> None:
+    with Admin(bootstrap_servers=peer.bootstrap) as admin:
+        admin.delete_topic(topic)
 
 
 def _write(peer: Peer, topic: str, count: int, *, partitions: int) -> None:

@@ -7,8 +7,7 @@ import time
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
+from plog import Admin
 from plog.wire.header import decode_response_header
 from plog.wire.messages import find_coordinator, offset_commit, offset_fetch
 from plog.wire.schema import ApiMessage
@@ -63,8 +62,8 @@ def restart(session: Session) -> Generator[Round]:
 
 
 def _restart(peer: Peer, commits: int) -> Mapping[str, Any]:
-    admin = AdminClient({"bootstrap.servers": peer.bootstrap})
-    admin.create_topics([NewTopic(_TOPIC, _PARTITIONS, 1)])[_TOPIC].result()
+    with Admin(bootstrap_servers=peer.bootstrap) as admin:
+        admin.create_topic(_TOPIC, _PARTITIONS, 1)
     connection = Connection(peer.bootstrap)
     _wait_for_coordinator(connection)
     for offset in range(commits):
