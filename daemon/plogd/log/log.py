@@ -209,7 +209,7 @@ class Log:
                 # As long as the disk is fast, `took` ignores fast writes.
                 if took_ms > SLOW_WRITE_MS:
                     writes.took(took_ms)
-                self.appended(header, first_offset, leader_epoch, view, header.size_bytes)
+                self.appended(header, first_offset, leader_epoch, view, len(view))
             except Exception as error:
                 segment.undo_append(position, error)
                 raise
@@ -273,7 +273,7 @@ class Log:
             self._rounds.request(self, sync_bytes)
         if leader_epoch > self.leader_epochs.latest_epoch:
             self.leader_epochs.assign(leader_epoch, first_offset)
-        if header.is_control:
+        if header.producer_id >= 0 and header.is_control:
             add_aborted = self._segments.add_aborted
             self.producer_state.complete_transaction(header, view, first_offset, add_aborted)
         elif header.producer_id >= 0:

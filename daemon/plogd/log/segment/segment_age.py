@@ -41,12 +41,17 @@ class SegmentAge:
         self, config: TopicConfig, records: FileRecords, timestamp_ms: int, now_ms: int
     ) -> bool:
         """Return whether a batch with this timestamp needs a new segment; `records` exist."""
-        waited_ms = self._waited_ms(records, timestamp_ms, now_ms)
-        # For almost every append, the first condition avoids the hash in `_roll_after_ms`.
-        return (
-            waited_ms > config.max_segment_ms - config.segment_jitter_ms
-            and waited_ms > self._roll_after_ms(config)
-        )
+        first_timestamp = self._first_timestamp
+        if first_timestamp is None:
+            first_timestamp = self._first_timestamp = _first_timestamp_of(records)
+        waited_ms = timestamp_ms - first_timestamp
+        if first_timestamp < 0:
+            waited_ms = self._since_creation_ms(now_ms)
+        # For almost every append, this avoids the hash in `_roll_after_ms`.
+        unjittered_ms = waited_ms + config.segment_jitter_ms
+        if unjittered_ms <= config.segment_ms and unjittered_ms <= config.max_compaction_lag_ms:
+            return False
+        return waited_ms > self._roll_after_ms(config)
 
     def _roll_after_ms(self, config: TopicConfig) -> int:
         """Return the largest age minus a part of ``segment.jitter.ms``, to spread out the rolls.
@@ -59,16 +64,16 @@ class SegmentAge:
         share = zlib.crc32(self._seed.encode())
         return config.max_segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
-    def _waited_ms(self, records: FileRecords, timestamp_ms: int, now_ms: int) -> int:
-        """Return the segment's age by record timestamps, or by the clock if no record has one."""
-        if self._first_timestamp is None:
-            try:
-                header = records.header_at(0)
-            except CorruptMessage:  # Damage in the first batch must not prevent appends.
-                header = None
-            self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
-        if self._first_timestamp >= 0:
-            return timestamp_ms - self._first_timestamp
+    def _since_creation_ms(self, now_ms: int) -> int:
+        """Return the segment's age by the clock."""
         if self._created_ms is None:
             self._created_ms = now_ms
         return now_ms - self._created_ms
+
+
+def _first_timestamp_of(records: FileRecords) -> int:
+    try:
+        header = records.header_at(0)
+    except CorruptMessage:  # Damage in the first batch must not prevent appends.
+        header = None
+    return NO_TIMESTAMP if header is None else header.max_timestamp
