@@ -43,7 +43,6 @@ from plogd.notify_all import notify_all
 from plogd.peers import Peers
 from plogd.ports import Later, spawn
 from plogd.replica.cluster_replicas import ClusterReplicas
-from plogd.replica.role_changes import StoredTopic
 from plogd.topic_config import TopicConfig
 from plogd.waiters import Waiters
 
@@ -122,7 +121,7 @@ class ClusterBroker(Broker):
             if topic is None or key.partition not in topic.assignments:
                 return None
             if key.topic not in configs:
-                overrides = self._stored_topic(key.topic).overrides
+                overrides = self._topic_overrides(key.topic)
                 configs[key.topic] = TopicConfig.resolve(self.config, overrides)
             state = values.get(("partition", *key))
             epoch = -1 if state is None else state.leader_epoch
@@ -156,13 +155,9 @@ class ClusterBroker(Broker):
             if name not in stored.damaged_topics and ("topic", name) not in stored.values
         ]
 
-    def _stored_topic(self, name: str) -> StoredTopic:
-        overrides: Mapping[str, str] = self.store.get(("config", "topic", name))[0] or {}
-        # Only the controller's mirror contains topics; requests of current versions have the id.
-        topic = self.store.get(("topic", name))[0]
-        return StoredTopic(
-            topic_id=ZERO_UUID if topic is None else topic.topic_id, overrides=overrides
-        )
+    def _topic_overrides(self, name: str) -> Mapping[str, str]:
+        overrides: Mapping[str, str] | None = self.store.get(("config", "topic", name))[0]
+        return overrides or {}
 
     def _make_cluster_replicas(self) -> ClusterReplicas:
         replicas = ClusterReplicas(
@@ -173,7 +168,7 @@ class ClusterBroker(Broker):
             self.ports,
             config=lambda: self.config,
             broker_epoch=lambda: self.broker_epoch,
-            stored_topic=self._stored_topic,
+            topic_overrides=self._topic_overrides,
             fair_queue=self.fair_queue,
             on_bug=self.report_bug,
         )
@@ -229,7 +224,7 @@ class ClusterBroker(Broker):
                 partition_state(number, replicas, values.get(("partition", name, number)))
                 for number, replicas in sorted(topic.assignments.items())
             ),
-            config=self._stored_topic(name).overrides,
+            config=self._topic_overrides(name),
         )
 
     def _unregistered(self) -> None:

@@ -307,7 +307,7 @@ CONTROL_HANDLERS: tuple[Row, ...] = (
     ),
     Row(
         ApiKey.LEADER_AND_ISR,
-        0,
+        5,
         7,
         handle_leader_and_isr,
         refuse_at_top_level(LeaderAndIsrResponse),
@@ -315,7 +315,7 @@ CONTROL_HANDLERS: tuple[Row, ...] = (
     ),
     Row(
         ApiKey.STOP_REPLICA,
-        0,
+        3,
         4,
         handle_stop_replica,
         refuse_at_top_level(StopReplicaResponse),
@@ -323,7 +323,7 @@ CONTROL_HANDLERS: tuple[Row, ...] = (
     ),
     Row(
         ApiKey.UPDATE_METADATA,
-        0,
+        7,
         8,
         handle_update_metadata,
         refuse_at_top_level(UpdateMetadataResponse),
@@ -331,7 +331,8 @@ CONTROL_HANDLERS: tuple[Row, ...] = (
     ),
 )
 """The requests between the controller and the brokers of a cluster with ZooKeeper, as in Kafka 3.9.
-Kafka 4.0 removed them."""
+Earlier versions do not contain the ids of topics, without which brokers cannot replicate, or leader
+epochs. Kafka 4.0 removed these requests."""
 
 
 def served_rows(*, is_embedded: bool, rows: Iterable[Row] = HANDLERS) -> dict[int, Row]:

@@ -1,9 +1,8 @@
 """LeaderAndIsr (key 4): the controller makes this broker leader or follower of partitions.
 
-Serves versions 0-7.
+Serves versions 5-7; earlier versions do not contain topic ids (KIP-516).
 
-  1 whether a partition is new      2 broker epoch, topics (KIP-380)      3 reassignments (KIP-455)
-  5 topic ids, type (KIP-516)       6 recovery state (KIP-704)            7 KRaft (KIP-866)
+  6 recovery state (KIP-704)      7 KRaft (KIP-866)
 
 A request of the type FULL contains all replicas of this broker; the logs of other partitions get
 ``-stray`` names. In Kafka, only a KRaft controller sends this type. The response is sent when all
@@ -13,10 +12,9 @@ partitions have their new roles. replica/role_changes.py contains the rules.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 from plog.errors import InvalidTopicException, KafkaError
-from plog.types import ZERO_UUID, TopicPartition, Uuid
+from plog.types import TopicPartition, Uuid
 from plog.wire.messages.leader_and_isr import (
     FULL,
     LeaderAndIsrPartitionError,
@@ -35,9 +33,6 @@ from plogd.ports import Later
 from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.role_changes import NewState
 
-_FIRST_VERSION_WITH_TOPICS: Final = 2
-_FIRST_VERSION_WITH_TOPIC_IDS: Final = 5
-
 
 def handle_leader_and_isr(
     request: LeaderAndIsrRequest, context: RequestContext, broker: Broker
@@ -46,7 +41,7 @@ def handle_leader_and_isr(
     replicas = cluster_replicas(broker)
 
     async def apply() -> LeaderAndIsrResponse:
-        return await _apply(request, context.version, replicas, Slices(broker.fair_queue))
+        return await _apply(request, replicas, Slices(broker.fair_queue))
 
     return replicas.control.run(
         apply, controller_epoch=request.controller_epoch, broker_epoch=request.broker_epoch
@@ -54,14 +49,14 @@ def handle_leader_and_isr(
 
 
 async def _apply(
-    request: LeaderAndIsrRequest, version: int, replicas: ClusterReplicas, slices: Slices
+    request: LeaderAndIsrRequest, replicas: ClusterReplicas, slices: Slices
 ) -> LeaderAndIsrResponse:
     states: list[NewState] = []
     invalid: dict[int, KafkaError] = {}
     """The errors of states that cannot be applied, by position in the request."""
     names: dict[str, KafkaError | None] = {}
     keys: list[tuple[TopicPartition, Uuid]] = []
-    async for topic, topic_id, partition in slices.over(_partitions(request, version)):
+    async for topic, topic_id, partition in slices.over(_partitions(request)):
         key = TopicPartition(topic, partition.partition_index)
         keys.append((key, topic_id))
         if topic not in names:
@@ -75,19 +70,16 @@ async def _apply(
             invalid[len(keys) - 1] = error
     outcomes = iter(await replicas.roles.apply(states))
     errors = [invalid.get(number) or next(outcomes) for number in range(len(keys))]
-    if version >= _FIRST_VERSION_WITH_TOPIC_IDS and request.type == FULL:
+    if request.type == FULL:
         await replicas.roles.remove_strays({key for key, _ in keys})
     replicas.fetchers.close_idle()
-    return await _response(keys, errors, version, slices)
+    return await _response(keys, errors, slices)
 
 
 def _partitions(
-    request: LeaderAndIsrRequest, version: int
+    request: LeaderAndIsrRequest,
 ) -> Iterator[tuple[str, Uuid, LeaderAndIsrPartitionState]]:
     """Yield the topic's name, its id, and the state of each partition."""
-    if version < _FIRST_VERSION_WITH_TOPICS:
-        for partition in request.ungrouped_partition_states:
-            yield partition.topic_name, ZERO_UUID, partition
     for topic in request.topic_states:
         for partition in topic.partition_states:
             yield topic.topic_name, topic.topic_id, partition
@@ -122,20 +114,14 @@ def _new_state(
 async def _response(
     keys: Sequence[tuple[TopicPartition, Uuid]],
     errors: Sequence[KafkaError | None],
-    version: int,
     slices: Slices,
 ) -> LeaderAndIsrResponse:
     response = LeaderAndIsrResponse()
     topics: dict[Uuid, LeaderAndIsrTopicError] = {}
     async for (key, topic_id), error in slices.over(zip(keys, errors, strict=True)):
         result = LeaderAndIsrPartitionError(
-            topic_name=key.topic if version < _FIRST_VERSION_WITH_TOPIC_IDS else "",
-            partition_index=key.partition,
-            error_code=0 if error is None else error.code,
+            partition_index=key.partition, error_code=0 if error is None else error.code
         )
-        if version < _FIRST_VERSION_WITH_TOPIC_IDS:
-            response.partition_errors.append(result)
-            continue
         if topic_id not in topics:
             topics[topic_id] = LeaderAndIsrTopicError(topic_id=topic_id)
             response.topics.append(topics[topic_id])

@@ -1,8 +1,8 @@
 """StopReplica (key 5): the controller makes this broker stop replicas, and delete some of them.
 
-Serves versions 0-4.
+Serves versions 3-4; earlier versions do not contain leader epochs (KIP-570).
 
-  1 broker epoch, topics (KIP-380)     3 leader epoch and deletion per partition (KIP-570)
+  4 KRaft (KIP-866)
 
 The directories of deleted replicas have been renamed when the response is sent; their files are
 unlinked later. replica/role_changes.py contains the rules.
@@ -11,7 +11,6 @@ unlinked later. replica/role_changes.py contains the rules.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from plog.types import TopicPartition
 from plog.wire.messages.stop_replica import (
@@ -27,10 +26,6 @@ from plogd.ports import Later
 from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.role_changes import StoppedReplica
 
-_FIRST_VERSION_WITH_TOPICS: Final = 1
-_FIRST_VERSION_WITH_EPOCHS: Final = 3
-_NO_EPOCH: Final = -1
-
 
 def handle_stop_replica(
     request: StopReplicaRequest, context: RequestContext, broker: Broker
@@ -39,7 +34,7 @@ def handle_stop_replica(
     replicas = cluster_replicas(broker)
 
     async def stop() -> StopReplicaResponse:
-        return await _stop(request, context.version, replicas, Slices(broker.fair_queue))
+        return await _stop(request, replicas, Slices(broker.fair_queue))
 
     return replicas.control.run(
         stop, controller_epoch=request.controller_epoch, broker_epoch=request.broker_epoch
@@ -47,9 +42,9 @@ def handle_stop_replica(
 
 
 async def _stop(
-    request: StopReplicaRequest, version: int, replicas: ClusterReplicas, slices: Slices
+    request: StopReplicaRequest, replicas: ClusterReplicas, slices: Slices
 ) -> StopReplicaResponse:
-    stopped = [one async for one in slices.over(_stopped(request, version))]
+    stopped = [one async for one in slices.over(_stopped(request))]
     errors = await replicas.roles.stop(stopped)
     replicas.fetchers.close_idle()
     return StopReplicaResponse(
@@ -64,25 +59,11 @@ async def _stop(
     )
 
 
-def _stopped(request: StopReplicaRequest, version: int) -> Iterator[StoppedReplica]:
-    if version >= _FIRST_VERSION_WITH_EPOCHS:
-        for topic in request.topic_states:
-            for state in topic.partition_states:
-                yield StoppedReplica(
-                    topic_partition=TopicPartition(topic.topic_name, state.partition_index),
-                    leader_epoch=state.leader_epoch,
-                    deletes=state.delete_partition,
-                )
-        return
-    if version >= _FIRST_VERSION_WITH_TOPICS:
-        keys = (
-            (topic.name, number) for topic in request.topics for number in topic.partition_indexes
-        )
-    else:
-        keys = ((one.topic_name, one.partition_index) for one in request.ungrouped_partitions)
-    for name, number in keys:
-        yield StoppedReplica(
-            topic_partition=TopicPartition(name, number),
-            leader_epoch=_NO_EPOCH,
-            deletes=request.delete_partitions,
-        )
+def _stopped(request: StopReplicaRequest) -> Iterator[StoppedReplica]:
+    for topic in request.topic_states:
+        for state in topic.partition_states:
+            yield StoppedReplica(
+                topic_partition=TopicPartition(topic.topic_name, state.partition_index),
+                leader_epoch=state.leader_epoch,
+                deletes=state.delete_partition,
+            )

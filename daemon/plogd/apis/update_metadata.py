@@ -1,9 +1,8 @@
 """UpdateMetadata (key 6): the controller sends the live brokers and partition states.
 
-Serves versions 0-8.
+Serves versions 7-8; earlier versions do not contain topic ids (KIP-516).
 
-  1 endpoints (KIP-103)    2 rack          3 listener names        4 offline replicas (KIP-112)
-  5 broker epoch, topics (KIP-380)         7 topic ids (KIP-516)   8 KRaft (KIP-866)
+  8 type, KRaft (KIP-866)
 
 replica/metadata_updates.py updates the metadata cache, which clients see.
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from plog.types import ZERO_UUID, Uuid
+from plog.types import Uuid
 from plog.wire.messages.leader_and_isr import FULL
 from plog.wire.messages.update_metadata import (
     LEADER_DURING_DELETE,
@@ -34,9 +33,6 @@ from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.metadata_updates import TopicUpdate
 
 _FIRST_VERSION_WITH_TYPE: Final = 8
-_FIRST_VERSION_WITH_ENDPOINTS: Final = 1
-_FIRST_VERSION_WITH_LISTENERS: Final = 3
-_FIRST_VERSION_WITH_TOPICS: Final = 5
 
 
 def handle_update_metadata(
@@ -56,9 +52,9 @@ def handle_update_metadata(
 async def _update(
     request: UpdateMetadataRequest, version: int, replicas: ClusterReplicas, slices: Slices
 ) -> UpdateMetadataResponse:
-    brokers = [_live_broker(one, version) async for one in slices.over(request.live_brokers)]
+    brokers = [_live_broker(one) async for one in slices.over(request.live_brokers)]
     changes: dict[tuple[str, Uuid], dict[int, PartitionState | None]] = {}
-    async for name, topic_id, state in slices.over(_partitions(request, version)):
+    async for name, topic_id, state in slices.over(_partitions(request)):
         # A negative number is not a partition, and a client cannot ask for it.
         if state.partition_index >= 0:
             changes.setdefault((name, topic_id), {})[state.partition_index] = _state(state)
@@ -74,32 +70,22 @@ async def _update(
     return UpdateMetadataResponse()
 
 
-def _live_broker(broker: UpdateMetadataBroker, version: int) -> LiveBroker:
+def _live_broker(broker: UpdateMetadataBroker) -> LiveBroker:
     endpoints: dict[str, Endpoint] = {}
-    if version < _FIRST_VERSION_WITH_ENDPOINTS:
-        plain = SECURITY_PROTOCOLS[0]
-        endpoints[plain] = Endpoint(
-            name=plain, host=broker.v0_host, port=broker.v0_port, security_protocol=plain
-        )
     for one in broker.endpoints:
         number = one.security_protocol
         known = 0 <= number < len(SECURITY_PROTOCOLS)
         protocol = SECURITY_PROTOCOLS[number] if known else str(number)
-        # Before version 3, a listener had the name of its protocol.
-        name = one.listener if version >= _FIRST_VERSION_WITH_LISTENERS else protocol
-        endpoints[name] = Endpoint(
-            name=name, host=one.host, port=one.port, security_protocol=protocol
+        endpoints[one.listener] = Endpoint(
+            name=one.listener, host=one.host, port=one.port, security_protocol=protocol
         )
     return LiveBroker(broker_id=broker.id, endpoints=endpoints, rack=broker.rack or None)
 
 
 def _partitions(
-    request: UpdateMetadataRequest, version: int
+    request: UpdateMetadataRequest,
 ) -> Iterator[tuple[str, Uuid, UpdateMetadataPartitionState]]:
     """Yield the topic's name, its id, and the state of each partition."""
-    if version < _FIRST_VERSION_WITH_TOPICS:
-        for state in request.ungrouped_partition_states:
-            yield state.topic_name, ZERO_UUID, state
     for topic in request.topic_states:
         for state in topic.partition_states:
             yield topic.topic_name, topic.topic_id, state

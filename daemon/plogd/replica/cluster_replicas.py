@@ -8,7 +8,7 @@ Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
@@ -23,7 +23,7 @@ from plogd.replica.follower.remote_leader import RemoteLeader
 from plogd.replica.follower.replica_fetcher_manager import ReplicaFetcherManager
 from plogd.replica.metadata_updates import MetadataUpdates
 from plogd.replica.replica_manager import ReplicaManager
-from plogd.replica.role_changes import RoleChanges, StoredTopic
+from plogd.replica.role_changes import RoleChanges
 
 
 class ClusterReplicas:
@@ -32,7 +32,7 @@ class ClusterReplicas:
     Args:
         config: returns the current settings.
         broker_epoch: returns the epoch of this broker's registration.
-        stored_topic: returns what the metadata store knows about a topic.
+        topic_overrides: returns the own settings of a topic.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ClusterReplicas:
         *,
         config: Callable[[], BrokerConfig],
         broker_epoch: Callable[[], int],
-        stored_topic: Callable[[str], StoredTopic],
+        topic_overrides: Callable[[str], Mapping[str, str]],
         fair_queue: FairQueue,
         on_bug: Callable[[str, Exception], None],
     ) -> None:
@@ -82,13 +82,13 @@ class ClusterReplicas:
             log_manager,
             self.fetchers,
             broker_id=self._broker_id,
-            stored_topic=stored_topic,
+            topic_overrides=topic_overrides,
             fair_queue=fair_queue,
             report=ports.report,
             on_bug=on_bug,
         )
         self.metadata = MetadataUpdates(
-            cache, manager.topics, stored_topic=stored_topic, fair_queue=fair_queue
+            cache, manager.topics, topic_overrides=topic_overrides, fair_queue=fair_queue
         )
 
     def _make_fetcher(self, leader: int, log_dir: str) -> FollowerFetcher:

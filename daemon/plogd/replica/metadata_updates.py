@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from plog.types import ZERO_UUID, Uuid
+from plog.types import Uuid
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.cache import LiveBroker, MetadataCache, PartitionState, TopicState
 from plogd.ports import Later, ready
 from plogd.replica.hosted_topics import HostedTopics
-from plogd.replica.role_changes import StoredTopic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +33,7 @@ class MetadataUpdates:
     """Applies updates to the metadata cache.
 
     Args:
-        stored_topic: returns what the metadata store knows about a topic.
+        topic_overrides: returns the own settings of a topic.
     """
 
     def __init__(
@@ -42,12 +41,12 @@ class MetadataUpdates:
         cache: MetadataCache,
         topics: HostedTopics,
         *,
-        stored_topic: Callable[[str], StoredTopic],
+        topic_overrides: Callable[[str], Mapping[str, str]],
         fair_queue: FairQueue,
     ) -> None:
         self._cache = cache
         self._topics = topics
-        self._stored_topic = stored_topic
+        self._topic_overrides = topic_overrides
         self._queue = fair_queue
         self.confirm_deleted: Callable[[Collection[str]], Later[Collection[str]]] = ready
         """Returns which of the topics are not in the metadata store."""
@@ -91,8 +90,7 @@ class MetadataUpdates:
     def _update(self, update: TopicUpdate) -> int:
         """Update one topic; return the number of its partitions."""
         name, old = update.name, self._cache.topic(update.name)
-        stored = self._stored_topic(name)
-        topic_id = self._topic_id(update, old, stored)
+        topic_id = update.topic_id
         known = self._known(name, topic_id, old)
         for number, state in update.partitions.items():
             if state is None:
@@ -105,7 +103,7 @@ class MetadataUpdates:
         if left:
             self._after_gap[name] = topic_id, left
         if shown:
-            config = stored.overrides if old is None else old.config
+            config = self._topic_overrides(name) if old is None else old.config
             topic = TopicState(name=name, topic_id=topic_id, partitions=shown, config=config)
             self._cache.update(topic)
             if old is None:
@@ -115,14 +113,6 @@ class MetadataUpdates:
             self._cache.remove(name)
             self._topics.on_topic_stopped(old)
         return len(known)
-
-    def _topic_id(self, update: TopicUpdate, old: TopicState | None, stored: StoredTopic) -> Uuid:
-        if update.topic_id != ZERO_UUID:
-            return update.topic_id
-        # Requests of versions before 7 do not contain it.
-        if stored.topic_id != ZERO_UUID:
-            return stored.topic_id
-        return ZERO_UUID if old is None else old.topic_id
 
     def _known(
         self, name: str, topic_id: Uuid, old: TopicState | None

@@ -51,7 +51,7 @@ _METADATA_TOPIC: Final = "__cluster_metadata"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewState:
-    """A partition's state from the controller; `topic_id` is ZERO_UUID if the request lacks it."""
+    """A partition's state from the controller."""
 
     topic_partition: TopicPartition
     topic_id: Uuid
@@ -67,15 +67,6 @@ class StoppedReplica:
     topic_partition: TopicPartition
     leader_epoch: int
     deletes: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredTopic:
-    """What the metadata store contains about a topic."""
-
-    topic_id: Uuid = ZERO_UUID
-    overrides: Mapping[str, str]
-    """The topic's own settings."""
 
 
 class Followers(Protocol):
@@ -94,7 +85,7 @@ class RoleChanges:
     """Applies partition states and stops replicas.
 
     Args:
-        stored_topic: returns what the metadata store knows about a topic.
+        topic_overrides: returns the own settings of a topic.
     """
 
     def __init__(
@@ -104,7 +95,7 @@ class RoleChanges:
         followers: Followers,
         *,
         broker_id: int,
-        stored_topic: Callable[[str], StoredTopic],
+        topic_overrides: Callable[[str], Mapping[str, str]],
         fair_queue: FairQueue,
         report: Report,
         on_bug: Callable[[str, Exception], None],
@@ -113,7 +104,7 @@ class RoleChanges:
         self._log_manager = log_manager
         self._followers = followers
         self._broker_id = broker_id
-        self._stored_topic = stored_topic
+        self._topic_overrides = topic_overrides
         self._queue = fair_queue
         self._report = report
         self._on_bug = on_bug
@@ -170,8 +161,6 @@ class RoleChanges:
                 continue
             topic_id = new.topic_id
             if topic_id == ZERO_UUID:
-                topic_id = self._stored_topic(key.topic).topic_id
-            if topic_id == ZERO_UUID:
                 failures[key] = UnknownTopicId(f"cannot create {key}: its topic id is unknown")
                 continue
             config = self._config_of(key.topic)
@@ -183,7 +172,7 @@ class RoleChanges:
 
     def _config_of(self, name: str) -> TopicConfig:
         """Return the settings of a topic."""
-        overrides, config = self._stored_topic(name).overrides, self._topics.config
+        overrides, config = self._topic_overrides(name), self._topics.config
         known = self._resolved.get(name)
         # Once per topic, which may have thousands of partitions, unless the settings have changed.
         if known is None or known[0] is not config or known[1] != overrides:

@@ -1,14 +1,8 @@
 """UpdateMetadata (key 6): the controller sends the live brokers and partition states to a broker.
 
-Used in clusters with ZooKeeper; Kafka 4.0 removed it. Changes by version:
+Used in clusters with ZooKeeper; Kafka 4.0 removed it. Versions below 7 do not contain topic ids
+(KIP-516). Changes by version:
 
-  1  several endpoints for each broker (KIP-103)
-  2  rack
-  3  listener names
-  4  offline replicas (KIP-112)
-  5  broker epoch (KIP-380); partitions grouped by topic
-  6  flexible
-  7  topic ids (KIP-516)
   8  whether a KRaft controller sent the request, and its type (KIP-866)
 """
 
@@ -26,7 +20,6 @@ LEADER_DURING_DELETE: Final = -2
 class UpdateMetadataPartitionState(Struct):
     """The state of a partition; its leader may be `LEADER_DURING_DELETE`."""
 
-    topic_name: str = field("0-4", ignorable=True)
     partition_index: int32 = field()
     controller_epoch: int32 = field()
     leader: int32 = field()
@@ -34,14 +27,14 @@ class UpdateMetadataPartitionState(Struct):
     isr: list[int32] = field()
     zk_version: int32 = field()
     replicas: list[int32] = field()
-    offline_replicas: list[int32] = field("4+", ignorable=True)
+    offline_replicas: list[int32] = field()
 
 
 class UpdateMetadataTopicState(Struct):
     """A topic's partitions."""
 
     topic_name: str = field()
-    topic_id: uuid = field("7+", ignorable=True)
+    topic_id: uuid = field()
     partition_states: list[UpdateMetadataPartitionState] = field()
 
 
@@ -50,7 +43,7 @@ class UpdateMetadataEndpoint(Struct):
 
     port: int32 = field()
     host: str = field()
-    listener: str = field("3+", ignorable=True)
+    listener: str = field()
     security_protocol: int16 = field()
 
 
@@ -58,14 +51,12 @@ class UpdateMetadataBroker(Struct):
     """A live broker."""
 
     id: int32 = field()
-    v0_host: str = field("0", ignorable=True)
-    v0_port: int32 = field("0", ignorable=True)
-    endpoints: list[UpdateMetadataEndpoint] = field("1+", ignorable=True)
-    rack: str | None = field("2+", nullable="0+", ignorable=True)
+    endpoints: list[UpdateMetadataEndpoint] = field()
+    rack: str | None = field(nullable="7+")
 
 
 class UpdateMetadataRequest(
-    ApiMessage, api_key=ApiKey.UPDATE_METADATA, versions="0-8", flexible="6+"
+    ApiMessage, api_key=ApiKey.UPDATE_METADATA, versions="7-8", flexible="7+"
 ):
     """All live brokers, and the partitions whose state has changed.
 
@@ -76,14 +67,13 @@ class UpdateMetadataRequest(
     is_k_raft_controller: bool = field("8+")
     type: int8 = field("8+", tag=0)
     controller_epoch: int32 = field()
-    broker_epoch: int64 = field("5+", default=-1, ignorable=True)
-    ungrouped_partition_states: list[UpdateMetadataPartitionState] = field("0-4")
-    topic_states: list[UpdateMetadataTopicState] = field("5+")
+    broker_epoch: int64 = field(default=-1)
+    topic_states: list[UpdateMetadataTopicState] = field()
     live_brokers: list[UpdateMetadataBroker] = field()
 
 
 class UpdateMetadataResponse(
-    ApiMessage, api_key=ApiKey.UPDATE_METADATA, versions="0-8", flexible="6+"
+    ApiMessage, api_key=ApiKey.UPDATE_METADATA, versions="7-8", flexible="7+"
 ):
     """The result."""
 

@@ -49,7 +49,6 @@ from plogd.metadata.cache import PartitionState, TopicState
 from plogd.peers import Peers, VersionedRequest
 from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.replica.partition import Partition
-from plogd.replica.role_changes import StoredTopic
 from plogd.testing.in_memory_peers import InMemoryPeers
 from plogd.testing.peer_network import PeerNetwork
 from tests.helpers.sim.shared_time import SharedTime
@@ -81,7 +80,7 @@ def join_cluster(
     peers: Peers,
     *,
     broker_epoch: int,
-    stored_topic: Callable[[str], StoredTopic],
+    topic_overrides: Callable[[str], Mapping[str, str]],
 ) -> ClusterReplicas:
     """Return the parts with which a broker that has no topics takes part in replication."""
     inner = broker.broker
@@ -93,7 +92,7 @@ def join_cluster(
         inner.ports,
         config=lambda: inner.config,
         broker_epoch=lambda: broker_epoch,
-        stored_topic=stored_topic,
+        topic_overrides=topic_overrides,
         fair_queue=inner.fair_queue,
         on_bug=inner.report_bug,
     )
@@ -181,7 +180,7 @@ class SimCluster(SharedTime):
         self.brokers[one] = broker
         epoch = self.broker_epochs[one] = self.broker_epochs.get(one, one * 10) + 1
         self.replicas[one] = broker.broker.cluster_replicas = join_cluster(
-            broker, self._peers[one], broker_epoch=epoch, stored_topic=self.stored_topic
+            broker, self._peers[one], broker_epoch=epoch, topic_overrides=self.topic_overrides
         )
         self.replicas[one].start()
 
@@ -206,10 +205,9 @@ class SimCluster(SharedTime):
 
     # -- metadata -----------------------------------------------------------------------------
 
-    def stored_topic(self, name: str) -> StoredTopic:
-        """Return what the metadata store of the cluster contains about a topic."""
-        topic_id = self.topic_ids.get(name, bytes(16))
-        return StoredTopic(topic_id=topic_id, overrides=self.configs.get(name, {}))
+    def topic_overrides(self, name: str) -> Mapping[str, str]:
+        """Return the own settings of a topic."""
+        return self.configs.get(name, {})
 
     def _topics_on(self, one: int) -> list[TopicState]:
         """Return the topics with only the partitions that broker `one` has a replica of."""

@@ -64,7 +64,7 @@ KAFKA_4_3 = {
     75: (0, 0),
 }
 # The requests of a controller, which Kafka 4.0 removed.
-KAFKA_3_9 = {4: (0, 7), 5: (0, 4), 6: (0, 8), 7: (1, 3), 56: (2, 3)}
+KAFKA_3_9 = {4: (5, 7), 5: (3, 4), 6: (7, 8), 7: (1, 3), 56: (2, 3)}
 # Versions that all listed clients of an API share; without them some clients could not connect.
 COMMON = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (0, 4), 10: (0, 1), 18: (0, 2), 19: (2, 3)}
 COMMON |= {20: (1, 1), 21: (0, 0), 23: (2, 2), 35: (0, 0), 37: (0, 0), 43: (1, 1), 45: (0, 0)}

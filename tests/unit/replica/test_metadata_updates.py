@@ -124,12 +124,6 @@ def test_recreated_topic_has_none_of_the_old_partitions(site: Site) -> None:
     assert len(site.leaders) == 4
 
 
-def test_topic_id_comes_from_the_store_if_the_request_lacks_it(site: Site) -> None:
-    site.cluster.topic_ids["t"] = ID
-    site.update({0: state(0)}, topic_id=ZERO_UUID)
-    assert site.cache.topic_name(ID) == "t"
-
-
 def test_topics_without_ids_do_not_disturb_each_other(site: Site) -> None:
     for name in ("t", "u", "t"):
         site.update({0: state(0)}, name=name, topic_id=ZERO_UUID)

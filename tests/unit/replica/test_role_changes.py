@@ -184,10 +184,9 @@ class TestStates:
         assert leader.result(leader_epoch=6, topic_id=b"x" * 16) is InconsistentTopicId
         assert leader.role == (1, 5, (1, 2))
 
-    def test_topic_id_comes_from_the_store_if_the_request_lacks_it(self, site: Site) -> None:
-        assert site.result(topic_id=ZERO_UUID) is None
-        assert site.partition.log.topic_id == TOPIC_ID
-        assert site.result(topic_id=ZERO_UUID, name="u") is UnknownTopicId
+    def test_log_without_a_topic_id_is_not_created(self, site: Site) -> None:
+        assert site.result(topic_id=ZERO_UUID) is UnknownTopicId
+        assert site.directories == []
 
     def test_failed_directory_is_a_storage_error(self, leader: Site) -> None:
         leader.partition.log.go_offline()

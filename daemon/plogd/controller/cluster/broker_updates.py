@@ -219,8 +219,6 @@ async def _failures_in(
         return []
     names = {topic.topic_id: topic.name for topic in topics}
     errors = [
-        (one.topic_name, one) for response in responses for one in response.partition_errors
-    ] + [
         (names[topic.topic_id], one)
         for response in responses
         for topic in response.topics

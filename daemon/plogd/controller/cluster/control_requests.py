@@ -3,8 +3,7 @@
 LeaderAndIsr makes a broker the leader or a follower of partitions, StopReplica makes it stop them,
 and UpdateMetadata contains what brokers show to clients. Every request has the controller's epoch
 and the epoch of the receiving broker, so that a deposed controller, and a request for an earlier
-run of the broker, are rejected (rule C10). A request is built when the version is known: older
-versions list partitions without grouping them by topic.
+run of the broker, are rejected (rule C10). A request is built when the version is known.
 
 Source: Kafka 3.9 ControllerBrokerRequestBatch; KIP-380 for broker epochs.
 """
@@ -26,10 +25,8 @@ from plog.wire.messages.leader_and_isr import (
 from plog.wire.messages.stop_replica import (
     EPOCH_DURING_DELETE,
     StopReplicaPartitionState,
-    StopReplicaPartitionV0,
     StopReplicaRequest,
     StopReplicaTopicState,
-    StopReplicaTopicV1,
 )
 from plog.wire.messages.update_metadata import (
     LEADER_DURING_DELETE,
@@ -44,10 +41,7 @@ from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration
 from plogd.peers import VersionedRequest
 
-_GROUPED_LEADER_AND_ISR = 2
-_GROUPED_UPDATE_METADATA = 5
-_GROUPED_STOP_REPLICA = 1
-_STOP_REPLICA_WITH_EPOCHS = 3
+_FIRST_UPDATE_METADATA_WITH_TYPE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,26 +67,24 @@ class ControlRequests:
         moves away the logs of others. The logs of `new` partitions may be created.
         """
 
-        def build(version: int) -> LeaderAndIsrRequest:
-            request = LeaderAndIsrRequest(
+        def build(_: int) -> LeaderAndIsrRequest:
+            return LeaderAndIsrRequest(
                 controller_id=self.controller_id,
                 controller_epoch=self.controller_epoch,
                 broker_epoch=receiver.broker_epoch,
+                type=FULL if is_full else INCREMENTAL,
                 live_leaders=self._live_leaders(topics, brokers),
-            )
-            if version >= 5:
-                request.type = FULL if is_full else INCREMENTAL
-            for topic in topics:
-                states = [self._leader_and_isr_of(topic, state, new) for state in topic.partitions]
-                if version >= _GROUPED_LEADER_AND_ISR:
-                    request.topic_states.append(
-                        LeaderAndIsrTopicState(
-                            topic_name=topic.name, topic_id=topic.topic_id, partition_states=states
-                        )
+                topic_states=[
+                    LeaderAndIsrTopicState(
+                        topic_name=topic.name,
+                        topic_id=topic.topic_id,
+                        partition_states=[
+                            self._leader_and_isr_of(topic, state, new) for state in topic.partitions
+                        ],
                     )
-                else:
-                    request.ungrouped_partition_states += states
-            return request
+                    for topic in topics
+                ],
+            )
 
         return VersionedRequest(LeaderAndIsrRequest, build)
 
@@ -100,7 +92,6 @@ class ControlRequests:
         self, topic: TopicState, state: PartitionState, new: Collection[TopicPartition]
     ) -> LeaderAndIsrPartitionState:
         return LeaderAndIsrPartitionState(
-            topic_name=topic.name,
             partition_index=state.partition,
             controller_epoch=self.controller_epoch,
             leader=state.leader,
@@ -140,21 +131,18 @@ class ControlRequests:
                 broker_epoch=receiver.broker_epoch,
                 live_brokers=[self._live_broker(broker) for broker in brokers],
             )
-            if version >= 8:
+            if version >= _FIRST_UPDATE_METADATA_WITH_TYPE:
                 request.type = FULL if is_full else INCREMENTAL
             for topic, is_deleted in [
                 *((topic, False) for topic in topics),
                 *((topic, True) for topic in deleted),
             ]:
                 states = [self._metadata_of(topic, one, is_deleted) for one in topic.partitions]
-                if version >= _GROUPED_UPDATE_METADATA:
-                    request.topic_states.append(
-                        UpdateMetadataTopicState(
-                            topic_name=topic.name, topic_id=topic.topic_id, partition_states=states
-                        )
+                request.topic_states.append(
+                    UpdateMetadataTopicState(
+                        topic_name=topic.name, topic_id=topic.topic_id, partition_states=states
                     )
-                else:
-                    request.ungrouped_partition_states += states
+                )
             return request
 
         return VersionedRequest(UpdateMetadataRequest, build)
@@ -163,7 +151,6 @@ class ControlRequests:
         self, topic: TopicState, state: PartitionState, is_deleted: bool
     ) -> UpdateMetadataPartitionState:
         return UpdateMetadataPartitionState(
-            topic_name=topic.name,
             partition_index=state.partition,
             controller_epoch=self.controller_epoch,
             leader=LEADER_DURING_DELETE if is_deleted else state.leader,
@@ -175,11 +162,8 @@ class ControlRequests:
         )
 
     def _live_broker(self, broker: BrokerRegistration) -> UpdateMetadataBroker:
-        first = broker.endpoints[0]
         return UpdateMetadataBroker(
             id=broker.broker_id,
-            v0_host=first.host,
-            v0_port=first.port,
             endpoints=[
                 UpdateMetadataEndpoint(
                     host=endpoint.host,
@@ -195,47 +179,28 @@ class ControlRequests:
     def stop_replicas(
         self, receiver: BrokerRegistration, topics: Sequence[TopicState], *, is_deletion: bool
     ) -> VersionedRequest:
-        """Make a broker stop its replicas of these partitions, and delete them if `is_deletion`.
+        """Make a broker stop its replicas of these partitions, and delete them if `is_deletion`."""
 
-        In versions without leader epochs, a request that the broker receives late could stop a
-        partition that has been assigned to it again; the order of requests prevents that.
-        """
-
-        def build(version: int) -> StopReplicaRequest:
-            request = StopReplicaRequest(
+        def build(_: int) -> StopReplicaRequest:
+            return StopReplicaRequest(
                 controller_id=self.controller_id,
                 controller_epoch=self.controller_epoch,
                 broker_epoch=receiver.broker_epoch,
+                topic_states=[_stopped(topic, is_deletion) for topic in topics],
             )
-            if version < _STOP_REPLICA_WITH_EPOCHS:
-                request.delete_partitions = is_deletion
-            for topic in topics:
-                _add_stopped(request, version, topic, is_deletion)
-            return request
 
         return VersionedRequest(StopReplicaRequest, build)
 
 
-def _add_stopped(
-    request: StopReplicaRequest, version: int, topic: TopicState, is_deletion: bool
-) -> None:
-    numbers = [state.partition for state in topic.partitions]
-    if version >= _STOP_REPLICA_WITH_EPOCHS:
-        states = [
+def _stopped(topic: TopicState, is_deletion: bool) -> StopReplicaTopicState:
+    return StopReplicaTopicState(
+        topic_name=topic.name,
+        partition_states=[
             StopReplicaPartitionState(
                 partition_index=state.partition,
                 leader_epoch=EPOCH_DURING_DELETE if is_deletion else state.leader_epoch,
                 delete_partition=is_deletion,
             )
             for state in topic.partitions
-        ]
-        request.topic_states.append(
-            StopReplicaTopicState(topic_name=topic.name, partition_states=states)
-        )
-    elif version >= _GROUPED_STOP_REPLICA:
-        request.topics.append(StopReplicaTopicV1(name=topic.name, partition_indexes=numbers))
-    else:
-        request.ungrouped_partitions += [
-            StopReplicaPartitionV0(topic_name=topic.name, partition_index=number)
-            for number in numbers
-        ]
+        ],
+    )

@@ -68,24 +68,18 @@ def test_leader_and_isr(version: int) -> None:
     )
     sent = _sent(request, version)
     assert (sent.controller_id, sent.controller_epoch) == (7, 12)
-    assert sent.broker_epoch == (102 if version >= 2 else -1)
+    assert sent.broker_epoch == 102
     assert [(one.broker_id, one.host_name, one.port) for one in sent.live_leaders] == [
         (1, "i1", 9093)
     ]
-    if version >= 2:
-        [topic] = sent.topic_states
-        assert topic.topic_name == "t"
-        states = topic.partition_states
-    else:
-        states = sent.ungrouped_partition_states
-        assert {state.topic_name for state in states} == {"t"}
-    if version >= 5:
-        assert (topic.topic_id, sent.type) == (TOPIC.topic_id, FULL)
+    [topic] = sent.topic_states
+    assert (topic.topic_name, topic.topic_id, sent.type) == ("t", TOPIC.topic_id, FULL)
+    states = topic.partition_states
     assert [
         (one.partition_index, one.leader, one.leader_epoch, one.isr, one.replicas) for one in states
     ] == [(0, 1, 5, [1], [1, 2]), (3, -1, 2, [3], [2, 3])]
     assert [one.partition_epoch for one in states] == [9, 4]
-    assert [one.is_new for one in states] == ([False, True] if version >= 1 else [False] * 2)
+    assert [one.is_new for one in states] == [False, True]
 
 
 @pytest.mark.parametrize("version", _versions(UpdateMetadataRequest))
@@ -96,30 +90,23 @@ def test_update_metadata(version: int) -> None:
     )
     sent = _sent(request, version)
     assert (sent.controller_id, sent.controller_epoch) == (7, 12)
-    assert sent.broker_epoch == (101 if version >= 5 else -1)
+    assert sent.broker_epoch == 101
     assert [one.id for one in sent.live_brokers] == [1, 2]
-    if version >= 3:
-        assert [
-            (one.listener, one.host, one.port, one.security_protocol)
-            for one in sent.live_brokers[0].endpoints
-        ] == [("CLIENTS", "h1", 9092, 1), ("INSIDE", "i1", 9093, 0)]
-    if version >= 2:
-        assert sent.live_brokers[1].rack == "r2"
-    if version >= 5:
-        states = [
-            (topic.topic_name, state)
-            for topic in sent.topic_states
-            for state in topic.partition_states
-        ]
-    else:
-        states = [(state.topic_name, state) for state in sent.ungrouped_partition_states]
+    assert [
+        (one.listener, one.host, one.port, one.security_protocol)
+        for one in sent.live_brokers[0].endpoints
+    ] == [("CLIENTS", "h1", 9092, 1), ("INSIDE", "i1", 9093, 0)]
+    assert sent.live_brokers[1].rack == "r2"
+    states = [
+        (topic.topic_name, state) for topic in sent.topic_states for state in topic.partition_states
+    ]
     assert [(name, one.partition_index, one.leader) for name, one in states] == [
         ("t", 0, 1),
         ("t", 3, -1),
         ("d", 0, -2),
     ]
     assert [one.zk_version for _, one in states] == [9, 4, 9]
-    assert states[0][1].offline_replicas == ([2] if version >= 4 else [])
+    assert states[0][1].offline_replicas == [2]
 
 
 @pytest.mark.parametrize("is_deletion", [False, True])
@@ -128,19 +115,8 @@ def test_stop_replica(version: int, is_deletion: bool) -> None:
     request = REQUESTS.stop_replicas(BROKERS[1], [TOPIC], is_deletion=is_deletion)
     sent = _sent(request, version)
     assert (sent.controller_id, sent.controller_epoch) == (7, 12)
-    if version >= 3:
-        [topic] = sent.topic_states
-        assert [
-            (one.partition_index, one.leader_epoch, one.delete_partition)
-            for one in topic.partition_states
-        ] == ([(0, -2, True), (3, -2, True)] if is_deletion else [(0, 5, False), (3, 2, False)])
-        return
-    assert sent.delete_partitions == is_deletion
-    if version >= 1:
-        [topic] = sent.topics
-        assert (topic.name, topic.partition_indexes) == ("t", [0, 3])
-    else:
-        assert [(one.topic_name, one.partition_index) for one in sent.ungrouped_partitions] == [
-            ("t", 0),
-            ("t", 3),
-        ]
+    [topic] = sent.topic_states
+    assert [
+        (one.partition_index, one.leader_epoch, one.delete_partition)
+        for one in topic.partition_states
+    ] == ([(0, -2, True), (3, -2, True)] if is_deletion else [(0, 5, False), (3, 2, False)])
