@@ -399,6 +399,12 @@ class EligibleLeadersNotAvailable(KafkaError):
     code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
+class ReassignmentInProgress(KafkaError):
+    """Partitions of the topic are being moved, so it cannot get more partitions."""
+
+    code = ErrorCode.REASSIGNMENT_IN_PROGRESS
+
+
 class ElectionNotNeeded(KafkaError):
     """The partition does not need an election."""
 

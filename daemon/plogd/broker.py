@@ -31,7 +31,10 @@ from plogd.controller.auto_topic_creation import AutoTopicCreation
 from plogd.controller.client_quotas import ClientQuotas
 from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
-from plogd.controller.controller_gauges import register_controller_gauges
+from plogd.controller.controller_gauges import (
+    count_unclean_elections,
+    register_controller_gauges,
+)
 from plogd.controller.scram_users import ScramUsers
 from plogd.controller.security_gauges import register_security_gauges
 from plogd.controller.topic_creation import Defaults, NewTopic
@@ -311,6 +314,7 @@ class Broker:
         )
 
     def _make_controller(self) -> None:
+        self.unclean_elections = count_unclean_elections(self.metrics)
         self.controller = self._new_controller()
         self._stop_controller = self.controller.stop
         register_controller_gauges(self.metrics, self.controller)

@@ -221,8 +221,8 @@ class ClusterBroker(Broker):
             name=name,
             topic_id=topic.topic_id,
             partitions=tuple(
-                partition_state(number, replicas, values.get(("partition", name, number)))
-                for number, replicas in sorted(topic.assignments.items())
+                partition_state(number, topic, values.get(("partition", name, number)))
+                for number in sorted(topic.assignments)
             ),
             config=self._topic_overrides(name),
         )
@@ -255,6 +255,8 @@ class ClusterBroker(Broker):
                 store=self.store,
                 timers=self.timers,
                 fair_queue=self.fair_queue,
+                config=lambda: self.config,
+                unclean_elections=self.unclean_elections,
                 report=self._report,
             ),
         )

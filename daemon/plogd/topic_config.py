@@ -190,11 +190,8 @@ class TopicConfig:
         unit="ms",
         synonyms=(("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
     )
-    unclean_leader_election_enable: bool = setting(
-        "unclean.leader.election.enable",
-        False,
-        "Whether a replica that lacks acknowledged records may become leader if no other is"
-        " available." + _ONE_REPLICA,
+    unclean_leader_election_enable: bool = _same_as(
+        "unclean.leader.election.enable", "unclean.leader.election.enable"
     )
 
     @property

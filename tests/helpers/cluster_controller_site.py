@@ -9,24 +9,42 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from plog.errors import ErrorCode, RequestTimedOut
 from plog.types import TopicPartition
+from plog.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartition,
+    AlterPartitionRequestTopic,
+    BrokerState,
+)
 from plog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
 )
+from plog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from plog.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from plog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from plogd.concurrency import within
+from plogd.config import BrokerConfig
 from plogd.controller.cluster.cluster_term import Cluster, ClusterTerm
+from plogd.controller.cluster.partition_reassignments import TopicAccess
 from plogd.controller.controller_context import ControllerContext, KnownTopic
+from plogd.controller.exclusive_names import ExclusiveNames
 from plogd.controller.term import Term
 from plogd.controller.topic_writes import known_topic, partition_change, partition_state
-from plogd.fair_queue import FairQueue
+from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.cache import PartitionState
 from plogd.metadata.store import ABSENT, Change, TopicValue
+from plogd.metrics import Counter
 from plogd.peers import REQUEST_TIMEOUT_MS, PeerRequest, VersionedRequest
-from plogd.ports import Later, ready
+from plogd.ports import Later, Timers, ready, spawn
 from tests.helpers.metadata_sites import ZooKeeperSite, registration
 
 TOPIC_ID = b"t" * 16
@@ -39,11 +57,14 @@ _RESPONSES = {
 class RecordingPeers:
     """The port `Peers`, whose brokers respond at once unless they are `silent`."""
 
-    def __init__(self) -> None:
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
         self.sent: list[tuple[int, Any]] = []
         self.errors: dict[tuple[int, int], int] = {}
         """Error codes of LeaderAndIsr responses by broker and partition; each is used once."""
         self.silent: set[int] = set()
+        self.log_ends: dict[tuple[int, int], tuple[int, int]] = {}
+        """The last leader epoch and the end offset of replicas' logs, by broker and partition."""
 
     def ask(
         self,
@@ -53,11 +74,16 @@ class RecordingPeers:
         *,
         timeout_ms: float = REQUEST_TIMEOUT_MS,
     ) -> Later[Any]:
-        assert isinstance(request, VersionedRequest)
-        message = request.build(request.request_type.max_version)
+        if isinstance(request, VersionedRequest):
+            message = request.build(request.request_type.max_version)
+        else:
+            message = request
         self.sent.append((broker_id, message))
         if broker_id in self.silent:
-            return Later()
+            silent: Later[Any] = Later()
+            return within(silent, timeout_ms, self.timers, RequestTimedOut)
+        if isinstance(message, ListOffsetsRequest):
+            return ready(self._log_ends(broker_id, message))
         if isinstance(message, LeaderAndIsrRequest):
             return ready(self._response(broker_id, message))
         return ready(_RESPONSES[type(message)])  # type: ignore[index]
@@ -77,6 +103,29 @@ class RecordingPeers:
             for topic in message.topic_states
         ]
         return LeaderAndIsrResponse(topics=topics)
+
+    def _log_ends(self, broker_id: int, message: ListOffsetsRequest) -> ListOffsetsResponse:
+        assert message.replica_id == -2
+        return ListOffsetsResponse(
+            topics=[
+                ListOffsetsTopicResponse(
+                    name=topic.name,
+                    partitions=[
+                        self._log_end(broker_id, one.partition_index) for one in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def _log_end(self, broker_id: int, number: int) -> ListOffsetsPartitionResponse:
+        if (broker_id, number) not in self.log_ends:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return ListOffsetsPartitionResponse(partition_index=number, error_code=code)
+        epoch, offset = self.log_ends[broker_id, number]
+        return ListOffsetsPartitionResponse(
+            partition_index=number, offset=offset, leader_epoch=epoch
+        )
 
     def close(self) -> None:
         """Do nothing."""
@@ -108,13 +157,15 @@ class ClusterControllerSite:
         self._assignments = assignments
         self.site = ZooKeeperSite(1)
         self.others: dict[int, ZooKeeperSite] = {}
-        self.peers = RecordingPeers()
         ports = self.site.ports.bundle()
+        self.peers = RecordingPeers(ports.timers)
         store = self.site.store
         self.store = store
         fair_queue = FairQueue(ports.timers)
         self.term = Term(store, self.site.settle(store.campaign()), fair_queue)
         self.context = ControllerContext()
+        self.config = BrokerConfig()
+        self.unclean_elections = Counter()
         self.cluster = ClusterTerm(
             Cluster(
                 broker_id=1,
@@ -123,10 +174,16 @@ class ClusterControllerSite:
                 store=store,
                 timers=ports.timers,
                 fair_queue=fair_queue,
+                config=lambda: self.config,
+                unclean_elections=self.unclean_elections,
                 report=ports.report,
             ),
             self.term,
             self.context,
+        )
+        self.names = ExclusiveNames(self.term)
+        self.cluster.serve_reassignments(
+            TopicAccess(names=self.names, take_over=self._not_taken_over)
         )
         self.changes, self.brokers = self.cluster.changes, self.cluster.brokers
         self.updates, self.requests = self.brokers.updates, self.cluster.requests
@@ -134,17 +191,21 @@ class ClusterControllerSite:
         if is_created:
             self.create()
 
+    async def _not_taken_over(self, name: str, slices: Slices) -> None:
+        raise AssertionError(f"another program has changed {name}")
+
     def create(self) -> None:
         """Write the topic, and add it to the context."""
         assignments = self._assignments
         value = TopicValue(topic_id=TOPIC_ID, assignments=assignments)
-        states = [partition_state(one, replicas, None) for one, replicas in assignments.items()]
+        states = [partition_state(one, value, None) for one in assignments]
         changes = [Change(key=("topic", "t"), value=value, expected=ABSENT)]
         changes += [partition_change("t", state) for state in states]
         for start in range(0, len(changes), 64):
             self.settle(self.store.write_atomic(changes[start : start + 64], self.term.epoch))
         partitions = [(state, 0) for state in states]
-        self.context.put(known_topic("t", value, 0, partitions, {}))
+        _, version = self.store.get(("topic", "t"))
+        self.context.put(known_topic("t", value, version, partitions, {}))
 
     def settle(self, later: Later[Any]) -> Any:
         """Return the outcome of `later`."""
@@ -193,6 +254,34 @@ class ClusterControllerSite:
         )
         assert version == self.known.partition_versions[number]
         return state
+
+    @property
+    def topic_value(self) -> TopicValue:
+        """The topic's key in the store."""
+        value = self.store.get(("topic", "t"))[0]
+        assert isinstance(value, TopicValue)
+        return value
+
+    def change_isr(self, *broker_ids: int, number: int = 0) -> int:
+        """Let the leader of a partition request an ISR; return the error code."""
+        state, epochs = self.known.state.partitions[number], self.brokers.epochs
+        partition = AlterPartitionRequestPartition(
+            partition_index=number,
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.partition_epoch,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=one, broker_epoch=epochs[one]) for one in broker_ids
+            ],
+        )
+        request = AlterPartitionRequest(
+            broker_id=state.leader,
+            broker_epoch=epochs[state.leader],
+            topics=[AlterPartitionRequestTopic(topic_id=TOPIC_ID, partitions=[partition])],
+        )
+        response = self.settle(spawn(self.requests.alter_partitions(request)))
+        self.run()
+        code: int = response.topics[0].partitions[0].error_code
+        return code
 
 
 def key(number: int = 0) -> TopicPartition:

@@ -1,10 +1,11 @@
-"""ElectLeaders (key 43): elections of preferred leaders, which a single broker never needs.
+"""ElectLeaders (key 43): preferred and unclean elections, which a single broker never needs.
 
 Serves versions 0-2. Version 0 elects preferred leaders only.
 
   1 unclean elections (KIP-460), top-level error      2 flexible
 
-controller/elections.py determines why no election is held. A partition that is listed more than
+controller/elections.py determines why no election is held. An operator's request for an unclean
+election does not depend on unclean.leader.election.enable. A partition that is listed more than
 once appears in the response once.
 """
 
@@ -37,7 +38,7 @@ _FIRST_VERSION_WITH_ERROR = 1  # KIP-460.
 def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, broker: Broker
 ) -> Later[ElectLeadersResponse]:
-    """Elect preferred leaders in a cluster; return, for each other partition, the reason."""
+    """Elect leaders in a cluster; return, for each partition that keeps its leader, the reason."""
     broker.controller.check_active()
     # Version 0 has no election type; the field's default, 0, means PREFERRED.
     kind = election_type(request.election_type)
@@ -90,10 +91,13 @@ async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse
 async def _elected(
     kind: ElectionType, partitions: Collection[TopicPartition] | None, broker: Broker
 ) -> Collection[TopicPartition]:
-    """Elect preferred leaders, if this broker is the controller of a cluster."""
-    if kind != ElectionType.PREFERRED or broker.cluster_replicas is None:
+    """Elect leaders, if this broker is the controller of a cluster."""
+    if broker.cluster_replicas is None:
         return ()
-    return await broker.controller.cluster.requests.elect_preferred(partitions)
+    cluster = broker.controller.cluster
+    if kind == ElectionType.PREFERRED:
+        return await cluster.requests.elect_preferred(partitions)
+    return await cluster.unclean_elections.elect(partitions)
 
 
 def _outcome(

@@ -6,7 +6,8 @@ Serves versions 1-11.
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
 "Latest" is the high watermark or, for read_committed, the last stable offset: consumers cannot read
-beyond it. For a follower, it is the log end offset. replica/offset_lookup.py implements the special
+beyond it. For a follower, it is the log end offset, and for the controller, which asks any replica
+(replica id -2), the end of that replica's log. replica/offset_lookup.py implements the special
 timestamps. The response waits for lookups that read from disk. As in Kafka, a partition that is
 listed more than once gets INVALID_REQUEST; it appears in the response once.
 """
@@ -43,6 +44,8 @@ from plogd.replica.partition import READ_COMMITTED
 _FIRST_VERSION_BY_SPECIAL_TIMESTAMP = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 _FIRST_VERSION_WITH_EPOCH = 4  # KIP-320.
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5  # KIP-207.
+_DEBUGGING_REPLICA = -2
+"""Kafka's DEBUGGING_REPLICA_ID: any replica answers with the end of its log."""
 
 _Asked = Sequence[ListOffsetsPartition]
 """A request's elements for one partition: several if the partition is listed more than once."""
@@ -64,6 +67,8 @@ async def _look_up(
     for_follower = request.replica_id >= 0 and broker.cluster_replicas is not None
     if for_follower:
         check_is_broker(context, broker, "ListOffsets by a replica")
+    # As in Kafka, such a request asks for the state of this replica.
+    any_replica = request.replica_id == _DEBUGGING_REPLICA and broker.cluster_replicas is not None
     asked = await by_topic(
         request.topics,
         lambda topic: topic.name,
@@ -77,7 +82,15 @@ async def _look_up(
         if len(partition) > 1:
             repeated = InvalidRequest("the request lists this partition more than once")
             return ready(_error(partition[0], repeated, context))
-        response = _answer(topic, partition[0], read_committed, for_follower, context, broker)
+        response = _answer(
+            topic,
+            partition[0],
+            read_committed,
+            for_follower,
+            context,
+            broker,
+            any_replica=any_replica,
+        )
         return response if isinstance(response, Later) else ready(response)
 
     answers = await ask_in_slices(
@@ -109,6 +122,8 @@ def _answer(
     for_follower: bool,
     context: RequestContext,
     broker: Broker,
+    *,
+    any_replica: bool,
 ) -> MaybeLater[ListOffsetsPartitionResponse]:
     """Return the response for one partition, even if the lookup fails with a KafkaError."""
     try:
@@ -119,6 +134,7 @@ def _answer(
             leader_epoch=asked.current_leader_epoch,
             read_committed=read_committed,
             for_follower=for_follower,
+            any_replica=any_replica,
             queue=broker.time_lookups,
         )
     except KafkaError as error:

@@ -15,13 +15,37 @@ from plog.settings import MIB, SECOND_MS, SettingType, setting
 class ReplicationSettings:
     """The part of `BrokerConfig` for leaders and followers; a single broker does not use it."""
 
+    auto_leader_rebalance_enable: bool = setting(
+        "auto.leader.rebalance.enable",
+        True,
+        "Whether the controller lets preferred leaders lead again, for example after a restart of"
+        " their broker. It checks this every `leader.imbalance.check.interval.seconds`.",
+        importance="high",
+        group="Replication",
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        "Time between two checks of the controller whether preferred leaders lead.",
+        type=SettingType.LONG,
+        at_least=1,
+        unit="s",
+        importance="high",
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        "leader.imbalance.per.broker.percentage",
+        10,
+        "The controller elects a broker as the leader of its partitions if other brokers lead more"
+        " than this percentage of the partitions whose preferred leader it is.",
+        at_least=0,
+        importance="high",
+    )
     replica_fetch_backoff_ms: int = setting(
         "replica.fetch.backoff.ms",
         SECOND_MS,
         "Time for which a follower waits after an error before it fetches a partition again.",
         at_least=0,
         unit="ms",
-        group="Replication",
     )
     replica_fetch_max_bytes: int = setting(
         "replica.fetch.max.bytes",
@@ -74,4 +98,13 @@ class ReplicationSettings:
         at_least=1,
         unit="ms",
         importance="high",
+    )
+    unclean_leader_election_enable: bool = setting(
+        "unclean.leader.election.enable",
+        False,
+        "Whether a replica that is not in sync may become leader if no in-sync replica is online."
+        " Records that only the offline replicas have are then lost. The controller elects the"
+        " replica with the longest log.",
+        importance="high",
+        update="cluster-wide",
     )

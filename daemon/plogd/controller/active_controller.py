@@ -41,6 +41,7 @@ from plogd.controller.partition_creation import (
     plan_partitions,
     with_partitions,
 )
+from plogd.controller.partition_index import PartitionCounts
 from plogd.controller.replica_placement import Assignments
 from plogd.controller.term import Term
 from plogd.controller.topic_creation import Defaults, NewTopic, TopicPlan, plan_topic
@@ -89,7 +90,7 @@ class ActiveController:
         report: Report,
     ) -> None:
         self.term = term
-        self._names = ExclusiveNames(term)
+        self.names = ExclusiveNames(term)
         self._store = store
         self._brokers = brokers
         self._defaults = defaults
@@ -100,7 +101,7 @@ class ActiveController:
         self.deletion = TopicDeletion(
             term,
             context=self._context,
-            names=self._names,
+            names=self.names,
             store=store,
             brokers=brokers,
             defaults=defaults,
@@ -108,6 +109,11 @@ class ActiveController:
         )
         self.is_loaded = False
         """Whether all topics have been loaded, so that operations can begin."""
+
+    @property
+    def partition_counts(self) -> PartitionCounts:
+        """The numbers of partitions that need attention."""
+        return self._context.partitions.counts(self._context.deleting)
 
     # -- loading ------------------------------------------------------------------------------
 
@@ -163,11 +169,11 @@ class ActiveController:
         if version == ABSENT:
             return None
         partitions: list[tuple[PartitionState, int]] = []
-        async for number, replicas in slices.over(sorted(value.assignments.items())):
+        async for number in slices.over(sorted(value.assignments)):
             # The store forgets all topics when the term ends, which may be between two slices.
             self.term.check()
             state, state_version = self._store.get(("partition", name, number))
-            partitions.append((partition_state(number, replicas, state), state_version))
+            partitions.append((partition_state(number, value, state), state_version))
         config: Mapping[str, str] = self._store.get(("config", "topic", name))[0] or {}
         return known_topic(name, value, version, partitions, config)
 
@@ -219,7 +225,7 @@ class ActiveController:
         async def run() -> T:
             return await self.term.wait(operation())
 
-        return await self._names.run(name, run)
+        return await self.names.run(name, run)
 
     # -- creation -----------------------------------------------------------------------------
 
@@ -232,7 +238,7 @@ class ActiveController:
 
     async def create_topic(self, new: NewTopic) -> TopicState:
         """Create a topic; completes when it is usable. Raises the KafkaError for the client."""
-        topic = await self._names.run(new.name, lambda: self._create_topic(new))
+        topic = await self.names.run(new.name, lambda: self._create_topic(new))
         self._report(
             "created topic {topic} with {partitions}",
             topic=topic.name,
@@ -316,7 +322,7 @@ class ActiveController:
         If this raises the KafkaError for the client, the topic is unchanged, unless only some of
         the new partitions could be written. The next expansion or term then writes the others.
         """
-        topic = await self._names.run(requested.topic, lambda: self._create_partitions(requested))
+        topic = await self.names.run(requested.topic, lambda: self._create_partitions(requested))
         self._report(
             "expanded topic {topic} to {partitions}",
             topic=topic.name,
@@ -363,10 +369,10 @@ class ActiveController:
             await self._add_states(changes, name, assignments, slices)
             if all_written(await self.term.write(changes)):
                 return
-        await self._take_over(name, slices)
+        await self.take_over(name, slices)
         raise changed_by_other(name)
 
-    async def _take_over(self, name: str, slices: Slices) -> None:
+    async def take_over(self, name: str, slices: Slices) -> None:
         """Serve a topic as another program has written it.
 
         Raises UnknownTopicOrPartition if the program has deleted it.
@@ -388,7 +394,7 @@ class ActiveController:
 
         Raises UnknownTopicOrPartition, or KafkaStorageError if the write fails.
         """
-        await self._names.run(name, lambda: self._delete_topic(name, topic_id))
+        await self.names.run(name, lambda: self._delete_topic(name, topic_id))
         self._report("deleted topic {topic}", topic=name)
 
     async def _delete_topic(self, name: str, topic_id: Uuid) -> None:

@@ -19,8 +19,10 @@ from plogd.concurrency import shielded
 from plogd.controller.active_controller import ActiveController
 from plogd.controller.brokers import Brokers
 from plogd.controller.cluster.cluster_term import Cluster, ClusterTerm
+from plogd.controller.cluster.partition_reassignments import TopicAccess
 from plogd.controller.controller_context import ControllerContext
 from plogd.controller.partition_creation import NewPartitions
+from plogd.controller.partition_index import NO_PARTITIONS, PartitionCounts
 from plogd.controller.replica_placement import Assignments
 from plogd.controller.term import Term, not_controller
 from plogd.controller.topic_creation import Defaults, NewTopic, TopicPlan, check_total
@@ -73,8 +75,10 @@ class Controller:
         """Become the controller and load all topics; called once. This may wait for years."""
         self._store.resigned(self._end_term)
         self._store.watch(("config", "topic"), self._config_changed)
+        self._store.watch(("config", "broker"), self._settings_changed)
         self._store.watch(("delete_topic",), self._deletion_marked)
         self._store.watch(("broker",), self._brokers_changed)
+        self._store.watch(("reassign_partitions",), self._reassignment_requested)
         spawn(self._campaign()).then(_ignore, self._failed)
         return self._loaded
 
@@ -103,6 +107,8 @@ class Controller:
             report=self._report,
         )
         self._active = active
+        if cluster is not None:
+            cluster.serve_reassignments(TopicAccess(names=active.names, take_over=active.take_over))
         try:
             topics = await active.load()
         except Exception:
@@ -161,16 +167,30 @@ class Controller:
             raise not_controller()
         return active
 
+    @property
+    def partition_counts(self) -> PartitionCounts:
+        """What monitoring needs to know about the partitions; zeros unless `is_active`."""
+        return self._active.partition_counts if self.is_active and self._active else NO_PARTITIONS
+
     # -- changes by other brokers and programs ------------------------------------------------
 
     def _config_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
         # Settings that cannot be read look missing; the topic keeps those that it has.
         if self._active is not None and self._store.problem(key) is None:
             self._active.config_changed(str(key[2]), value or {})
+            self._settings_changed()
+
+    def _settings_changed(self, *_: object) -> None:
+        if self._cluster_term is not None:
+            self._cluster_term.settings_changed()
 
     def _brokers_changed(self, *_: object) -> None:
         if self._cluster_term is not None:
             self._cluster_term.brokers_changed()
+
+    def _reassignment_requested(self, *_: object) -> None:
+        if self._cluster_term is not None:
+            self._cluster_term.reassignment_requested()
 
     def _deletion_marked(self, key: Key, value: bool | None, _version: int) -> None:
         if value is not None and self._active is not None:

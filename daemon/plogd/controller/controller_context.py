@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from plog.types import Uuid
+from plogd.controller.partition_index import PartitionIndex
 from plogd.controller.topic_creation import collision_key
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import ABSENT
@@ -45,6 +46,7 @@ class ControllerContext:
         self.deleting: set[str] = set()
         """Topics whose deletion, or the rollback of whose creation, has begun. They are not served,
         and their names are in use until their removal is written."""
+        self.partitions = PartitionIndex()
 
     @property
     def names_by_collision_key(self) -> Mapping[str, str]:
@@ -71,6 +73,11 @@ class ControllerContext:
 
     def put(self, known: KnownTopic) -> None:
         """Add or replace a topic."""
+        self.partitions.drop(known.state.name)
+        self.partitions.update(known.state.name, known.state.partitions)
+        self._put(known)
+
+    def _put(self, known: KnownTopic) -> None:
         name = known.state.name
         old = self._topics.get(name)
         if old is not None and old.state.topic_id != known.state.topic_id:
@@ -83,8 +90,16 @@ class ControllerContext:
         else:
             self.incomplete.add(name)
 
-    def put_partitions(self, name: str, changed: Mapping[int, tuple[PartitionState, int]]) -> None:
-        """Replace partitions of a topic, by number, with their versions; ignore unknown ones."""
+    def put_partitions(
+        self,
+        name: str,
+        changed: Mapping[int, tuple[PartitionState, int]],
+        topic_version: int | None = None,
+    ) -> None:
+        """Replace partitions of a topic, by number, with their versions; ignore unknown ones.
+
+        `topic_version` is the version of the topic's key, if it has changed.
+        """
         known = self._topics.get(name)
         if known is None:
             return
@@ -92,9 +107,13 @@ class ControllerContext:
         for number, (state, version) in changed.items():
             if number < len(states):
                 states[number], versions[number] = state, version
-        self.put(
+        self.partitions.update(
+            name, [state for number, (state, _) in changed.items() if number < len(states)]
+        )
+        self._put(
             replace(
                 known,
+                version=known.version if topic_version is None else topic_version,
                 state=replace(known.state, partitions=tuple(states)),
                 partition_versions=tuple(versions),
             )
@@ -109,6 +128,7 @@ class ControllerContext:
     def drop(self, name: str) -> None:
         """Remove a topic, which exists."""
         known = self._topics.pop(name)
+        self.partitions.drop(name)
         self._names_by_id.pop(known.state.topic_id, None)
         key = collision_key(name)
         # An old cluster may have two topics whose names collide.

@@ -2,8 +2,8 @@
 
 On a single broker, each partition has a single replica. While its log directory works, this replica
 is the leader, so no election is needed; if the directory has failed, there is no other replica to
-elect. In a cluster, the controller has elected the preferred leaders that can lead before. Unclean
-elections are not supported yet. Source: Kafka 4.0 ReplicationControlManager.electLeader; KIP-460.
+elect. In a cluster, the controller has elected all leaders that can lead before
+(controller/cluster). Source: Kafka 4.0 ReplicationControlManager.electLeader; KIP-460.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from plog.errors import (
     InvalidReplicaAssignment,
     InvalidRequest,
     PolicyViolation,
+    ReassignmentInProgress,
     UnknownTopicOrPartition,
 )
 from plogd.controller.replica_placement import Assignments, assign_replicas, check_replicas
@@ -46,6 +47,13 @@ def plan_partitions(
         raise InvalidRequest(
             f"cannot add partitions to internal topic '{topic.name}': coordinators use the"
             " partition count to locate their state"
+        )
+    if any(state.is_reassigning for state in topic.partitions):
+        # As in Kafka. The new partitions would copy the replication factor of a partition that has
+        # the replicas of two assignments.
+        raise ReassignmentInProgress(
+            f"cannot add partitions to topic '{topic.name}' while its partitions are being moved;"
+            " wait for the reassignment, or cancel it"
         )
     present = len(topic.partitions)
     if requested.count <= present:

@@ -1,44 +1,59 @@
-"""Partition reassignments, which cannot move a replica yet.
+"""Validate requests to reassign partitions, without I/O.
 
-This module does not perform I/O. A reassignment leaves the partition where it is and thus
-completes immediately, so there is never a reassignment to list or cancel. The replication factor
-cannot change either, so a request that forbids changing it (KIP-860) is handled like any other.
-Source: Kafka 4.0 ReplicationControlManager.alterPartitionReassignment; KIP-455.
+Every replica that a reassignment adds must be on a live broker. With the embedded store, the only
+live broker hosts all partitions already, so a valid reassignment changes nothing.
+controller/cluster/partition_reassignments.py carries reassignments out.
+
+Source: Kafka 3.9 KafkaController.validateReplicas, maybeBuildReassignment; Kafka 4.1
+ReplicationControlManager for KIP-860; KIP-455.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from plog.errors import (
-    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
+from plogd.controller.replica_assignment import ReplicaAssignment
 from plogd.controller.replica_placement import check_replicas
-from plogd.metadata.cache import TopicState
+from plogd.metadata.cache import PartitionState, TopicState
 
 
-def check_reassignment(
+def partition_of(topic: TopicState | None, number: int) -> PartitionState:
+    """Return a partition of `topic`. Raises UnknownTopicOrPartition."""
+    if topic is None or not 0 <= number < len(topic.partitions):
+        raise UnknownTopicOrPartition(f"the topic or its partition {number} does not exist")
+    return topic.partitions[number]
+
+
+def plan_reassignment(
     topic: TopicState | None,
     number: int,
     replicas: Sequence[int] | None,
     *,
-    brokers: Sequence[int],
-) -> None:
-    """Raise the KafkaError for the client unless `replicas` are valid and host the partition.
+    brokers: Collection[int],
+    may_change_factor: bool = True,
+) -> ReplicaAssignment:
+    """Return the assignment with which a reassignment to `replicas` begins.
 
-    `replicas` is None in a request to cancel a reassignment in progress.
+    It is the present one if `replicas` changes nothing. `replicas` is None in a request to cancel
+    the reassignment in progress. Raises the KafkaError for the client: UnknownTopicOrPartition,
+    NoReassignmentInProgress, InvalidReplicaAssignment, or InvalidReplicationFactor if a number of
+    replicas must not change (KIP-860).
     """
-    if topic is None or not 0 <= number < len(topic.partitions):
-        raise UnknownTopicOrPartition(f"the topic or its partition {number} does not exist")
-    state = topic.partitions[number]
-    # Reassignments complete immediately, so there is never one to cancel.
+    present = ReplicaAssignment.of(partition_of(topic, number))
     if replicas is None:
-        raise NoReassignmentInProgress(f"{topic.name}-{number} is not being reassigned")
-    check_replicas(number, replicas, brokers)
-    if tuple(replicas) != state.replicas:
-        raise InvalidReplicaAssignment(
-            f"cannot move {topic.name}-{number} from brokers {list(state.replicas)} to"
-            f" {list(replicas)}: plog does not support reassignments yet"
+        if not present.is_reassigning:
+            raise NoReassignmentInProgress(f"partition {number} is not being reassigned")
+        return present.reassigned_to(present.origin)
+    # As in Kafka, replicas that stay need not be running.
+    check_replicas(number, replicas, (*brokers, *present.origin))
+    if not may_change_factor and len(replicas) != len(present.origin):
+        raise InvalidReplicationFactor(
+            f"the replication factor of partition {number} would change from"
+            f" {len(present.origin)} to {len(replicas)}, which the request forbids"
         )
+    return present.reassigned_to(replicas)

@@ -10,6 +10,7 @@ other record of the operation is necessary.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from plog.errors import KafkaStorageError
 from plogd.controller.controller_context import KnownTopic
@@ -53,6 +54,7 @@ def partition_value(state: PartitionState) -> PartitionValue:
         leader_epoch=state.leader_epoch,
         isr=state.isr,
         partition_epoch=state.partition_epoch,
+        is_recovering=state.is_recovering,
     )
 
 
@@ -61,19 +63,24 @@ def in_groups(states: Sequence[PartitionState], limit: int) -> Iterable[Sequence
     return (states[start : start + limit] for start in range(0, len(states), limit))
 
 
-def partition_state(
-    number: int, replicas: tuple[int, ...], value: PartitionValue | None
-) -> PartitionState:
-    """Return the state of a partition; its first state if the store has none."""
-    if value is None:
-        return first_state(number, replicas)
-    return PartitionState(
-        partition=number,
+def partition_state(number: int, topic: TopicValue, value: PartitionValue | None) -> PartitionState:
+    """Return the state of a partition of `topic`; its first state if the store has none."""
+    state = first_state(number, topic.assignments[number])
+    adding, removing = topic.adding_replicas.get(number), topic.removing_replicas.get(number)
+    if adding or removing:
+        state = replace(state, adding_replicas=adding or (), removing_replicas=removing or ())
+    return state if value is None else with_value(state, value)
+
+
+def with_value(state: PartitionState, value: PartitionValue) -> PartitionState:
+    """Return the state of a partition after `value` has been written for it."""
+    return replace(
+        state,
         leader=value.leader,
         leader_epoch=value.leader_epoch,
-        replicas=replicas,
         isr=value.isr,
         partition_epoch=value.partition_epoch,
+        is_recovering=value.is_recovering,
     )
 
 

@@ -37,6 +37,17 @@ class PartitionState:
     partition_epoch: int
     offline_replicas: tuple[int, ...] = ()
     """Replicas that the controller knows to be offline; replicas on dead brokers may be missing."""
+    adding_replicas: tuple[int, ...] = ()
+    """The replicas that a reassignment adds (KIP-455). Only the controller and replicas know it."""
+    removing_replicas: tuple[int, ...] = ()
+    """The replicas that a reassignment removes, once the others are in sync."""
+    is_recovering: bool = False
+    """Whether the leader comes from an unclean election, and has not confirmed it (KIP-704)."""
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether a reassignment of the partition is in progress."""
+        return bool(self.adding_replicas or self.removing_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,8 @@ class PartitionValue:
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
+    is_recovering: bool = False
+    """Whether the leader comes from an unclean election, and has not confirmed it (KIP-704)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

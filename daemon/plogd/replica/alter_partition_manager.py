@@ -293,6 +293,8 @@ class AlterPartitionManager:
                     replicas=change.partition.replicas,
                     isr=tuple(answer.isr),
                     partition_epoch=answer.partition_epoch,
+                    adding_replicas=change.partition.adding_replicas,
+                    removing_replicas=change.partition.removing_replicas,
                 )
             )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from plog.errors import KafkaStorageError
 from plogd.log.time_lookup import max_timestamp_offset, offset_for_timestamp
 from plogd.ports import MaybeLater, spawn
 from plogd.replica.partition import Partition
@@ -44,11 +45,20 @@ def look_up_offset(
     leader_epoch: int,
     read_committed: bool = False,
     for_follower: bool = False,
+    any_replica: bool = False,
     queue: TimeLookupQueue,
 ) -> MaybeLater[FoundOffset]:
-    """Return the offset for a timestamp, special or not. Raises the KafkaError for the client."""
-    partition.check_leader(leader_epoch)
+    """Return the offset for a timestamp, special or not. Raises the KafkaError for the client.
+
+    With `any_replica`, LATEST is the end of this replica's log with its last leader epoch, also if
+    this broker does not lead the partition.
+    """
     log = partition.log
+    if timestamp == LATEST and any_replica:
+        if log.offline:
+            raise KafkaStorageError(f"{partition.topic_partition}: {log.log_dir} is offline")
+        return FoundOffset(-1, log.log_end_offset, log.leader_epochs.latest_epoch)
+    partition.check_leader(leader_epoch)
     if timestamp == LATEST and for_follower:
         # A follower copies all records, and it does not need to know which ones are committed.
         return FoundOffset(-1, log.log_end_offset, partition.leader_epoch)

@@ -50,6 +50,16 @@ class ChangedPartition(Protocol):
         ...
 
     @property
+    def adding_replicas(self) -> tuple[int, ...]:
+        """The replicas that a reassignment adds."""
+        ...
+
+    @property
+    def removing_replicas(self) -> tuple[int, ...]:
+        """The replicas that a reassignment removes."""
+        ...
+
+    @property
     def remote(self) -> RemoteReplicas | None:
         """The followers; None unless this broker is the leader and there are other replicas."""
         ...

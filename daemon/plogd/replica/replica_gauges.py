@@ -72,6 +72,15 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         ),
     )
     metrics.gauge(
+        f"{prefix}reassigningpartitions",
+        "Number of partitions that this broker leads and that are being moved to other brokers.",
+        lambda: sum(
+            bool(one.adding_replicas or one.removing_replicas)
+            for one in manager.partitions
+            if one.leader == one.broker_id
+        ),
+    )
+    metrics.gauge(
         "plog_produce_parked_bytes",
         "Bytes of produced records waiting to be appended.",
         lambda: manager.append_queues.parked_bytes,

@@ -45,6 +45,7 @@ class FakePartition:
         self.leader_epoch = 3
         self.partition_epoch = 5
         self.replicas = (1, 2, 3)
+        self.adding_replicas, self.removing_replicas = (3,), (2,)
         self.remote: RemoteReplicas | None = RemoteReplicas(
             self.topic_partition,
             leader=1,

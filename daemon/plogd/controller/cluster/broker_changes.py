@@ -10,7 +10,7 @@ Source: Kafka 3.9 KafkaController.onBrokerStartup, onBrokerFailure, onReplicasBe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -54,6 +54,8 @@ class BrokerChanges:
         self._report = report
         self.updates: BrokerUpdates
         """Sends the state of partitions; set before `begin`."""
+        self.on_handled: Callable[[], None] = _do_nothing
+        """Called after each round, when the leaders that are in sync have been elected."""
         self.brokers: Mapping[int, BrokerRegistration] = {}
         """The live brokers by id."""
         self.epochs: Mapping[int, int] = {}
@@ -126,6 +128,7 @@ class BrokerChanges:
             lambda key, state: self._decide(state, is_fenced=key in fenced), self.inform
         )
         self._fenced -= fenced
+        self.on_handled()
 
     def _decide(self, state: PartitionState, *, is_fenced: bool) -> PartitionState | None:
         new = without_offline_replicas(state, self.liveness)
@@ -227,4 +230,8 @@ def _ids(brokers: Iterable[int]) -> str:
 
 
 def _ignore(_: object) -> None:
+    """Do nothing."""
+
+
+def _do_nothing() -> None:
     """Do nothing."""

@@ -175,6 +175,24 @@ class BrokerUpdates:
             except KafkaError:
                 continue
 
+    def delete_replicas(
+        self, topic: TopicState, removed: Mapping[int, Sequence[PartitionState]]
+    ) -> None:
+        """Delete replicas of partitions that have been moved away, by broker.
+
+        A broker that is gone moves the logs away when it returns.
+        """
+        for broker_id, states in removed.items():
+            broker = self._brokers().get(broker_id)
+            if broker is None:
+                continue
+            for part in _in_parts([replace(topic, partitions=tuple(states))]):
+                request = self._requests.stop_replicas(
+                    broker, part, is_deletion=True, keeps_topics=True
+                )
+                # After an error, the broker moves the log away at its next start.
+                self._channels.send(broker_id, request).then(_ignore, _ignore)
+
 
 def _some_of(topic: TopicState, numbers: Sequence[int]) -> tuple[PartitionState, ...]:
     return tuple(topic.partitions[one] for one in numbers if one < len(topic.partitions))

@@ -10,21 +10,28 @@ Source: Kafka 3.9 KafkaController.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from plog.types import TopicPartition, Uuid
+from plogd.config import BrokerConfig
 from plogd.controller.cluster.broker_changes import BrokerChanges
 from plogd.controller.cluster.broker_channels import BrokerChannels
 from plogd.controller.cluster.broker_updates import BrokerUpdates, ReplicaFailure
 from plogd.controller.cluster.control_requests import ControlRequests
+from plogd.controller.cluster.leader_balance import LeaderBalance
 from plogd.controller.cluster.leader_election import without_offline_replicas
 from plogd.controller.cluster.leader_requests import LeaderRequests
 from plogd.controller.cluster.partition_changes import PartitionChanges
+from plogd.controller.cluster.partition_reassignments import PartitionReassignments, TopicAccess
+from plogd.controller.cluster.reassignment_znode import ReassignmentZnode
+from plogd.controller.cluster.unclean_elections import UncleanElections
 from plogd.controller.controller_context import ControllerContext
 from plogd.controller.term import Term
 from plogd.fair_queue import FairQueue
 from plogd.metadata.cache import TopicState
 from plogd.metadata.store import MetadataStore
+from plogd.metrics import Counter
 from plogd.peers import Peers
 from plogd.ports import Later, Report, Timers, ready, spawn
 
@@ -39,6 +46,9 @@ class Cluster:
     store: MetadataStore
     timers: Timers
     fair_queue: FairQueue
+    config: Callable[[], BrokerConfig]
+    unclean_elections: Counter
+    """Counts the unclean elections of all terms."""
     report: Report
 
 
@@ -46,7 +56,7 @@ class ClusterTerm:
     """Leads the brokers of a cluster, from `begin` to `end`."""
 
     def __init__(self, cluster: Cluster, term: Term, context: ControllerContext) -> None:
-        self._context = context
+        self._cluster, self._term, self._context = cluster, term, context
         self._channels = BrokerChannels(cluster.peers, cluster.timers, cluster.report)
         self.changes = PartitionChanges(
             term, context=context, store=cluster.store, fair_queue=cluster.fair_queue
@@ -71,9 +81,50 @@ class ClusterTerm:
         )
         self.brokers.updates = self._updates
         self.requests = LeaderRequests(context=context, brokers=self.brokers, changes=self.changes)
+        self.unclean_elections = UncleanElections(
+            context=context,
+            brokers=self.brokers,
+            changes=self.changes,
+            peers=cluster.peers,
+            config=cluster.config,
+            timers=cluster.timers,
+            fair_queue=cluster.fair_queue,
+            elections=cluster.unclean_elections,
+            report=cluster.report,
+        )
+        self.brokers.on_handled = self.unclean_elections.check
+        self._balance = LeaderBalance(
+            context=context,
+            liveness=lambda: self.brokers.liveness,
+            elect=self.requests.elect_preferred,
+            config=cluster.config,
+            timers=cluster.timers,
+            fair_queue=cluster.fair_queue,
+            report=cluster.report,
+        )
         self._announced: set[tuple[Uuid, int]] = set()
         """Partitions whose logs may already have records."""
         self._has_begun = False
+        self.reassignments: PartitionReassignments
+        """Set before the topics are loaded."""
+
+    def serve_reassignments(self, topics: TopicAccess) -> None:
+        """Set `reassignments`."""
+        self.reassignments = PartitionReassignments(
+            self._term,
+            topics,
+            context=self._context,
+            store=self._cluster.store,
+            brokers=self.brokers,
+            changes=self.changes,
+            fair_queue=self._cluster.fair_queue,
+            timers=self._cluster.timers,
+            report=self._cluster.report,
+        )
+        self.changes.on_changed = self.reassignments.changed
+        self._znode = ReassignmentZnode(
+            self._term, self._cluster.store, self.reassignments, self._cluster.report
+        )
 
     def begin(self) -> None:
         """Inform all brokers, when all topics have been loaded."""
@@ -81,15 +132,30 @@ class ClusterTerm:
             self._announced.update((topic.topic_id, one.partition) for one in topic.partitions)
         self._has_begun = True
         self.brokers.begin()
+        self.reassignments.begin()
+        self._znode.check()
+        self._balance.begin()
 
     def brokers_changed(self) -> None:
         """Note that the registered brokers may have changed."""
         if self._has_begun:
             self.brokers.changed()
 
+    def reassignment_requested(self) -> None:
+        """Note that another program may have written ``/admin/reassign_partitions``."""
+        if self._has_begun:
+            self._znode.check()
+
+    def settings_changed(self) -> None:
+        """Note that settings of topics or brokers may allow unclean elections now."""
+        if self._has_begun:
+            self.unclean_elections.check()
+
     def end(self) -> None:
         """Send nothing more."""
         self._has_begun = False
+        self._balance.end()
+        self.unclean_elections.end()
         self.brokers.end()
         self._channels.close()
 

@@ -41,7 +41,8 @@ from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration
 from plogd.peers import VersionedRequest
 
-_FIRST_UPDATE_METADATA_WITH_TYPE = 8
+_LEADER_AND_ISR_WITH_RECOVERY = 6
+_UPDATE_METADATA_WITH_TYPE = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,7 @@ class ControlRequests:
         moves away the logs of others. The logs of `new` partitions may be created.
         """
 
-        def build(_: int) -> LeaderAndIsrRequest:
+        def build(version: int) -> LeaderAndIsrRequest:
             return LeaderAndIsrRequest(
                 controller_id=self.controller_id,
                 controller_epoch=self.controller_epoch,
@@ -79,7 +80,12 @@ class ControlRequests:
                         topic_name=topic.name,
                         topic_id=topic.topic_id,
                         partition_states=[
-                            self._leader_and_isr_of(topic, state, new) for state in topic.partitions
+                            self._leader_and_isr_of(
+                                state,
+                                is_new=_is_new(topic, state, receiver.broker_id, new),
+                                may_recover=version >= _LEADER_AND_ISR_WITH_RECOVERY,
+                            )
+                            for state in topic.partitions
                         ],
                     )
                     for topic in topics
@@ -89,7 +95,7 @@ class ControlRequests:
         return VersionedRequest(LeaderAndIsrRequest, build)
 
     def _leader_and_isr_of(
-        self, topic: TopicState, state: PartitionState, new: Collection[TopicPartition]
+        self, state: PartitionState, *, is_new: bool, may_recover: bool
     ) -> LeaderAndIsrPartitionState:
         return LeaderAndIsrPartitionState(
             partition_index=state.partition,
@@ -99,7 +105,10 @@ class ControlRequests:
             isr=list(state.isr),
             partition_epoch=state.partition_epoch,
             replicas=list(state.replicas),
-            is_new=TopicPartition(topic.name, state.partition) in new,
+            adding_replicas=list(state.adding_replicas),
+            removing_replicas=list(state.removing_replicas),
+            is_new=is_new,
+            leader_recovery_state=int(state.is_recovering and may_recover),
         )
 
     def _live_leaders(
@@ -131,7 +140,7 @@ class ControlRequests:
                 broker_epoch=receiver.broker_epoch,
                 live_brokers=[self._live_broker(broker) for broker in brokers],
             )
-            if version >= _FIRST_UPDATE_METADATA_WITH_TYPE:
+            if version >= _UPDATE_METADATA_WITH_TYPE:
                 request.type = FULL if is_full else INCREMENTAL
             for topic, is_deleted in [
                 *((topic, False) for topic in topics),
@@ -177,28 +186,52 @@ class ControlRequests:
         )
 
     def stop_replicas(
-        self, receiver: BrokerRegistration, topics: Sequence[TopicState], *, is_deletion: bool
+        self,
+        receiver: BrokerRegistration,
+        topics: Sequence[TopicState],
+        *,
+        is_deletion: bool,
+        keeps_topics: bool = False,
     ) -> VersionedRequest:
-        """Make a broker stop its replicas of these partitions, and delete them if `is_deletion`."""
+        """Make a broker stop its replicas of these partitions, and delete them if `is_deletion`.
+
+        With `keeps_topics`, only these replicas are deleted, not the topics.
+        """
 
         def build(_: int) -> StopReplicaRequest:
             return StopReplicaRequest(
                 controller_id=self.controller_id,
                 controller_epoch=self.controller_epoch,
                 broker_epoch=receiver.broker_epoch,
-                topic_states=[_stopped(topic, is_deletion) for topic in topics],
+                topic_states=[
+                    _stopped(topic, is_deletion=is_deletion, keeps_topics=keeps_topics)
+                    for topic in topics
+                ],
             )
 
         return VersionedRequest(StopReplicaRequest, build)
 
 
-def _stopped(topic: TopicState, is_deletion: bool) -> StopReplicaTopicState:
+def _is_new(
+    topic: TopicState, state: PartitionState, receiver: int, new: Collection[TopicPartition]
+) -> bool:
+    """Return whether the receiver cannot have lost records of the partition.
+
+    A replica that a reassignment adds has none until it is in sync.
+    """
+    if receiver in state.adding_replicas and receiver not in state.isr:
+        return True
+    return TopicPartition(topic.name, state.partition) in new
+
+
+def _stopped(topic: TopicState, *, is_deletion: bool, keeps_topics: bool) -> StopReplicaTopicState:
+    is_topic_deleted = is_deletion and not keeps_topics
     return StopReplicaTopicState(
         topic_name=topic.name,
         partition_states=[
             StopReplicaPartitionState(
                 partition_index=state.partition,
-                leader_epoch=EPOCH_DURING_DELETE if is_deletion else state.leader_epoch,
+                leader_epoch=EPOCH_DURING_DELETE if is_topic_deleted else state.leader_epoch,
                 delete_partition=is_deletion,
             )
             for state in topic.partitions

@@ -35,6 +35,8 @@ class IsrChange:
     partition_epoch: int
     isr: Sequence[tuple[int, int]]
     """The members of the new ISR with their broker epochs; -1 if the leader does not know it."""
+    is_recovering: bool = False
+    """Whether the leader still recovers from an unclean election (KIP-704)."""
 
 
 def changed_state(
@@ -54,7 +56,11 @@ def changed_state(
     _check_epochs(name, state, change)
     members = tuple(broker_id for broker_id, _ in change.isr)
     _check_members(name, state, change.leader, members)
-    if set(members) == set(state.isr):
+    if change.is_recovering and (len(members) > 1 or not state.is_recovering):
+        raise InvalidRequest(
+            f"{name}: only a leader that is alone in the ISR after an unclean election recovers"
+        )
+    if set(members) == set(state.isr) and change.is_recovering == state.is_recovering:
         # A repeated request, whose first response was lost.
         return state
     if change.partition_epoch < state.partition_epoch:
@@ -64,7 +70,7 @@ def changed_state(
         )
     for broker_id, broker_epoch in change.isr:
         _check_eligible(name, broker_id, broker_epoch, broker_epochs, shutting_down)
-    return replace(state, isr=members)
+    return replace(state, isr=members, is_recovering=change.is_recovering)
 
 
 def _check_epochs(name: str, state: PartitionState, change: IsrChange) -> None:

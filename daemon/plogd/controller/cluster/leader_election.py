@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from plogd.controller.replica_assignment import ReplicaAssignment
 from plogd.metadata.cache import NO_LEADER, PartitionState
 
 
@@ -74,6 +75,54 @@ def for_shutdown(state: PartitionState, brokers: Brokers) -> PartitionState | No
         return replace(state, isr=isr)
     leader = _first_leader(state.replicas, isr, state, brokers)
     return None if leader == NO_LEADER else _led_by(leader, isr, state)
+
+
+def with_assignment(
+    state: PartitionState, assignment: ReplicaAssignment, brokers: Brokers
+) -> PartitionState | None:
+    """Return the state with the replicas of `assignment`, in a new leader epoch.
+
+    The leader changes only if it is not among them. None if no member of the ISR would remain, or
+    if the partition would lose its leader.
+    """
+    isr = tuple(replica for replica in state.isr if replica in assignment.replicas)
+    leader = state.leader
+    if leader not in isr:
+        leader = _first_leader(assignment.replicas, isr, state, brokers)
+    if not isr or (leader == NO_LEADER and state.leader != NO_LEADER):
+        return None
+    assigned = replace(
+        state,
+        replicas=assignment.replicas,
+        adding_replicas=assignment.adding,
+        removing_replicas=assignment.removing,
+    )
+    return _led_by(leader, isr, assigned)
+
+
+def reassigned(state: PartitionState, brokers: Brokers) -> PartitionState | None:
+    """Return the state after the partition's reassignment; None while it has to wait.
+
+    All target replicas must be in sync, and one of them must be able to lead.
+    """
+    assignment = ReplicaAssignment.of(state)
+    if not assignment.is_reassigning or state.leader == NO_LEADER:
+        return None
+    if not set(assignment.target) <= set(state.isr):
+        return None
+    return with_assignment(state, assignment.completed(), brokers)
+
+
+def uncleanly_led_by(leader: int, state: PartitionState) -> PartitionState:
+    """Return the state led by a replica that may lack committed records.
+
+    It is alone in the ISR: all others have to truncate their logs to its log. A leader that is not
+    in sync marks the partition as recovering, until it changes the ISR (KIP-704).
+    """
+    is_unclean = leader not in state.isr
+    return _led_by(
+        leader, (leader,), replace(state, is_recovering=is_unclean or state.is_recovering)
+    )
 
 
 def in_next_epoch(state: PartitionState) -> PartitionState:

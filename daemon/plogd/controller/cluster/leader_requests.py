@@ -132,6 +132,7 @@ class LeaderRequests:
             leader_id=state.leader,
             leader_epoch=state.leader_epoch,
             isr=list(state.isr),
+            leader_recovery_state=int(state.is_recovering),
             partition_epoch=state.partition_epoch,
         )
 
@@ -200,6 +201,7 @@ def _change(leader: int, requested: AlterPartitionRequestPartition) -> IsrChange
         leader=leader,
         leader_epoch=requested.leader_epoch,
         partition_epoch=requested.partition_epoch,
+        is_recovering=requested.leader_recovery_state != 0,
         # Before version 3, the request has no epochs.
         isr=isr or [(one, UNKNOWN_BROKER_EPOCH) for one in requested.new_isr],
     )

@@ -12,14 +12,13 @@ Source: Kafka 3.9 PartitionStateMachine, ReplicaStateMachine.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 from plog.errors import KafkaError, NotController
 from plog.types import TopicPartition
 from plogd.controller.controller_context import ControllerContext
 from plogd.controller.term import Term
-from plogd.controller.topic_writes import partition_state, partition_value
+from plogd.controller.topic_writes import partition_value, with_value
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.cache import PartitionState
 from plogd.metadata.store import Change, MetadataStore, Written
@@ -53,6 +52,8 @@ class PartitionChanges:
         self._context = context
         self._store = store
         self._queue = fair_queue
+        self.on_changed: Callable[[Collection[TopicPartition]], None] = _ignore
+        """Called with the changed partitions of a topic, before the caller knows them."""
 
     async def change_all(
         self, decide: Decision, inform: Callable[[Collection[TopicPartition]], None]
@@ -100,6 +101,21 @@ class PartitionChanges:
     ) -> None:
         """Decide about partitions of a topic; add those that have changed to `changed`."""
         slices = Slices(self._queue)
+        before = len(changed)
+        try:
+            await self._try_to_change(name, numbers, decide, changed, slices)
+        finally:
+            if len(changed) > before:
+                self.on_changed(changed[before:])
+
+    async def _try_to_change(
+        self,
+        name: str,
+        numbers: Collection[int],
+        decide: Decision,
+        changed: list[TopicPartition],
+        slices: Slices,
+    ) -> None:
         for _ in range(_MAX_TRIES):
             changes = [
                 change
@@ -141,13 +157,16 @@ class PartitionChanges:
             expected=known.partition_versions[number],
         )
 
-    async def _take_over(
-        self, name: str, numbers: Sequence[int], slices: Slices
-    ) -> list[TopicPartition]:
+    async def take_over(self, name: str, numbers: Sequence[int]) -> list[TopicPartition]:
         """Take over the states in the store, which a write or a conflict has just updated.
 
         Returns the partitions that have changed.
         """
+        return await self._take_over(name, numbers, Slices(self._queue))
+
+    async def _take_over(
+        self, name: str, numbers: Sequence[int], slices: Slices
+    ) -> list[TopicPartition]:
         found: dict[int, tuple[PartitionState, int]] = {}
         async for number in slices.over(numbers):
             self._term.check()
@@ -157,10 +176,13 @@ class PartitionChanges:
             value, version = self._store.get(("partition", name, number))
             if value is not None:
                 old = known.state.partitions[number]
-                state = partition_state(number, old.replicas, value)
-                # The store does not contain them: a broker reports them when it fails.
-                state = replace(state, offline_replicas=old.offline_replicas)
+                # With the offline replicas, which are not in the store: brokers report them.
+                state = with_value(old, value)
                 if state != old or version != known.partition_versions[number]:
                     found[number] = state, version
         self._context.put_partitions(name, found)
         return [TopicPartition(name, number) for number in found]
+
+
+def _ignore(_: object) -> None:
+    """Do nothing."""

@@ -7,7 +7,7 @@ ReassignPartitionsZNode.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from plog.types import ZERO_UUID, TopicPartition, uuid_from_text, uuid_to_text
 from plogd.metadata.store import PartitionValue, TopicValue
@@ -20,6 +20,9 @@ from plogd.metadata.zookeeper.znode_json import (
     object_of,
     text_of,
 )
+
+_RECOVERY_STATE: Final = "leader_recovery_state"
+"""1 if the leader comes from an unclean election (KIP-704)."""
 
 
 def decode_topic(data: bytes) -> TopicValue:
@@ -70,6 +73,7 @@ def decode_partition(data: bytes, version: int) -> PartitionValue:
         leader_epoch=int_of(value, "leader_epoch"),
         isr=ints_of(value.get("isr"), "isr"),
         partition_epoch=version,
+        is_recovering=int_of(value, _RECOVERY_STATE, 0) != 0,
     )
 
 
@@ -83,8 +87,13 @@ def encode_partition(
         "version": 1,
         "leader_epoch": partition.leader_epoch,
         "isr": list(partition.isr),
+        _RECOVERY_STATE: 1,
     }
-    return encode_json(merged(old, fields))
+    value = merged(old, fields)
+    if not partition.is_recovering:
+        # As in Kafka, the field exists only while the partition recovers.
+        del value[_RECOVERY_STATE]
+    return encode_json(value)
 
 
 def controller_epoch_of(data: bytes) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,6 +83,25 @@ def test_leader_and_isr(version: int) -> None:
     assert [one.is_new for one in states] == [False, True]
 
 
+@pytest.mark.parametrize("version", _versions(LeaderAndIsrRequest))
+def test_leader_and_isr_of_a_reassignment_after_an_unclean_election(version: int) -> None:
+    state = replace(
+        TOPIC.partitions[0],
+        replicas=(2, 3, 1),
+        adding_replicas=(2, 3),
+        removing_replicas=(1,),
+        is_recovering=True,
+    )
+    in_sync = replace(state, partition=1, isr=(1, 2))
+    topic = replace(TOPIC, partitions=(state, in_sync))
+    sent = _sent(REQUESTS.leader_and_isr(BROKERS[2], [topic], brokers=BROKERS), version)
+    states = sent.topic_states[0].partition_states
+    # Once an added replica is in sync, it may have lost records.
+    assert [one.is_new for one in states] == [True, False]
+    assert (states[0].adding_replicas, states[0].removing_replicas) == ([2, 3], [1])
+    assert states[0].leader_recovery_state == (1 if version >= 6 else 0)
+
+
 @pytest.mark.parametrize("version", _versions(UpdateMetadataRequest))
 def test_update_metadata(version: int) -> None:
     deleted = TopicState(name="d", topic_id=bytes(15) + b"\x08", partitions=TOPIC.partitions[:1])
@@ -109,14 +129,22 @@ def test_update_metadata(version: int) -> None:
     assert states[0][1].offline_replicas == [2]
 
 
-@pytest.mark.parametrize("is_deletion", [False, True])
+@pytest.mark.parametrize(
+    ("is_deletion", "keeps_topics"), [(False, False), (True, False), (True, True)]
+)
 @pytest.mark.parametrize("version", _versions(StopReplicaRequest))
-def test_stop_replica(version: int, is_deletion: bool) -> None:
-    request = REQUESTS.stop_replicas(BROKERS[1], [TOPIC], is_deletion=is_deletion)
+def test_stop_replica(version: int, is_deletion: bool, keeps_topics: bool) -> None:
+    request = REQUESTS.stop_replicas(
+        BROKERS[1], [TOPIC], is_deletion=is_deletion, keeps_topics=keeps_topics
+    )
     sent = _sent(request, version)
     assert (sent.controller_id, sent.controller_epoch) == (7, 12)
     [topic] = sent.topic_states
     assert [
         (one.partition_index, one.leader_epoch, one.delete_partition)
         for one in topic.partition_states
-    ] == ([(0, -2, True), (3, -2, True)] if is_deletion else [(0, 5, False), (3, 2, False)])
+    ] == (
+        [(0, -2, True), (3, -2, True)]
+        if is_deletion and not keeps_topics
+        else [(0, 5, is_deletion), (3, 2, is_deletion)]
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plog.errors import (
@@ -99,3 +101,36 @@ def test_member_must_be_live_in_the_epoch_in_which_it_fetched(
     )
     with pytest.raises(IneligibleReplica, match=f"broker 3 cannot be in sync.*{problem}"):
         changed_state("t-0", STATE, change, broker_epochs=epochs, shutting_down=shutting_down)
+
+
+# -- recovery after an unclean election (KIP-704) ---------------------------------------------
+
+
+def _recovered(
+    *isr: int, was_recovering: bool, is_recovering: bool = False, partition_epoch: int = 9
+) -> PartitionState:
+    state = replace(STATE, isr=(1,), is_recovering=was_recovering)
+    change = IsrChange(
+        leader=1,
+        leader_epoch=5,
+        partition_epoch=partition_epoch,
+        isr=[(one, EPOCHS[one]) for one in isr],
+        is_recovering=is_recovering,
+    )
+    return changed_state("t-0", state, change, broker_epochs=EPOCHS, shutting_down=())
+
+
+def test_leader_that_changes_the_isr_has_recovered() -> None:
+    assert not _recovered(1, 2, was_recovering=True).is_recovering
+    # It can also say so without another member.
+    assert not _recovered(1, was_recovering=True).is_recovering
+
+
+def test_leader_can_go_on_recovering_alone() -> None:
+    assert _recovered(1, was_recovering=True, is_recovering=True, partition_epoch=8).is_recovering
+
+
+@pytest.mark.parametrize(("isr", "was_recovering"), [((1, 2), True), ((1,), False)])
+def test_other_leaders_cannot_recover(isr: tuple[int, ...], was_recovering: bool) -> None:
+    with pytest.raises(InvalidRequest, match="unclean election"):
+        _recovered(*isr, was_recovering=was_recovering, is_recovering=True)

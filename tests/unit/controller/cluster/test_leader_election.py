@@ -13,8 +13,12 @@ from plogd.controller.cluster.leader_election import (
     Brokers,
     for_shutdown,
     preferred,
+    reassigned,
+    uncleanly_led_by,
+    with_assignment,
     without_offline_replicas,
 )
+from plogd.controller.replica_assignment import ReplicaAssignment
 from plogd.metadata.cache import PartitionState
 
 STATE = PartitionState(
@@ -132,3 +136,71 @@ def test_partition_is_moved_off_a_broker_that_shuts_down(
     state = replace(STATE, leader=leader, isr=isr)
     brokers = Brokers(live={1, 2, 3, 4}, shutting_down=shutting_down)
     assert _summary(for_shutdown(state, brokers)) == expected
+
+
+# -- reassignments ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "leader", "live", "expected"),
+    [
+        # The leader stays, in a new epoch.
+        ((3, 1), (1, 2, 3), 1, {1, 2, 3}, (1, (1, 3), 6)),
+        # The first replica of the new assignment that is in sync and live leads.
+        ((3, 2), (1, 2, 3), 1, {1, 2, 3}, (3, (2, 3), 6)),
+        ((3, 2), (1, 2, 3), 1, {1, 2}, (2, (2, 3), 6)),
+        # The partition would lose its leader, or the last replica with all records.
+        ((3,), (1, 2, 3), 1, {1, 2}, None),
+        ((3,), (1, 2), 1, {1, 2, 3}, None),
+        # Without a leader, only the replicas change.
+        ((1, 2), (1,), NO_LEADER, {2}, (NO_LEADER, (1,), 6)),
+        ((2, 3), (1,), NO_LEADER, {2}, None),
+    ],
+)
+def test_partition_gets_other_replicas(
+    replicas: tuple[int, ...],
+    isr: tuple[int, ...],
+    leader: int,
+    live: set[int],
+    expected: tuple[int, tuple[int, ...], int] | None,
+) -> None:
+    state = replace(STATE, isr=isr, leader=leader)
+    new = with_assignment(state, ReplicaAssignment(replicas=replicas), Brokers(live=live))
+    assert _summary(new) == expected
+    assert new is None or new.replicas == replicas
+
+
+@given(BROKER_SETS, st.sets(st.integers(1, 4), min_size=1), BROKER_SETS)
+def test_completed_reassignment_keeps_only_target_replicas_all_of_which_are_in_sync(
+    removing: set[int], isr: set[int], live: set[int]
+) -> None:
+    state = replace(
+        STATE,
+        leader=min(isr),
+        replicas=(1, 2, 3, 4),
+        isr=tuple(isr),
+        adding_replicas=(4,),
+        removing_replicas=tuple(removing),
+    )
+    target = {1, 2, 3, 4} - removing
+    new = reassigned(state, Brokers(live=live))
+    if new is not None:
+        assert set(new.isr) == set(new.replicas) == target <= isr
+        assert new.leader in target
+        assert new.leader == state.leader or new.leader in live
+        assert not new.is_reassigning
+        assert new.leader_epoch == state.leader_epoch + 1
+    elif target:
+        assert not target <= isr or (min(isr) not in target and not target & live)
+
+
+def test_leader_that_was_not_in_sync_is_recovering() -> None:
+    state = replace(STATE, leader=NO_LEADER, isr=(1,))
+    new = uncleanly_led_by(2, state)
+    assert _summary(new) == (2, (2,), 6)
+    assert new.is_recovering
+    assert not uncleanly_led_by(1, state).is_recovering
+    # The mark remains until the leader removes it.
+    again = without_offline_replicas(replace(new, leader=NO_LEADER), ALL)
+    assert again is not None
+    assert again.is_recovering

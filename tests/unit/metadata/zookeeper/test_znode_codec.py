@@ -60,7 +60,7 @@ READ: list[tuple[str, str, dict[Key, Any]]] = [
         '"leader_recovery_state":1}',
         {
             ("partition", "t", 0): PartitionValue(
-                leader=-1, leader_epoch=5, isr=(2, 1), partition_epoch=7
+                leader=-1, leader_epoch=5, isr=(2, 1), partition_epoch=7, is_recovering=True
             )
         },
     ),
