@@ -21,6 +21,7 @@ from plog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartition
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from plog.zookeeper.operations import SetData
+from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
 from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
 
 
@@ -161,6 +162,25 @@ def test_broker_whose_session_expires_serves_again(cluster: ZooKeeperCluster) ->
     assert sorted(cluster.state("t").isr) == [1, 2, 3]
     assert cluster.produce("t", b"b") == 0
     assert cluster.values("t") == [b"a", b"b"]
+
+
+def test_broker_that_reads_its_new_epoch_late_serves_again(cluster: ZooKeeperCluster) -> None:
+    follower = next(
+        one for one in (1, 2, 3) if one not in (cluster.controller, cluster.leader("t"))
+    )
+    client = cluster.client(follower)
+
+    def hold_reads(asking: MockZooKeeperClient, request: Request) -> Fault:
+        # It has registered, but cannot read the states of its partitions for a second.
+        if asking is client and request.kind == "multi":
+            asking.hold()
+            cluster.timers.call_later(1_000, asking.catch_up)
+        return Fault.NONE
+
+    cluster.zookeeper.on_request = hold_reads
+    cluster.zookeeper.expire(client.session_id)
+    cluster.advance(20_000)
+    assert sorted(cluster.state("t").isr) == [1, 2, 3]
 
 
 def test_tail_of_a_leader_that_was_cut_off_is_truncated(cluster: ZooKeeperCluster) -> None:

@@ -1,10 +1,11 @@
 """Send control requests to the live brokers, in order, until each has been answered.
 
 A broker learns its partitions only from these requests, so none may be lost: after an error, the
-same request is sent again, and the later ones wait. A request that the broker has processed twice
-has no effect the second time. A channel ends when its broker is gone, or has registered again, and
-all channels end when this broker is no longer the controller; what they still had to send is
-obsolete then. Rule C10 in docs/architecture.md.
+same request is sent again, and the later ones wait. This includes a broker that has registered, but
+rejects the request because it has not accepted its broker epoch yet. A request that the broker has
+processed twice has no effect the second time. A channel ends when its broker is gone, or has
+registered again, and all channels end when this broker is no longer the controller; what they still
+had to send is obsolete then. Rule C10 in docs/architecture.md.
 
 Source: Kafka 3.9 ControllerChannelManager, RequestSendThread.
 """
@@ -15,7 +16,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from plog.errors import KafkaError, RequestTimedOut
+from plog.errors import ErrorCode, KafkaError, RequestTimedOut, StaleBrokerEpoch
+from plog.wire.schema import ApiMessage
 from plogd.metadata.store import BrokerRegistration
 from plogd.peers import PeerRequest, Peers, PeerUnavailable
 from plogd.ports import Cancelled, Later, Report, Timers, failed, silence, spawn
@@ -107,7 +109,8 @@ class _Channel:
             request, later = self._queue[0]
             try:
                 response = await self._peers.ask(self._broker_id, request, _LANE)
-            except (PeerUnavailable, RequestTimedOut) as error:
+                _check_epoch(response)
+            except (PeerUnavailable, RequestTimedOut, StaleBrokerEpoch) as error:
                 self._report_failure(error)
                 await self._sleep()
                 continue
@@ -143,6 +146,15 @@ class _Channel:
     def _ended(self, error: Exception) -> None:
         if not isinstance(error, Cancelled):
             raise error
+
+
+def _check_epoch(response: ApiMessage) -> None:
+    """Raise StaleBrokerEpoch if the broker does not accept its epoch, which it may do later.
+
+    A broker that has registered once more does not accept it later, but then the channel is closed.
+    """
+    if getattr(response, "error_code", 0) == ErrorCode.STALE_BROKER_EPOCH:
+        raise StaleBrokerEpoch("it has not accepted its broker epoch yet")
 
 
 def _ignore(_: None) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plog.errors import KafkaError, RequestTimedOut, UnsupportedVersion
+from plog.errors import ErrorCode, KafkaError, RequestTimedOut, UnsupportedVersion
 from plog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from plogd.controller.cluster.broker_channels import BrokerChannels
 from plogd.metadata.store import BrokerRegistration
@@ -115,6 +115,21 @@ def test_request_without_an_answer_is_repeated_before_later_ones(
     site.answer()
     assert site.peers.numbers() == [1, 1, 1, 1, 2]
     assert "broker 1 answers again" in site.ports.reports
+
+
+def test_request_is_repeated_until_the_broker_has_accepted_its_epoch(site: _Site) -> None:
+    site.send(1)
+    site.send(2)
+    for _ in range(3):
+        site.answer(UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        site.ports.advance(100)
+    assert site.peers.numbers() == [1, 1, 1, 1]
+    assert site.results == {}
+    [reported] = [text for text in site.ports.reports if "retrying" in text]
+    assert "it has not accepted its broker epoch yet" in reported
+    site.answer()
+    assert site.results == {1: OK}
+    assert site.peers.numbers() == [1, 1, 1, 1, 2]
 
 
 def test_request_that_no_version_can_carry_fails_and_later_ones_follow(site: _Site) -> None:
