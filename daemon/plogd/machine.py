@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from plog.zookeeper_settings import tls_properties
 from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
 from plogd.child_process import ChildProcesses
 from plogd.config import BrokerConfig, ConfigError
-from plogd.config.zookeeper_settings import tls_properties
 from plogd.net.request_queue import Dispatch
 from plogd.net.thread_jobs import ThreadJobs
 from plogd.os_files import OsFiles

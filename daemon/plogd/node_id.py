@@ -8,8 +8,8 @@ getOrGenerateBrokerId.
 from __future__ import annotations
 
 from plog.error_base import PlogError, reason_of
+from plog.zookeeper_settings import tls_properties
 from plogd.config import BrokerConfig
-from plogd.config.zookeeper_settings import tls_properties
 from plogd.log.disk.checkpoint_files import read_meta_properties
 from plogd.os_files import OsFiles
 

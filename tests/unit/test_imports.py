@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+from tests.helpers.import_cycles import cycles_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +39,13 @@ BASE = (
     "plog.scram",
     "plog.zookeeper.operations",
 )
-SETTINGS = ("plog.pem_settings", "plog.properties", "plog.settings", "plog.settings_text")
+SETTINGS = (
+    "plog.pem_settings",
+    "plog.properties",
+    "plog.settings",
+    "plog.settings_text",
+    "plog.zookeeper_settings",
+)
 LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records", "plog.audit", "plog.search")
 COMMON = (
     "plogd.ports",
@@ -368,39 +375,6 @@ def _import_lines() -> dict[str, dict[str, str]]:
     return graph
 
 
-def _cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """Return cycles without a common module, until removing their modules leaves no cycle."""
-    rest = {name: set(imported) for name, imported in graph.items()}
-    found = []
-    while rest:
-        leaves = {name for name, imported in rest.items() if not imported & rest.keys()}
-        if not leaves:
-            loops = (_shortest_loop(name, rest) for name in sorted(rest))
-            found.append(min((loop for loop in loops if loop), key=len))
-            leaves = set(found[-1])
-        for name in leaves:
-            del rest[name]
-    return found
-
-
-def _shortest_loop(start: str, graph: Mapping[str, Collection[str]]) -> list[str]:
-    """Return a path from `start` back to itself; empty without a cycle."""
-    came_from: dict[str, str] = {}
-    reached = deque([start])
-    while reached:
-        name = reached.popleft()
-        for imported in sorted(graph[name]):
-            if imported == start:
-                loop = [name]
-                while loop[-1] != start:
-                    loop.append(came_from[loop[-1]])
-                return loop[::-1]
-            if imported in graph and imported not in came_from:
-                came_from[imported] = name
-                reached.append(imported)
-    return []
-
-
 def test_imports_form_no_cycle() -> None:
     lines = _import_lines()
     texts = [
@@ -410,7 +384,7 @@ def test_imports_form_no_cycle() -> None:
                 *(f"  {lines[a][b]}" for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True)),
             ]
         )
-        for cycle in _cycles(lines)
+        for cycle in cycles_of(lines)
     ]
     if texts:
         pytest.fail("modules that import each other:\n" + "\n".join(texts), pytrace=False)
@@ -440,10 +414,10 @@ def test_cycles_in_a_graph_are_found() -> None:
         "e": {"d", "leaf"},
         "leaf": set[str](),
     }
-    assert _cycles(graph) == [["b", "c"], ["d", "e"]]
+    assert cycles_of(graph) == [["b", "c"], ["d", "e"]]
     graph["c"].clear()
     graph["e"].clear()
-    assert _cycles(graph) == []
+    assert cycles_of(graph) == []
 
 
 @every_module

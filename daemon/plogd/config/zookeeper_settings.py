@@ -2,25 +2,21 @@
 
 `BrokerConfig` (broker_config.py) inherits them. Names, types, bounds and defaults are those of
 Kafka 3.9 unless the text says otherwise. Keys and certificates must be PEM, as for listeners
-(tls_settings.py). Source: Kafka 3.9 ZkConfigs; KIP-515.
+(tls_settings.py). plog/zookeeper_settings.py contains those of TLS. Source: Kafka 3.9 ZkConfigs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
-from plog.pem_settings import check_keystore, check_truststore, convert_keystore
-from plog.settings import SECOND_MS, SettingType, setting, settings_of
-
-_PREFIX: Final = "zookeeper."
-_TLS_PREFIX: Final = "zookeeper.ssl."
+from plog.settings import SECOND_MS, SettingType, setting
+from plog.zookeeper_settings import ZooKeeperTlsSettings, check_zookeeper_tls, connect_problem
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZooKeeperSettings:
-    """The part of `BrokerConfig` for ZooKeeper."""
+class _ConnectionSettings:
+    """The settings of the connection, without TLS."""
 
     zookeeper_connect: str | None = setting(
         "zookeeper.connect",
@@ -69,86 +65,11 @@ class ZooKeeperSettings:
         "Whether to restrict access to the znodes. Only `false` is supported.",
         importance="high",
     )
-    zookeeper_ssl_client_enable: bool = setting(
-        "zookeeper.ssl.client.enable",
-        False,
-        "Whether to connect to ZooKeeper with TLS. `zookeeper.clientCnxnSocket`, which Kafka also"
-        " requires for this, is not needed.",
-    )
-    zookeeper_ssl_keystore_type: str = setting(
-        "zookeeper.ssl.keystore.type",
-        "PEM",
-        "Format of the keystore. Only `PEM`, plog's default, is supported.",
-    )
-    zookeeper_ssl_keystore_location: str | None = setting(
-        "zookeeper.ssl.keystore.location",
-        None,
-        "PEM file with a private key and the certificate that the broker presents to ZooKeeper,"
-        " followed by the intermediate CA certificates.",
-        type=SettingType.STRING,
-    )
-    zookeeper_ssl_keystore_password: str | None = setting(
-        "zookeeper.ssl.keystore.password",
-        None,
-        "Password of the private key in `zookeeper.ssl.keystore.location`.",
-        type=SettingType.PASSWORD,
-    )
-    zookeeper_ssl_truststore_type: str = setting(
-        "zookeeper.ssl.truststore.type",
-        "PEM",
-        "Format of the truststore. Only `PEM`, plog's default, is supported.",
-    )
-    zookeeper_ssl_truststore_location: str | None = setting(
-        "zookeeper.ssl.truststore.location",
-        None,
-        "PEM file with the CA certificates that the broker trusts when it connects to ZooKeeper"
-        " (default: the system's CA certificates).",
-        type=SettingType.STRING,
-    )
-    zookeeper_ssl_enabled_protocols: tuple[str, ...] = setting(
-        "zookeeper.ssl.enabled.protocols",
-        ("TLSv1.2", "TLSv1.3"),
-        "TLS versions for the connections to ZooKeeper.",
-        one_of=("TLSv1.2", "TLSv1.3"),
-    )
-    zookeeper_ssl_cipher_suites: tuple[str, ...] = setting(
-        "zookeeper.ssl.cipher.suites",
-        (),
-        "TLS cipher suites for the connections to ZooKeeper, by their standard names, as in Kafka"
-        " (default: OpenSSL's strong suites).",
-        importance="low",
-    )
-    zookeeper_ssl_endpoint_identification_algorithm: str = setting(
-        "zookeeper.ssl.endpoint.identification.algorithm",
-        "https",
-        "Whether a server's certificate must contain its host name: `https` requires this. An empty"
-        " value disables the check.",
-        one_of=("https", ""),
-        any_case=True,
-    )
-    zookeeper_ssl_crl_enable: bool = setting(
-        "zookeeper.ssl.crl.enable",
-        False,
-        "Whether to reject certificates in revocation lists. Only `false` is supported.",
-        importance="low",
-    )
-    zookeeper_ssl_ocsp_enable: bool = setting(
-        "zookeeper.ssl.ocsp.enable",
-        False,
-        "Whether to ask OCSP servers about revoked certificates. Only `false` is supported.",
-        importance="low",
-    )
 
 
-def tls_properties(settings: ZooKeeperSettings) -> dict[str, str]:
-    """Return the TLS settings as in a properties file, without those that have their defaults."""
-    # The settings that are not supported have their defaults.
-    return {
-        row.name: row.format(value) or ""
-        for row in settings_of(ZooKeeperSettings).values()
-        if row.name.startswith(_TLS_PREFIX)
-        and (value := getattr(settings, row.attribute)) != row.default
-    }
+@dataclass(frozen=True, kw_only=True)
+class ZooKeeperSettings(ZooKeeperTlsSettings, _ConnectionSettings):
+    """The part of `BrokerConfig` for ZooKeeper."""
 
 
 def check_zookeeper(
@@ -178,7 +99,7 @@ def check_zookeeper(
             "plog does not set ACLs on znodes; restrict access to ZooKeeper's port, and set it to"
             " false",
         )
-    yield from _check_tls(settings, explicit)
+    yield from check_zookeeper_tls(settings, explicit)
 
 
 def _check_node_id(settings: ZooKeeperSettings, node_id: int) -> Iterator[tuple[str, str]]:
@@ -192,68 +113,3 @@ def _check_node_id(settings: ZooKeeperSettings, node_id: int) -> Iterator[tuple[
             f"is above reserved.broker.max.id ({settings.reserved_broker_max_id}); raise"
             " reserved.broker.max.id, or set broker.id.generation.enable=false",
         )
-
-
-def connect_problem(connect: str) -> str:
-    """Return what is wrong with ``zookeeper.connect``; "" if it is valid.
-
-    >>> connect_problem("zk1:2181,[::1]:2182/kafka"), connect_problem("zk1:2181/")
-    ('', '')
-    >>> connect_problem("zk1:x/kafka")
-    "'zk1:x' is not HOST:PORT"
-    """
-    if not connect.strip():
-        return (
-            "plog.metadata.store=zookeeper requires the address of ZooKeeper:"
-            " HOST:PORT[,HOST:PORT...][/CHROOT]"
-        )
-    hosts, slash, chroot = connect.partition("/")
-    for each in hosts.split(","):
-        host, _, port = each.strip().rpartition(":") if _has_port(each) else (each.strip(), "", "1")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            return f"{each.strip()!r} is not HOST:PORT"
-    if slash and chroot and any(name in ("", ".", "..") for name in chroot.split("/")):
-        return f"{slash}{chroot} is not the path of a znode"
-    return ""
-
-
-def _has_port(address: str) -> bool:
-    # The colons of an IPv6 address are in brackets.
-    return ":" in address.rpartition("]")[2]
-
-
-def _check_tls(settings: ZooKeeperSettings, explicit: frozenset[str]) -> Iterator[tuple[str, str]]:
-    if not settings.zookeeper_ssl_client_enable:
-        # Kafka would connect without TLS and without a message.
-        for name in sorted(explicit):
-            if name.startswith(_TLS_PREFIX) and name != "zookeeper.ssl.client.enable":
-                yield name, "has no effect without zookeeper.ssl.client.enable=true"
-        return
-    pem = _Pem(settings)
-    for name, problem in (
-        *check_keystore(pem, convert=convert_keystore("zookeeper-client")),
-        *check_truststore(pem),
-    ):
-        yield _PREFIX + name, problem.replace(" ssl.", f" {_PREFIX}ssl.")
-    if not settings.zookeeper_ssl_enabled_protocols:
-        yield "zookeeper.ssl.enabled.protocols", "is empty; set at least one TLS version"
-    for name, is_set in (
-        ("zookeeper.ssl.crl.enable", settings.zookeeper_ssl_crl_enable),
-        ("zookeeper.ssl.ocsp.enable", settings.zookeeper_ssl_ocsp_enable),
-    ):
-        if is_set:
-            yield name, "plog does not check whether certificates are revoked; set it to false"
-
-
-class _Pem:
-    """The settings under the names of `PemSettings`; ZooKeeper has no settings with PEM texts."""
-
-    ssl_keystore_key = None
-    ssl_keystore_certificate_chain = None
-    ssl_truststore_certificates = None
-
-    def __init__(self, settings: ZooKeeperSettings) -> None:
-        self.ssl_keystore_type = settings.zookeeper_ssl_keystore_type
-        self.ssl_keystore_location = settings.zookeeper_ssl_keystore_location
-        self.ssl_truststore_type = settings.zookeeper_ssl_truststore_type
-        self.ssl_truststore_location = settings.zookeeper_ssl_truststore_location

@@ -8,8 +8,8 @@ from plog.client.network.tls_context import Security
 from plog.settings import ConfigError
 from plog.zookeeper.kazoo_client import KazooZooKeeper
 from plog.zookeeper.tls_settings import security_of
+from plog.zookeeper_settings import connect_problem, tls_properties
 from plogd.config import BrokerConfig, load_config
-from plogd.config.zookeeper_settings import connect_problem, tls_properties
 from plogd.ports import Later
 
 STORE = "plog.metadata.store=zookeeper"
