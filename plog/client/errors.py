@@ -60,6 +60,21 @@ class TlsFailed(AuthenticationFailed):
     """The TLS handshake failed: a certificate, key or host name is not valid."""
 
 
+class ZooKeeperRejected(KafkaError):
+    """ZooKeeper has rejected a request of a consumer with coordination=zookeeper.
+
+    The usual reason is an ACL on the znodes. Clients do not retry.
+    """
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class InvalidZnode(KafkaError):
+    """The data of a znode is not what Kafka's consumers or brokers write: repair or delete it."""
+
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class BufferExhausted(PlogError):
     """buffer.memory stayed full for max.block.ms: brokers accept records too slowly.
 

@@ -145,6 +145,10 @@ ROWS = (
     Row(names=("plog.audit",), may_import=BASE, pure=True),
     Row(names=("plog.search",), may_import=BASE),  # It reads and writes the files of indexes.
     Row(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
+    Row(
+        names=("plog.client.faces.zookeeper_connection",),
+        may_import=(*LIBRARY, "plog.client", "plog.zookeeper"),
+    ),
     Row(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
     Row(
         names=("plog.client.network.twisted_tls",),

@@ -43,6 +43,7 @@ from plog.client.values import (
     OffsetAndMetadata,
     checked_partitions,
 )
+from plog.client.zookeeper.ports import ZooKeeperConnection
 from plog.errors import ErrorCode, KafkaError
 from plog.types import TopicPartition
 
@@ -74,6 +75,7 @@ class ConsumerCore(OffsetQueries):
         key_deserializer: Deserialize | None = None,
         value_deserializer: Deserialize | None = None,
         assignors: Sequence[Any] | None = None,
+        zookeeper: ZooKeeperConnection | None = None,
         call_user: Callable[..., Awaitable[Any]] | None = None,
     ) -> None:
         self.on_data: Callable[[], None] = lambda: None
@@ -114,7 +116,7 @@ class ConsumerCore(OffsetQueries):
         )
         self._moved = network.signal()
         self._is_closed = False
-        self._member = self._make_member(assignors, call_user)
+        self._member = self._make_member(assignors, zookeeper, call_user)
         self._offset_fetcher = self._make_offset_fetcher()
         self._fetcher = self._make_fetcher(int(read_committed))
         cluster.on_update.append(self._metadata_changed)
@@ -122,7 +124,10 @@ class ConsumerCore(OffsetQueries):
         self._offset_fetcher.start()
 
     def _make_member(
-        self, assignors: Sequence[Any] | None, call_user: Callable[..., Awaitable[Any]] | None
+        self,
+        assignors: Sequence[Any] | None,
+        zookeeper: ZooKeeperConnection | None,
+        call_user: Callable[..., Awaitable[Any]] | None,
     ) -> GroupMember | StandaloneMember:
         if self._settings.group_id is None:
             solo = StandaloneMember(
@@ -136,6 +141,7 @@ class ConsumerCore(OffsetQueries):
             self._settings,
             self.positions,
             assignors=assignors,
+            zookeeper=zookeeper,
             call_user=call_user or _call_directly,
         )
         group.on_attention = self._notify

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from plog.client.group.coordinator_connection import CoordinatorConnection
 from plog.client.group.member_state import Generation, Membership, MemberState
+from plog.client.group.poll_interval import PollInterval
 from plog.client.network.ports import Network, Task
 from plog.client.settings import ConsumerSettings
 from plog.errors import (
@@ -54,21 +55,18 @@ class Heartbeats:
         self._fail = fail
         self._changed = network.signal()
         self._task: Task | None = None
-        self._polled_s = network.now_s()
-        self._is_polling = False
+        self._polls = PollInterval(network, settings.max_poll_interval_ms)
         self._next_beat_s = 0.0
         self._is_syncing = False
 
     def polled(self, *, waits: bool = False) -> None:
         """Record a poll; with `waits`, the poll lasts until the next call. Thread-safe."""
-        self._polled_s = self._network.now_s()
-        self._is_polling = waits
+        self._polls.polled(waits=waits)
 
     @property
     def poll_left_s(self) -> float:
         """Return the seconds until the next poll is due; negative if it is overdue."""
-        longest_s = self._settings.max_poll_interval_ms / 1000
-        return self._polled_s + longest_s - self._network.now_s()
+        return self._polls.left_s
 
     def start(self) -> None:
         """Start the task, unless it is already running."""
@@ -102,9 +100,7 @@ class Heartbeats:
                 await self._changed.wait()
                 continue
             now_s = self._network.now_s()
-            # A poll in progress is never overdue, even if it waits for records for a long time.
-            polled_s = now_s if self._is_polling else self._polled_s
-            poll_expires_s = polled_s + self._settings.max_poll_interval_ms / 1000
+            poll_expires_s = self._polls.expires_s(now_s)
             if now_s >= poll_expires_s:
                 # KIP-62: a member that no longer polls leaves the group, so that another member can
                 # read its partitions.

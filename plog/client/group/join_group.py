@@ -130,19 +130,6 @@ class GroupJoin:
                 self._link.moved(error)
             await backoff.wait()
 
-    async def know_all_topics(self) -> None:
-        """Wait for the metadata of all topics, which matching a pattern requires."""
-        backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
-        while True:
-            try:
-                await self._cluster.refresh(all_topics=True)
-                return
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                log.warning("group %s: cannot fetch metadata: %s", self._link.group_id, error)
-                await backoff.wait()
-
     def _ends(self, error: KafkaError) -> bool:
         """Return whether `error` means that the membership is lost; if so, reset it."""
         if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):

@@ -1,8 +1,8 @@
 """A consumer's membership in a group: it turns a subscription into assigned partitions.
 
-This module controls the order of events. `GroupJoin` enters a generation, `Heartbeats` keeps the
-member in the generation, `Revocation` decides which partitions to revoke, and `Commits` commits
-offsets. They share the state in `Membership`.
+This module controls the order of events. A `Coordination` enters generations and keeps the member
+in them, `Revocation` decides which partitions to revoke, and `Commits` commits offsets. They share
+the state in `Membership`.
 
 As in Kafka's own consumer, a rebalance makes progress in the application's polls, because a poll
 means that the application has processed all earlier records:
@@ -24,29 +24,22 @@ Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from plog.client.assignors import (
-    Assignment,
-    Assignor,
-    RebalanceProtocol,
-    assignors_from,
-    common_protocol,
-)
+from plog.client.assignors import Assignment, Assignor, RebalanceProtocol
 from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceListener
 from plog.client.consumer.subscription import ConsumerSubscription
 from plog.client.consumer.topic_selection import TopicSelection, refusal
-from plog.client.errors import MaxPollIntervalExceeded
+from plog.client.errors import ConfigError, MaxPollIntervalExceeded
+from plog.client.group.broker_coordination import BrokerCoordination
 from plog.client.group.commit_before_revocation import CommitBeforeRevocation
-from plog.client.group.committed_offsets import CommittedOffsets
-from plog.client.group.coordinator_connection import CoordinatorConnection
+from plog.client.group.coordination import Coordination
 from plog.client.group.group_metadata import GroupMetadata
-from plog.client.group.heartbeats import Heartbeats
-from plog.client.group.join_group import GroupJoin
-from plog.client.group.leave_group import LEAVE_RESERVE_S, leave_group
+from plog.client.group.leave_group import LEAVE_RESERVE_S
 from plog.client.group.member_state import Generation, Membership, MemberState
-from plog.client.group.offset_commits import CommitCallback, Commits
+from plog.client.group.offset_commits import CommitCallback
 from plog.client.group.positions_port import PositionsPort
 from plog.client.group.revocation import Revocation
 from plog.client.network.cluster import Cluster
@@ -56,7 +49,9 @@ from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.settings import ConsumerSettings
 from plog.client.task_completion import TaskCompletion
 from plog.client.values import OffsetAndMetadata
-from plog.errors import FencedInstanceId
+from plog.client.zookeeper.ports import ZooKeeperConnection
+from plog.client.zookeeper.zookeeper_coordination import ZooKeeperCoordination
+from plog.errors import FencedInstanceId, KafkaError
 from plog.types import TopicPartition
 
 log = logging.getLogger("plog.client.group")
@@ -73,35 +68,23 @@ class GroupMember(ConsumerSubscription):
         positions: PositionsPort,
         *,
         assignors: Sequence[str | Assignor | type[Assignor]] | None = None,
+        zookeeper: ZooKeeperConnection | None = None,
         call_user: CallUser,
     ) -> None:
-        """Create a member; `assignors` override ``partition.assignment.strategy``."""
+        """Create a member; `assignors` override ``partition.assignment.strategy``.
+
+        With `zookeeper`, ZooKeeper coordinates the group; otherwise, a broker does.
+        """
         assert settings.group_id is not None, "a member needs a group.id"
         super().__init__(cluster, settings, call_user)
         self.group_id = settings.group_id
         self._network = network
         self._positions = positions
-        known = assignors_from(assignors or settings.partition_assignment_strategy)
-        self._assignors = {assignor.name: assignor for assignor in known}
-        self._protocol = common_protocol(known)
-        self._link = CoordinatorConnection(cluster, self.group_id)
         self._membership = Membership(settings.group_instance_id, self._changed)
-        self._heartbeats = Heartbeats(
-            network,
-            self._link,
-            self._membership,
-            settings,
-            poll_expired=self._poll_expired,
-            fail=self._fail,
-        )
-        self._joining = GroupJoin(
-            cluster, self._link, self._membership, settings, known, heartbeats=self._heartbeats
-        )
-        self._commits = Commits(
-            cluster, network, settings, self._link, self._membership, positions, call_user
-        )
+        self._coordination = self._make_coordination(assignors, zookeeper)
+        self._commits = self._coordination.commits
         self._revocation = Revocation(
-            self._protocol,
+            self._coordination.protocol,
             settings,
             CommitBeforeRevocation(cluster, network, self._commits, positions, self._changed),
             self._membership,
@@ -109,7 +92,6 @@ class GroupMember(ConsumerSubscription):
             selection=lambda: self._selection,
             listening=lambda: self._listening,
         )
-        self._committed = CommittedOffsets(cluster, network, settings, self._link)
         self._metadata = GroupMetadata(self.group_id)
         self._joined_topics: frozenset[str] | None = None
         self._assignment: tuple[Generation, Assignment] | None = None
@@ -124,6 +106,38 @@ class GroupMember(ConsumerSubscription):
         self._failure: Exception | None = None
         cluster.on_update.append(self._metadata_changed)
 
+    def _make_coordination(
+        self,
+        assignors: Sequence[str | Assignor | type[Assignor]] | None,
+        zookeeper: ZooKeeperConnection | None,
+    ) -> Coordination:
+        parts = (
+            self._cluster,
+            self._network,
+            self._settings,
+            self._membership,
+            self._positions,
+        )
+        if zookeeper is not None:
+            if assignors:
+                raise ConfigError(
+                    ["assignors: not supported with coordination=zookeeper, which uses ranges"]
+                )
+            return ZooKeeperCoordination(
+                *parts,
+                zookeeper=zookeeper,
+                call_user=self._call_user,
+                poll_expired=self._poll_expired,
+                fail=self._fail,
+            )
+        return BrokerCoordination(
+            *parts,
+            assignors=assignors,
+            call_user=self._call_user,
+            poll_expired=self._poll_expired,
+            fail=self._fail,
+        )
+
     # -- subscription and state ---------------------------------------------------------------
 
     def subscribe(
@@ -134,7 +148,7 @@ class GroupMember(ConsumerSubscription):
     ) -> None:
         super().subscribe(topics, pattern, listener)
         self._commits.is_managed = True
-        self._heartbeats.polled()
+        self._coordination.polled()
         self._check_subscription()
         self._changed()
 
@@ -148,9 +162,9 @@ class GroupMember(ConsumerSubscription):
         """The member id and generation under which the application's records were read."""
         # Manually assigned partitions have no generation.
         if self._selection is None and self._positions.assigned:
-            return GroupMetadata(self.group_id)
+            return self._coordination.for_transaction(GroupMetadata(self.group_id))
         # Return even a lost generation, so that the coordinator rejects the offsets.
-        return self._metadata
+        return self._coordination.for_transaction(self._metadata)
 
     @property
     def state(self) -> MemberState:
@@ -162,7 +176,7 @@ class GroupMember(ConsumerSubscription):
         """Whether `attend` has work to do."""
         if self._selection is None:
             return False
-        if self._failure is not None or self._commits.has_failed:
+        if self._failure is not None:
             return True
         if self.is_revoking:
             return False
@@ -179,7 +193,7 @@ class GroupMember(ConsumerSubscription):
 
         With `waits`, the poll lasts until the next call to this method.
         """
-        self._heartbeats.polled(waits=waits)
+        self._coordination.polled(waits=waits)
         self._commits.polled()
 
     def commit_when_due(self) -> None:
@@ -213,7 +227,7 @@ class GroupMember(ConsumerSubscription):
         needs_prepare = is_idle and membership.has_to_join and membership.needs_prepare
         if needs_prepare and not self.is_revoking:
             await self._revocation.before_join()
-        elif self._failure is not None or self._commits.has_failed:
+        elif self._failure is not None:
             self._raise_failure()
         elif self._assignment is not None:
             try:
@@ -229,11 +243,11 @@ class GroupMember(ConsumerSubscription):
         self._listening.raise_error()
 
     def _begin_join(self, selection: TopicSelection) -> None:
-        self._heartbeats.start()
+        self._coordination.start()
         owned: Collection[TopicPartition] = ()
         # KIP-429: a cooperative member keeps its partitions while it joins. It reports them, so
         # that the leader does not assign them to other members too early.
-        if self._protocol is RebalanceProtocol.COOPERATIVE:
+        if self._coordination.protocol is RebalanceProtocol.COOPERATIVE:
             owned = self._positions.assigned
             self._claimed |= frozenset(owned)
         self._is_joining = True
@@ -245,9 +259,9 @@ class GroupMember(ConsumerSubscription):
         try:
             # Matching a pattern requires the names of all topics.
             if selection.pattern is not None and self._joined_topics is None:
-                await self._joining.know_all_topics()
+                await self._know_all_topics()
             self._joined_topics = topics = selection.wanted(self._cluster.metadata)
-            assignment = await self._joining.join(topics, owned)
+            assignment = await self._coordination.join(topics, owned)
             if assignment is not None:
                 self._assignment = (self._membership.generation, assignment)
         except Cancelled:
@@ -260,6 +274,19 @@ class GroupMember(ConsumerSubscription):
             self._fail(error)
         self._is_joining = False
         self._changed()
+
+    async def _know_all_topics(self) -> None:
+        """Wait for the metadata of all topics, which matching a pattern requires."""
+        backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
+        while True:
+            try:
+                await self._cluster.refresh(all_topics=True)
+                return
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                log.warning("group %s: cannot fetch metadata: %s", self.group_id, error)
+                await backoff.wait()
 
     async def _apply_assignment(self, generation: Generation, assignment: Assignment) -> bool:
         """Apply a new generation's assignment; return False while a commit must finish first."""
@@ -291,8 +318,7 @@ class GroupMember(ConsumerSubscription):
         if selection.pattern is not None and self._joined_topics is not None:
             self._joined_topics |= {one.topic for one in assigned}
         try:
-            assignor = self._assignors[generation.protocol or ""]
-            assignor.on_assignment(assignment, generation.generation_id)
+            self._coordination.on_assignment(assignment, generation)
         except Exception as error:
             # The partitions are assigned regardless of this error, so continue with the step.
             self._fail(error)
@@ -309,19 +335,21 @@ class GroupMember(ConsumerSubscription):
 
     # -- leaving ------------------------------------------------------------------------------
 
-    async def leave(self, reason: str, deadline: Deadline | None = None) -> None:
+    async def leave(
+        self, reason: str, deadline: Deadline | None = None, *, is_last: bool = False
+    ) -> None:
         """Leave the group and remove the subscription; `subscribe` joins again.
 
         The listener receives all partitions as revoked or lost. A static member only stops sending
-        heartbeats, so it keeps its place in the group.
+        heartbeats, so it keeps its place in the group. After a call with `is_last`, only `close`
+        may follow.
         """
         if self._is_joining and self._join_task is not None:
             self._join_task.cancel()
-            # On this connection, the broker would answer LeaveGroup only after the JoinGroup.
-            self._link.disconnect()
-        self._heartbeats.stop()
+            self._coordination.join_cancelled()
+        self._coordination.stop()
         await self._revocation.before_leaving()
-        await leave_group(self._network, self._link, self._membership, reason, deadline)
+        await self._coordination.leave(reason, deadline, is_last=is_last)
         self._unsubscribe()
         self._joined_topics = self._assignment = self._failure = None
         self._commits.is_managed = False
@@ -334,19 +362,18 @@ class GroupMember(ConsumerSubscription):
             # Reserve time for LeaveGroup: without that request, the other members would have to
             # wait for the session timeout.
             await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))
-            await self.leave("the consumer is being closed", deadline)
+            await self.leave("the consumer is being closed", deadline, is_last=True)
 
     def _close_rest(self) -> None:
         if self._metadata_changed in self._cluster.on_update:
             self._cluster.on_update.remove(self._metadata_changed)
-        self._heartbeats.stop()
         self._revocation.end()
-        self._link.close()
+        self._coordination.close()
 
     async def abandon(self) -> None:
         """Leave at process exit, without a commit and without calling the listener."""
-        self._heartbeats.stop()
-        await leave_group(self._network, self._link, self._membership, "the process ends")
+        self._coordination.stop()
+        await self._coordination.leave("the process ends", is_last=True)
 
     def _poll_expired(self) -> None:
         interval_ms = self._settings.max_poll_interval_ms
@@ -357,8 +384,7 @@ class GroupMember(ConsumerSubscription):
         )
         log.warning("%s", error)
         self._fail(error)
-        reason = "consumer poll timeout has expired"
-        leaving = leave_group(self._network, self._link, self._membership, reason)
+        leaving = self._coordination.leave("consumer poll timeout has expired")
         self._network.spawn(leaving, "leaving the group")
 
     # -- events -------------------------------------------------------------------------------
@@ -374,11 +400,8 @@ class GroupMember(ConsumerSubscription):
         """Rejoin if the subscription or the matching topics have changed since the last join."""
         if self._selection is None or self._joined_topics is None:
             return
-        watched = self._joining.watched
-        has_led = watched is not None and not self._is_joining
-        if has_led and self._joining.counts(watched or ()) != watched:
-            self._joining.watched = None
-            self._membership.ask_to_rejoin("cached metadata has changed")
+        if not self._is_joining:
+            self._coordination.metadata_changed()
         wanted = self._selection.wanted(self._cluster.metadata)
         if wanted != self._joined_topics and not self._membership.has_to_join:
             self._membership.ask_to_rejoin("subscription has changed")
@@ -391,7 +414,6 @@ class GroupMember(ConsumerSubscription):
         self._changed()
 
     def _raise_failure(self) -> None:
-        self._commits.raise_failure()
         failure = self._failure
         if failure is None:
             return
@@ -410,7 +432,7 @@ class GroupMember(ConsumerSubscription):
         # Wait for one turn of the event loop, so that the current change is complete.
         await self._network.sleep(0)
         self._is_waking = False
-        self._heartbeats.look()
+        self._coordination.membership_changed()
         if self.needs_attention:
             self.on_attention()
 
@@ -426,7 +448,7 @@ class GroupMember(ConsumerSubscription):
         # While a listener runs, the group waits for this member at most max.poll.interval.ms.
         if timeout_s is None and self._listening.is_calling:
             limit_s = self._settings.default_api_timeout_ms / 1000
-            timeout_s = max(0.0, min(limit_s, self._heartbeats.poll_left_s))
+            timeout_s = max(0.0, min(limit_s, self._coordination.poll_left_s))
         await self._commits.commit(offsets, timeout_s=timeout_s)
 
     def commit_async(
@@ -440,18 +462,14 @@ class GroupMember(ConsumerSubscription):
     async def committed(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """See `CommittedOffsets.committed`."""
-        return await self._committed.committed(partitions, timeout_s=timeout_s)
+        """See `Coordination.committed`."""
+        return await self._coordination.committed(partitions, timeout_s=timeout_s)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics, named as in Kafka's consumer-coordinator-metrics."""
-        last_s = self._heartbeats.last_answer_s
-        # As in Kafka's consumer, -1 means that the coordinator has not answered a heartbeat yet.
         return {
             "assigned-partitions": float(len(self._positions.assigned)),
-            "last-heartbeat-seconds-ago": (
-                -1.0 if last_s is None else self._network.now_s() - last_s
-            ),
+            **self._coordination.metrics(),
             **self._commits.metrics(),
         }
 

@@ -1,10 +1,10 @@
 """Commit a group's offsets synchronously, asynchronously or automatically.
 
-committed_offsets.py fetches committed offsets.
+An `OffsetStore` writes the offsets: coordinator_offsets.py to the group's coordinator,
+zookeeper_offsets.py to ZooKeeper.
 
-A commit belongs to a generation: the coordinator rejects commits from a member that is no longer in
-the group. A consumer without a subscription commits without a generation, which the coordinator
-accepts while the group has no members.
+A commit belongs to a generation: the store rejects commits from a member that is no longer in the
+group. A consumer without a subscription commits without a generation.
 
 Asynchronous commits are sent and completed in the order of the calls, and a synchronous commit is
 sent after them. Automatic commits include only records that were returned before the application's
@@ -17,40 +17,26 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, NamedTuple
 
 from plog.client.consumer.rebalance_listener import CallUser
-from plog.client.errors import CommitFailed, error_about
-from plog.client.group.coordinator_connection import CoordinatorConnection
-from plog.client.group.heartbeats import fenced
+from plog.client.errors import CommitFailed
 from plog.client.group.member_state import Generation, Membership
-from plog.client.group.offset_messages import commit_request, commit_results
+from plog.client.group.offset_store import NO_MEMBER, Offsets, OffsetStore, generation_error
 from plog.client.group.positions_port import PositionsPort
 from plog.client.network.backoff import timed_out
 from plog.client.network.cluster import Cluster
-from plog.client.network.connection import Connection
 from plog.client.network.deadline import Deadline
 from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.settings import ConsumerSettings
-from plog.client.values import OffsetAndMetadata
-from plog.errors import (
-    ErrorCode,
-    FencedInstanceId,
-    GroupAuthorizationFailed,
-    KafkaError,
-    RebalanceInProgress,
-    TopicAuthorizationFailed,
-)
+from plog.errors import KafkaError
 from plog.types import TopicPartition
-from plog.wire.messages.offset_commit import OffsetCommitResponse
 
 log = logging.getLogger("plog.client.group")
 
-Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 CommitCallback = Callable[[Offsets, Exception | None], Any]
 
-_NO_MEMBER = Generation()
 # While the application processes records, a due commit is sent after at most this time, in seconds.
 _TICK_S = 1.0
 
@@ -69,7 +55,7 @@ class Commits:
         cluster: Cluster,
         network: Network,
         settings: ConsumerSettings,
-        link: CoordinatorConnection,
+        store: OffsetStore,
         membership: Membership,
         positions: PositionsPort,
         call_user: CallUser,
@@ -79,7 +65,7 @@ class Commits:
         self._cluster = cluster
         self._network = network
         self._settings = settings
-        self._link = link
+        self._store = store
         self._membership = membership
         self._positions = positions
         self._call_user = call_user
@@ -89,13 +75,13 @@ class Commits:
         self._answered = network.signal()
         self._callbacks: deque[Callable[[], Awaitable[Any]]] = deque()
         self._caller: Task | None = None
-        self._failure: FencedInstanceId | None = None
         self._committed_count = 0
         self._failed_count = 0
         self._interval_s = settings.auto_commit_interval_ms / 1000
         self._due_s = network.now_s() + self._interval_s
         self._due: tuple[Offsets, Generation] | None = None
         self._ticker: Task | None = None
+        self._is_automatic_pending = False
 
     # -- synchronous commits ------------------------------------------------------------------
 
@@ -107,20 +93,20 @@ class Commits:
         """
         self._supersede(offsets)
         # An empty commit only waits for asynchronous commits, so it does not need a generation.
-        generation = self._generation() if offsets else _NO_MEMBER
+        generation = self._generation() if offsets else NO_MEMBER
         limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
         backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
         # Wait for earlier asynchronous commits: they must not overwrite this commit.
         while self._waiting or self._in_flight:
             self._answered.clear()
             if not await self._answered.wait(backoff.left_s):
-                what = f"cannot commit offsets for group {self._link.group_id}"
+                what = f"cannot commit offsets for group {self._store.group_id}"
                 raise timed_out(what, limit_s, self._cluster.trouble)
         while offsets:
             try:
-                connection = await self._link.connected(backoff.deadline)
-                answer = self._asked(connection, offsets, generation, backoff.deadline)
-                await self._outcome(answer, offsets, generation)
+                await self._store.connected(backoff.deadline)
+                answer = self._sent(offsets, generation, backoff.deadline)
+                await self._outcome(answer, offsets)
                 return
             except KafkaError as error:
                 if not error.retriable:
@@ -130,119 +116,30 @@ class Commits:
     def _generation(self) -> Generation:
         """Return the generation for a commit. Raises CommitFailed or RebalanceInProgress."""
         if not self.is_managed:
-            return _NO_MEMBER
+            return NO_MEMBER
         generation = self._membership.stable_generation
         if generation is not None:
             return generation
-        raise self._generation_error()
+        raise generation_error(self._membership, self._settings)
 
-    def _generation_error(self) -> Exception:
-        """Return the error for a missing or changed generation."""
-        if self._membership.is_rebalancing:
-            return RebalanceInProgress(
-                f"group {self._link.group_id} is rebalancing; poll, then retry the commit for the"
-                " partitions that this consumer still owns"
-            )
-        return self._failed_commit("this consumer is not a member of the group")
-
-    def _failed_commit(self, why: str) -> CommitFailed:
-        return CommitFailed(
-            f"cannot commit offsets for group {self._link.group_id}: {why}; its partitions may"
-            " belong to another member, which will read the uncommitted records again. Poll more"
-            " often: process fewer records per poll (max.poll.records) or raise"
-            f" max.poll.interval.ms={self._settings.max_poll_interval_ms}"
-        )
-
-    def _asked(
-        self,
-        connection: Connection,
-        offsets: Offsets,
-        generation: Generation,
-        deadline: Deadline | None = None,
-    ) -> Awaitable[OffsetCommitResponse]:
-        """Send a commit now and return its response."""
+    def _sent(
+        self, offsets: Offsets, generation: Generation, deadline: Deadline | None = None
+    ) -> Awaitable[None]:
+        """Send a commit now and return its outcome."""
         # If the generation has changed, another member may own the partitions and may have read
         # further. The commit would overwrite that member's offsets.
-        if generation not in (_NO_MEMBER, self._membership.stable_generation):
-            raise self._generation_error()
-        request = commit_request(self._link.group_id, offsets, generation, connection)
-        return self._link.ask_on(connection, request, OffsetCommitResponse, deadline=deadline)
+        if generation not in (NO_MEMBER, self._membership.stable_generation):
+            raise generation_error(self._membership, self._settings)
+        return self._store.send(offsets, generation, deadline)
 
-    async def _outcome(
-        self, answer: Awaitable[OffsetCommitResponse], offsets: Offsets, generation: Generation
-    ) -> None:
+    async def _outcome(self, answer: Awaitable[None], offsets: Offsets) -> None:
         try:
-            self._raise_for(commit_results(await answer), generation)
+            await answer
         except Exception:
             self._failed_count += 1
             raise
         self._committed_count += 1
-        log.debug("group %s: committed %s", self._link.group_id, offsets)
-
-    def _raise_for(self, codes: Mapping[TopicPartition, int], sent: Generation) -> None:
-        """Raise the commit's error, if the response's codes contain an error."""
-        refused = sorted(
-            partition.topic
-            for partition, code in codes.items()
-            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        )
-        # An authorization error is about individual topics. Any other error is about the whole
-        # commit, so it takes precedence.
-        for partition, code in codes.items():
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
-                continue
-            raise self._error(code, partition, sent)
-        if refused:
-            raise TopicAuthorizationFailed(
-                f"cannot commit offsets for group {self._link.group_id}: not authorized to read"
-                f" {', '.join(refused)}"
-            )
-
-    def _error(self, code: int, partition: TopicPartition, sent: Generation) -> Exception:
-        is_current = self._membership.generation == sent
-        group_id = self._link.group_id
-        error = error_about(code, f"group {group_id}: committing {partition}")
-        self._link.moved(error)
-        match code:
-            case ErrorCode.REQUEST_TIMED_OUT:
-                # The coordinator did not replicate the commit in time. As in Kafka's consumer, look
-                # up the coordinator again.
-                self._link.forget()
-            case ErrorCode.REBALANCE_IN_PROGRESS:
-                # Until the member has rejoined, in the next poll, it cannot commit.
-                self._membership.ask_to_rejoin("offset commit failed since group is rebalancing")
-                return RebalanceInProgress(
-                    f"group {group_id} is rebalancing; poll, then retry the commit for the"
-                    " partitions that this consumer still owns"
-                )
-            case ErrorCode.GROUP_AUTHORIZATION_FAILED:
-                return GroupAuthorizationFailed(
-                    f"cannot commit offsets for group {group_id}: not authorized; add an ACL that"
-                    " allows READ on the group"
-                )
-            case ErrorCode.FENCED_INSTANCE_ID if is_current and self.is_managed:
-                # Another member uses the same group.instance.id (KIP-345), so this member cannot
-                # rejoin.
-                self._failure = fenced(sent, group_id)
-                self._membership.reset("fenced", keeps_member_id=False)
-                return self._failure
-            case (
-                ErrorCode.UNKNOWN_MEMBER_ID
-                | ErrorCode.ILLEGAL_GENERATION
-                | ErrorCode.FENCED_INSTANCE_ID
-            ):
-                if not self.is_managed:
-                    return self._failed_commit("the group has members, which commit its offsets")
-                if is_current:
-                    self._membership.reset(
-                        f"offset commit: {ErrorCode(code).name}",
-                        keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
-                    )
-                elif self._membership.is_rebalancing:
-                    # Since the commit was sent, the member has changed its generation.
-                    return self._generation_error()
-                return self._failed_commit("the group has rebalanced without this consumer")
-        return error
+        log.debug("group %s: committed %s", self._store.group_id, offsets)
 
     # -- asynchronous commits -----------------------------------------------------------------
 
@@ -255,7 +152,7 @@ class Commits:
         def done(error: Exception | None) -> None:
             if callback is None:
                 if error is not None:
-                    log.error("group %s: commit failed: %s", self._link.group_id, error)
+                    log.error("group %s: commit failed: %s", self._store.group_id, error)
                 return
             self._callbacks.append(lambda: self._call_user(callback, taken, error))
             if self._caller is None or self._caller.done:
@@ -277,8 +174,8 @@ class Commits:
         while self._waiting:
             waiting = self._waiting[0]
             try:
-                connection = await self._link.connected()
-                answer = self._asked(connection, waiting.offsets, waiting.generation)
+                await self._store.connected()
+                answer = self._sent(waiting.offsets, waiting.generation)
             except Cancelled:
                 raise
             except Exception as error:
@@ -293,10 +190,10 @@ class Commits:
                 self._finish(answer, waiting), "waiting for the response to an offset commit"
             )
 
-    async def _finish(self, answer: Awaitable[OffsetCommitResponse], waiting: _Waiting) -> None:
+    async def _finish(self, answer: Awaitable[None], waiting: _Waiting) -> None:
         error: Exception | None = None
         try:
-            await self._outcome(answer, waiting.offsets, waiting.generation)
+            await self._outcome(answer, waiting.offsets)
         except Exception as failure:
             error = failure
         self._in_flight -= 1
@@ -314,17 +211,7 @@ class Commits:
             except Cancelled:
                 raise
             except Exception:
-                log.exception("group %s: commit callback failed", self._link.group_id)
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether `raise_failure` would raise an error."""
-        return self._failure is not None
-
-    def raise_failure(self) -> None:
-        """Raise FencedInstanceId if a commit has shown that another member replaced this member."""
-        if self._failure is not None:
-            raise self._failure
+                log.exception("group %s: commit callback failed", self._store.group_id)
 
     # -- automatic commits --------------------------------------------------------------------
 
@@ -362,28 +249,33 @@ class Commits:
         """Send the automatic commit that is due, without waiting for it."""
         if self._settings.enable_auto_commit and self._ticker is None:
             self._ticker = self._network.spawn(self._tick(), "committing automatically")
+        # While the store is away, commits must not accumulate. The next one has newer positions.
+        if self._is_automatic_pending:
+            return
         # Clear the commit before sending it, so that the next tick does not send it again.
         due, self._due = self._due, None
         if due is None or not due[0]:
             return
         offsets, generation = due
         if not self.is_managed:
-            generation = _NO_MEMBER
+            generation = NO_MEMBER
         elif generation != self._membership.stable_generation:
             # Revoked partitions were committed before their revocation; a later commit includes the
             # others.
             return
+        self._is_automatic_pending = True
         self._enqueue(_Waiting(offsets, generation, self._automatic_done))
 
     def _automatic_done(self, error: Exception | None) -> None:
+        self._is_automatic_pending = False
         if error is None:
             return
         if isinstance(error, KafkaError) and error.retriable:
             # The next poll retries with newer positions, so do not keep the failed commit.
             self._due_s = self._network.now_s()
-            log.info("group %s: automatic commit failed: %s; retrying", self._link.group_id, error)
+            log.info("group %s: automatic commit failed: %s; retrying", self._store.group_id, error)
         else:
-            log.warning("group %s: automatic commit failed: %s", self._link.group_id, error)
+            log.warning("group %s: automatic commit failed: %s", self._store.group_id, error)
 
     @property
     def is_automatic(self) -> bool:
@@ -425,7 +317,7 @@ class Commits:
             await self.commit(offsets, timeout_s=timeout_s)
         except (KafkaError, CommitFailed) as error:
             # Log the error but do not raise it: the member must still leave the group.
-            log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
+            log.warning("group %s: the last commit failed: %s", self._store.group_id, error)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics, named as in Kafka's consumer-coordinator-metrics."""

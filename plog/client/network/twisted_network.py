@@ -174,7 +174,8 @@ class TwistedNetwork(DeferredNetwork):
         receive_buffer_bytes: int = -1,
     ) -> None:
         super().__init__(reactor)
-        self._reactor = reactor
+        self.reactor = reactor
+        """The reactor, which must run in the thread that uses the network."""
         self._client_id = client_id
         self._buffers = (send_buffer_bytes, receive_buffer_bytes)
 
@@ -215,15 +216,15 @@ class TwistedNetwork(DeferredNetwork):
         # A host may have several addresses, so error messages contain the address.
         name = f"{host}:{port}" if host == address else f"{host}:{port} ({address})"
         factory = ChannelFactory(
-            self._reactor, name, client_id=self._client_id, socket_buffers=self._buffers
+            self.reactor, name, client_id=self._client_id, socket_buffers=self._buffers
         )
         outer: Any = factory
         if security is not None:
             tls = await self._tls_for(host, port, security, deadline_s - self.now_s())
-            outer = tls.factory(factory, clock=self._reactor)
+            outer = tls.factory(factory, clock=self.reactor)
             factory.expect_handshake(tls.failure_of)
         timeout_s = max(0.0, deadline_s - self.now_s())
-        factory.connector = self._reactor.connectTCP(address, port, outer, timeout=timeout_s)
+        factory.connector = self.reactor.connectTCP(address, port, outer, timeout=timeout_s)
         factory.give_up_after(timeout_s)
         return await factory.opened
 
@@ -256,7 +257,7 @@ class TwistedNetwork(DeferredNetwork):
             except Exception:
                 outcome = done.errback, Failure()
             # Deferreds are not thread-safe: this one must fire in the reactor's thread.
-            self._reactor.callFromThread(_settle, *outcome)
+            self.reactor.callFromThread(_settle, *outcome)
 
         # A resolver that hangs must not delay other jobs or the exit of the process, so each job
         # has its own daemon thread.
@@ -267,7 +268,7 @@ class TwistedNetwork(DeferredNetwork):
         """Run `work` as `job` does; raise ConnectionFailed(`late`) after `timeout_s`."""
         done = self.job(work)
         # The thread cannot be stopped; `_settle` ignores its late outcome.
-        timer = self._reactor.callLater(
+        timer = self.reactor.callLater(
             max(0.0, timeout_s), _settle, done.errback, Failure(ConnectionFailed(late))
         )
         return done.addBoth(_stop_timer, timer)

@@ -13,6 +13,11 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from plog.client.settings.client import ClientSettings, Consequence
 from plog.client.settings.durations import duration_ms
+from plog.client.settings.zookeeper_coordination import (
+    ZooKeeperCoordinationSettings,
+    check_coordination,
+    doubtful_coordination,
+)
 from plog.settings import MIB, MINUTE_MS, SECOND_MS, SettingType, setting
 
 ResetKind: TypeAlias = Literal["earliest", "latest", "none", "by_duration"]
@@ -39,8 +44,8 @@ class OffsetReset(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsumerSettings(ClientSettings):
-    """The immutable settings of one consumer."""
+class _GroupAndFetchSettings(ClientSettings):
+    """The settings of consumers, without those of ZooKeeper."""
 
     group_id: str | None = setting(
         "group.id",
@@ -51,6 +56,14 @@ class ConsumerSettings(ClientSettings):
         type=SettingType.STRING,
         importance="high",
         group="Group",
+    )
+    coordination: str = setting(
+        "coordination",
+        "group",
+        "What coordinates the group and stores its offsets: `group` means a broker; `zookeeper`"
+        " means ZooKeeper, as in Kafka 0.8 ([more](zookeeper-consumers.md)).",
+        one_of=("group", "zookeeper"),
+        any_case=True,
     )
     group_instance_id: str | None = setting(
         "group.instance.id",
@@ -203,6 +216,12 @@ class ConsumerSettings(ClientSettings):
         aliases=("fetch.message.max.bytes",),
     )
 
+
+# A dataclass takes the fields of its bases in reverse order, so the docs end with ZooKeeper.
+@dataclass(frozen=True, kw_only=True)
+class ConsumerSettings(ZooKeeperCoordinationSettings, _GroupAndFetchSettings):
+    """The immutable settings of one consumer."""
+
     @property
     def offset_reset(self) -> OffsetReset:
         """`auto_offset_reset`, parsed. Raises ValueError, which `from_options` reports."""
@@ -216,6 +235,13 @@ class ConsumerSettings(ClientSettings):
         except ValueError as error:
             yield "auto.offset.reset", str(error)
         yield from self._check_group()
+        yield from check_coordination(
+            self,
+            is_used=self.coordination == "zookeeper",
+            group_id=self.group_id,
+            assignors=self.partition_assignment_strategy,
+            explicit=self.explicit,
+        )
         # Without new records, the broker holds each fetch for fetch.max.wait.ms.
         if self.fetch_max_wait_ms >= self.request_timeout_ms:
             yield (
@@ -250,6 +276,8 @@ class ConsumerSettings(ClientSettings):
 
     def doubts(self) -> Iterator[str]:
         yield from super().doubts()
+        if self.coordination == "zookeeper":
+            yield from doubtful_coordination(self.explicit)
         # The broker can never return enough data to respond early.
         if self.fetch_min_bytes > self.fetch_max_bytes:
             yield (

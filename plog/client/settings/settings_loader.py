@@ -26,7 +26,7 @@ Servers = str | Sequence[str] | None
 """Bootstrap servers as an application passes them: a list, or text such as ``host:port,…``."""
 
 # Unknown names with these prefixes are errors: a typo must not disable security.
-_SECURITY = ("ssl.", "sasl.", "security.")
+_SECURITY = ("ssl.", "sasl.", "security.", "zookeeper.ssl.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,6 +91,7 @@ auto.commit.interval.ms
 auto.offset.reset
 check.crcs
 client.rack
+coordination
 enable.auto.commit
 exclude.internal.topics
 fetch.max.bytes
@@ -106,6 +107,20 @@ max.poll.interval.ms
 max.poll.records
 partition.assignment.strategy
 session.timeout.ms
+zookeeper.connect
+zookeeper.connection.timeout.ms
+zookeeper.session.timeout.ms
+zookeeper.ssl.cipher.suites
+zookeeper.ssl.client.enable
+zookeeper.ssl.crl.enable
+zookeeper.ssl.enabled.protocols
+zookeeper.ssl.endpoint.identification.algorithm
+zookeeper.ssl.keystore.location
+zookeeper.ssl.keystore.password
+zookeeper.ssl.keystore.type
+zookeeper.ssl.ocsp.enable
+zookeeper.ssl.truststore.location
+zookeeper.ssl.truststore.type
 """
 
 _ONLY_ADMINS = """

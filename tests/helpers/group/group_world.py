@@ -17,12 +17,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from plog.client.group.broker_coordination import BrokerCoordination
 from plog.client.group.member import GroupMember
 from plog.client.group.member_state import MemberState
 from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Task
 from plog.client.settings import ConsumerSettings
 from plog.client.values import OffsetAndMetadata
+from plog.client.zookeeper.ports import ZooKeeperConnection
 from plog.errors import PlogError
 from plog.types import TopicPartition
 from tests.helpers.client.client_on_sim_network import SimNetwork
@@ -98,8 +100,7 @@ class Member:
                 "bootstrap.servers": ",".join(world.sim.bootstrap_servers),
                 "client.id": name,
                 "group.id": "g",
-                "session.timeout.ms": 10_000,
-                "heartbeat.interval.ms": 1_000,
+                **self.coordination(world),
                 "max.poll.interval.ms": 30_000,
                 "enable.auto.commit": False,
                 **{key.replace("_", "."): value for key, value in settings.items()},
@@ -111,13 +112,26 @@ class Member:
         self.positions.on_assign = lambda partitions: world.check_owners(self, partitions)
         self.listener = RecordingListener()
         self.member = GroupMember(
-            self.cluster, world.sim, self.settings, self.positions, call_user=self._call_user
+            self.cluster,
+            world.sim,
+            self.settings,
+            self.positions,
+            zookeeper=self.zookeeper(world),
+            call_user=self._call_user,
         )
         self.errors: list[Exception] = []
         self.is_running = False
         self.poll_ms = 200.0
         self._runs = 0
         self._task: Task | None = None
+
+    def coordination(self, world: World) -> dict[str, Any]:
+        """Return the settings of its coordination."""
+        return {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 1_000}
+
+    def zookeeper(self, world: World) -> ZooKeeperConnection | None:
+        """Return its connection to ZooKeeper, or None if a broker coordinates the group."""
+        return None
 
     async def _call_user(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
@@ -138,6 +152,13 @@ class Member:
         """Stop polling, as an application that hangs; its heartbeats continue."""
         self.is_running = False
 
+    @property
+    def broker_coordination(self) -> BrokerCoordination:
+        """Its connection to the coordinator, and its heartbeats."""
+        coordination = self.member._coordination
+        assert isinstance(coordination, BrokerCoordination)
+        return coordination
+
     def answers(self, *scripted: Any) -> None:
         """Queue responses for its coordinator to send from now on, in this order."""
         left = list(scripted)
@@ -145,14 +166,13 @@ class Member:
         async def answer(*_: Any, **__: Any) -> Any:
             return left.pop(0)
 
-        link: Any = self.member._link
+        link: Any = self.broker_coordination.link
         link.ask_on = answer
 
     def die(self) -> None:
         """Stop abruptly, without leaving the group."""
         self.is_running = False
-        self.member._heartbeats.stop()
-        self.member._link.close()
+        self.broker_coordination.close()
         self.world.record_end(self)
 
     def end(self) -> None:
@@ -162,8 +182,7 @@ class Member:
         for task in tasks:
             if task is not None:
                 task.cancel()
-        member._heartbeats.stop()
-        member._link.close()
+        member._coordination.close()
         self.world.sim.spawn(self.cluster.close(), "closing a cluster")
 
     def close(self) -> None:
@@ -238,10 +257,14 @@ class World:
 
     def member(self, name: str, *topics: str, **settings: Any) -> Member:
         """Return a new member of group "g", which already polls if `topics` are given."""
-        member = Member(self, name, settings)
+        member = self.new_member(name, settings)
         self.members.append(member)
         self._made.append(member)
         return member.start(*topics) if topics else member
+
+    def new_member(self, name: str, settings: dict[str, Any]) -> Member:
+        """Return an application that has not subscribed yet."""
+        return Member(self, name, settings)
 
     def record_end(self, member: Member) -> None:
         """Record that a member has died or left."""

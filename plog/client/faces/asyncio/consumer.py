@@ -18,6 +18,7 @@ from plog.client.faces.asyncio.base import Client
 from plog.client.faces.consumer_face import ReactorConsumerFace
 from plog.client.faces.method_adapters import awaitable, check_topics
 from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
+from plog.client.faces.zookeeper_connection import make_zookeeper
 from plog.client.network.cluster import Cluster
 from plog.client.network.twisted_network import TwistedNetwork
 from plog.client.settings import ConsumerSettings
@@ -85,6 +86,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
                 key_deserializer=key_deserializer,
                 value_deserializer=value_deserializer,
                 assignors=assignors,
+                zookeeper=make_zookeeper(made, network.reactor),
                 call_user=_call_user,
             )
             # Not in the constructor: subscribing needs the engine, which exists only in a running

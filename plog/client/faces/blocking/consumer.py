@@ -27,6 +27,7 @@ from plog.client.faces.blocking.base import Client
 from plog.client.faces.consumer_face import ConsumerFace
 from plog.client.faces.method_adapters import blocking, check_topics, in_engine_thread
 from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
+from plog.client.faces.zookeeper_connection import make_zookeeper
 from plog.client.settings import ConsumerSettings
 from plog.client.settings.settings_loader import Servers
 from plog.client.values import ConsumerRecord, OffsetAndMetadata
@@ -92,6 +93,7 @@ class Consumer(Client, ConsumerFace):
                 key_deserializer=key_deserializer,
                 value_deserializer=value_deserializer,
                 assignors=assignors,
+                zookeeper=make_zookeeper(made, self._private.reactor),
                 call_user=self._call_user,
             )
 

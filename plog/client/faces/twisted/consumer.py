@@ -20,6 +20,7 @@ from plog.client.faces.method_adapters import (
 )
 from plog.client.faces.polling_consumer import PollingConsumer
 from plog.client.faces.twisted.base import Client
+from plog.client.faces.zookeeper_connection import make_zookeeper
 from plog.client.settings import ConsumerSettings
 from plog.client.settings.settings_loader import Servers
 
@@ -75,6 +76,7 @@ class Consumer(Client, ReactorConsumerFace):
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
             assignors=assignors,
+            zookeeper=make_zookeeper(made, self._network.reactor),
             call_user=_call_user,
         )
         if topics or pattern is not None:

@@ -143,8 +143,7 @@ class Reader:
         ):
             if task is not None:
                 task.cancel()
-        member._heartbeats.stop()
-        member._link.close()
+        member._coordination.close()
         self.core._offset_fetcher.close()
         for loop in self.core._fetcher._loops.values():
             loop.close()

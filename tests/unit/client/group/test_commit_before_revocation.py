@@ -162,7 +162,8 @@ def test_permanently_refused_commit_is_not_retried(
     application = reading(sim, "range")
     trouble = Trouble(sim)
     refused = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    monkeypatch.setattr("plog.client.group.offset_commits.commit_results", lambda _: {T0: refused})
+    name = "plog.client.group.coordinator_offsets.commit_results"
+    monkeypatch.setattr(name, lambda _: {T0: refused})
     application.subscribe("u")
     application.poll_until(lambda: application.core.assignment == {U0})
     assert trouble.tries == 1

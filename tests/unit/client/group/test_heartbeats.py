@@ -31,7 +31,7 @@ def joined(world: World, **settings: Any) -> Member:
 
 def answers(member: Member, code: int) -> None:
     """Make the coordinator respond to the next heartbeat with `code`."""
-    link: Any = member.member._link
+    link: Any = member.broker_coordination.link
     ask = link.ask
 
     async def answer(request: Any, response: Any, **options: Any) -> Any:

@@ -163,7 +163,7 @@ def test_replaced_member_cannot_commit(make_world: MakeWorld) -> None:
     a = world.member("a", "t")
     world.run_until_calm(t=1)
     a.stop_polling()
-    a.member._heartbeats.stop()
+    a.broker_coordination.stop()
     world.advance(15_000)
     b = world.member("b", "t")
     world.sim.run_until(lambda: bool(b.owned))
@@ -358,3 +358,20 @@ def test_commit_is_retried_when_the_coordinator_moves_or_loads(make_world: MakeW
     member = outsider(world)
     member.answers(*map(commit_answer, (14, 15, 16, 7, 3, 0)))
     world.sim.run(member.member.commit(at(1)))
+
+
+def test_automatic_commits_do_not_accumulate_while_the_coordinator_is_away(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    world.create("t", 2)
+    a = world.member("a", "t", enable_auto_commit=True, auto_commit_interval_ms=100)
+    world.run_until_calm(t=2)
+    world.sim.deaf = True
+    world.advance(8_000)
+    assert len(a.member._commits._waiting) + a.member._commits._in_flight <= 1
+    world.sim.deaf = False
+    world.sim.drop_all()
+    world.run_until_calm(t=2)
+    world.advance(5_000)
+    assert commits(world)[-1] > 0
