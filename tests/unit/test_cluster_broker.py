@@ -184,6 +184,15 @@ def test_broker_that_reads_its_new_epoch_late_serves_again(cluster: ZooKeeperClu
 
 
 def test_tail_of_a_leader_that_was_cut_off_is_truncated(cluster: ZooKeeperCluster) -> None:
+def test_leader_whose_session_expires_follows_the_next_leader(cluster: ZooKeeperCluster) -> None:
+    leader, follower = cluster.create_away_from_controller("u")
+    assert cluster.produce("u", b"a") == 0
+    cluster.zookeeper.expire(cluster.client(leader).session_id)
+    cluster.advance(10_000)
+    assert cluster.leader("u") == follower
+    assert sorted(cluster.state("u").isr) == [1, 2, 3]
+
+
     assert cluster.produce("t", b"kept") == 0
     old = cluster.leader("t")
     others = [one for one in (1, 2, 3) if one != old]

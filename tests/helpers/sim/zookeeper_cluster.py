@@ -16,7 +16,11 @@ from typing import Any
 
 from plog.records.batch import iter_batches
 from plog.records.reader import read_records
-from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from plog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plog.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -130,15 +134,10 @@ class ZooKeeperCluster(SharedTime):
 
     def create(self, name: str, partitions: int = 1, replication_factor: int = 3) -> None:
         """Create a topic on the controller, and wait until all brokers show it."""
-        request = CreateTopicsRequest(
-            topics=[
-                CreatableTopic(
-                    name=name,
-                    num_partitions=partitions,
-                    replication_factor=replication_factor,
-                )
-            ],
-            timeout_ms=30_000,
+        self._create(
+            CreatableTopic(
+                name=name, num_partitions=partitions, replication_factor=replication_factor
+            )
         )
         asked = self.brokers[self.controller].begin(request, 7)
         self.until(lambda: asked.is_done)
@@ -153,6 +152,26 @@ class ZooKeeperCluster(SharedTime):
         assert isinstance(value, PartitionValue)
         return value
 
+
+    def create_away_from_controller(self, name: str) -> tuple[int, int]:
+        """Create a topic with a partition that other brokers than the controller lead and follow.
+
+        Returns the leader and the first follower; the controller is the last replica. The
+        connection between both can then be cut without cutting off the controller.
+        """
+        leader, follower = (one for one in sorted(self.brokers) if one != self.controller)
+        assignment = CreatableReplicaAssignment(
+            partition_index=0, broker_ids=[leader, follower, self.controller]
+        )
+        self._create(
+            CreatableTopic(
+                name=name, num_partitions=-1, replication_factor=-1, assignments=[assignment]
+            )
+        )
+        return leader, follower
+
+    def _create(self, topic: CreatableTopic) -> None:
+        name, request = topic.name, CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
     def leader(self, name: str, number: int = 0) -> int:
         """Return the leader of a partition."""
         return self.state(name, number).leader
