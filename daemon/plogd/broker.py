@@ -442,6 +442,11 @@ class Broker:
             num_partitions=self.config.num_partitions,
             replication_factor=self.config.default_replication_factor,
             brokers=tuple(self.cache.live_brokers),
+            racks={
+                broker_id: broker.rack
+                for broker_id, broker in self.cache.live_brokers.items()
+                if broker.rack is not None
+            },
             delete_topic_enable=self.config.delete_topic_enable,
         )
 

@@ -311,9 +311,12 @@ class ClusterBroker(Broker):
         brokers = defaults.brokers
         if not brokers:
             return defaults
-        # As in Kafka, a random broker leads the first partition of a topic.
-        start = int.from_bytes(self.ports.random.random_bytes(4)) % len(brokers)
-        return replace(defaults, brokers=(*brokers[start:], *brokers[:start]))
+        # As in Kafka, a random broker leads the first partition of a topic, and another random
+        # broker is its first follower.
+        start, shift = (
+            int.from_bytes(self.ports.random.random_bytes(4)) % len(brokers) for _ in range(2)
+        )
+        return replace(defaults, start=start, shift=shift)
 
     # -- stopping -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from plog.wire.messages.alter_partition_reassignments import (
 )
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from plog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -183,7 +184,6 @@ def test_broker_that_reads_its_new_epoch_late_serves_again(cluster: ZooKeeperClu
     assert sorted(cluster.state("t").isr) == [1, 2, 3]
 
 
-def test_tail_of_a_leader_that_was_cut_off_is_truncated(cluster: ZooKeeperCluster) -> None:
 def test_leader_whose_session_expires_follows_the_next_leader(cluster: ZooKeeperCluster) -> None:
     leader, follower = cluster.create_away_from_controller("u")
     assert cluster.produce("u", b"a") == 0
@@ -193,6 +193,7 @@ def test_leader_whose_session_expires_follows_the_next_leader(cluster: ZooKeeper
     assert sorted(cluster.state("u").isr) == [1, 2, 3]
 
 
+def test_tail_of_a_leader_that_was_cut_off_is_truncated(cluster: ZooKeeperCluster) -> None:
     assert cluster.produce("t", b"kept") == 0
     old = cluster.leader("t")
     others = [one for one in (1, 2, 3) if one != old]
@@ -263,6 +264,52 @@ def test_leaders_of_several_topics_are_on_different_brokers() -> None:
     for number in range(8):
         cluster.create(f"t{number}", replication_factor=1)
     assert len({cluster.leader(f"t{number}") for number in range(8)}) > 1
+
+
+def test_replicas_are_placed_in_different_racks() -> None:
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    cluster = ZooKeeperCluster(4, racks=racks)
+    cluster.create("t", partitions=20, replication_factor=2)
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name="t", count=30, assignments=None)], timeout_ms=10_000
+    )
+    [result] = cluster.ask_controller(request, 3).results
+    assert result.error_code == 0, result.error_message
+    topic = cluster.brokers[cluster.controller].broker.cache.topic("t")
+    assert topic is not None
+    assert len(topic.partitions) == 30
+    for state in topic.partitions:
+        assert {racks[one] for one in state.replicas} == {"a", "b"}
+    # All brokers have followers and leaders.
+    assert {state.replicas[1] for state in topic.partitions} == {1, 2, 3, 4}
+    assert {state.leader for state in topic.partitions} == {1, 2, 3, 4}
+
+
+def test_topic_is_not_created_if_only_some_brokers_have_racks() -> None:
+    cluster = ZooKeeperCluster(3, racks={1: "a"})
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    [result] = cluster.ask_controller(CreateTopicsRequest(topics=[topic]), 7).topics
+    assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "set broker.rack on all brokers or on none" in result.error_message
+    # The request can place the replicas itself.
+    assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[2, 3])
+    topic = CreatableTopic(
+        name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment]
+    )
+    [result] = cluster.ask_controller(CreateTopicsRequest(topics=[topic]), 7).topics
+    assert result.error_code == 0
+
+
+def test_followers_of_several_topics_are_on_different_brokers() -> None:
+    cluster = ZooKeeperCluster(3)
+    pairs = set()
+    for number in range(12):
+        cluster.create(f"t{number}", replication_factor=2)
+        topic = cluster.brokers[1].broker.cache.topic(f"t{number}")
+        assert topic is not None
+        pairs.add(topic.partitions[0].replicas)
+    # With the same follower after each leader, there would be at most three pairs.
+    assert len(pairs) > 3
 
 
 def test_logs_of_a_topic_whose_state_is_damaged_keep_their_records(

@@ -314,7 +314,8 @@ class ActiveController:
     def plan_partitions(self, requested: NewPartitions) -> Assignments:
         """Return the partitions to add. Raises the KafkaError that the client receives."""
         topic = self._context.existing(requested.topic)
-        return plan_partitions(requested, topic, self._defaults().brokers)
+        defaults = self._defaults()
+        return plan_partitions(requested, topic, defaults.brokers, defaults.racks)
 
     async def create_partitions(self, requested: NewPartitions) -> TopicState:
         """Add partitions to a topic; completes when they are usable.

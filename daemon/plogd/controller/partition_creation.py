@@ -10,7 +10,7 @@ Source: Kafka 4.0 ReplicationControlManager.createPartitions and, for internal t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plog.errors import (
@@ -21,7 +21,12 @@ from plog.errors import (
     ReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from plogd.controller.replica_placement import Assignments, assign_replicas, check_replicas
+from plogd.controller.replica_placement import (
+    NO_RACKS,
+    Assignments,
+    assign_replicas,
+    check_replicas,
+)
 from plogd.controller.topic_creation import MAX_PARTITIONS
 from plogd.metadata.cache import PartitionState, TopicState
 
@@ -38,9 +43,15 @@ class NewPartitions:
 
 
 def plan_partitions(
-    requested: NewPartitions, topic: TopicState | None, brokers: Sequence[int]
+    requested: NewPartitions,
+    topic: TopicState | None,
+    brokers: Sequence[int],
+    racks: Mapping[int, str] = NO_RACKS,
 ) -> Assignments:
-    """Return the new partitions' replicas by number; `topic` is None if it does not exist."""
+    """Return the new partitions' replicas by number; `topic` is None if it does not exist.
+
+    `brokers` are the live brokers in ascending order, and `racks` their racks.
+    """
     if topic is None:
         raise UnknownTopicOrPartition(f"topic '{requested.topic}' does not exist")
     if topic.is_internal:
@@ -69,11 +80,19 @@ def plan_partitions(
     # As in Kafka, the first partition determines the replication factor of the new partitions.
     factor = len(topic.partitions[0].replicas)
     if requested.assignments is None:
-        # `start` continues the round-robin placement of the existing partitions.
-        placed = assign_replicas(
-            brokers, requested.count - present, factor, start=present % len(brokers)
+        # As in Kafka's AdminZkClient.createNewPartitionsAssignment, the placement of the existing
+        # partitions continues, as far as it can be derived from partition 0.
+        first = topic.partitions[0].replicas[0]
+        start = next((index for index, broker in enumerate(brokers) if broker >= first), 0)
+        return assign_replicas(
+            brokers,
+            requested.count - present,
+            factor,
+            racks=racks,
+            start=start,
+            shift=start,
+            first_partition=present,
         )
-        return {present + number: replicas for number, replicas in placed.items()}
     return _assigned(requested.assignments, present, requested.count, factor, brokers)
 
 

@@ -21,7 +21,11 @@ from plog.errors import (
     PolicyViolation,
     TopicAlreadyExists,
 )
-from plogd.controller.replica_placement import Assignments, assign_replicas, check_assignments
+from plogd.controller.replica_placement import (
+    Assignments,
+    assign_replicas,
+    check_assignments,
+)
 from plogd.topic_config import validate_overrides
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
@@ -65,11 +69,21 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """The broker's defaults for new topics, and the available brokers."""
+    """The broker's defaults for new topics, and the available brokers.
+
+    Attributes:
+        brokers: the ids of the live brokers, in ascending order.
+        racks: their racks, without brokers that have none.
+        start: the index of the broker that leads partition 0 of a new topic.
+        shift: the number of brokers between that leader and the second replica.
+    """
 
     num_partitions: int
     replication_factor: int
     brokers: Sequence[int]
+    racks: Mapping[int, str] = field(default_factory=dict)
+    start: int = 0
+    shift: int = 0
     delete_topic_enable: bool = True
     """Whether other programs may mark topics for deletion."""
 
@@ -187,4 +201,11 @@ def _assign(new: NewTopic, defaults: Defaults) -> Assignments:
     if count > MAX_PARTITIONS:
         # Also checked before the placement, because a client can request two billion partitions.
         raise _too_many(new)
-    return assign_replicas(defaults.brokers, count, factor)
+    return assign_replicas(
+        defaults.brokers,
+        count,
+        factor,
+        racks=defaults.racks,
+        start=defaults.start,
+        shift=defaults.shift,
+    )

@@ -11,7 +11,7 @@ without damage; the sessions of killed brokers expire after their timeout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from plog.records.batch import iter_batches
@@ -50,9 +50,16 @@ from tests.helpers.sim.zookeeper_sim_broker import ZooKeeperSimBroker
 
 
 class ZooKeeperCluster(SharedTime):
-    """Brokers 1 to `count`."""
+    """Brokers 1 to `count`, with the racks in `racks`."""
 
-    def __init__(self, count: int = 3, *, delay_ms: float = 1.0, **settings: Any) -> None:
+    def __init__(
+        self,
+        count: int = 3,
+        *,
+        delay_ms: float = 1.0,
+        racks: Mapping[int, str] | None = None,
+        **settings: Any,
+    ) -> None:
         self.timers = SimTimers(SimClock())
         self.network = PeerNetwork(self.timers.clock, self.timers, lambda *_: delay_ms)
         self.zookeeper = MockZooKeeper(self.timers.clock, self.timers)
@@ -60,6 +67,7 @@ class ZooKeeperCluster(SharedTime):
         self.files: dict[int, SimFiles] = {}
         self._lives: dict[int, LifeTimers] = {}
         self._settings = settings
+        self._racks = racks or {}
         for node_id in range(1, count + 1):
             self.start(node_id)
         self.advance(1000)
@@ -72,7 +80,12 @@ class ZooKeeperCluster(SharedTime):
         self._lives[node_id] = LifeTimers(self.timers)
         ports = SimPorts(node_id, timers=self._lives[node_id], files=self.files[node_id])
         broker = ZooKeeperSimBroker(
-            self.zookeeper, ports=ports, network=self.network, node_id=node_id, **self._settings
+            self.zookeeper,
+            ports=ports,
+            network=self.network,
+            node_id=node_id,
+            broker_rack=self._racks.get(node_id),
+            **self._settings,
         )
         self.brokers[node_id] = broker
 
@@ -139,19 +152,6 @@ class ZooKeeperCluster(SharedTime):
                 name=name, num_partitions=partitions, replication_factor=replication_factor
             )
         )
-        asked = self.brokers[self.controller].begin(request, 7)
-        self.until(lambda: asked.is_done)
-        [result] = asked.response().topics
-        assert result.error_code == 0, result.error_message
-        self.until(lambda: all(b.broker.cache.topic(name) for b in self.brokers.values()))
-
-    def state(self, name: str, number: int = 0) -> PartitionValue:
-        """Return a partition's state in ZooKeeper, as the controller knows it."""
-        store = self.brokers[self.controller].broker.store
-        value = store.get(("partition", name, number))[0]
-        assert isinstance(value, PartitionValue)
-        return value
-
 
     def create_away_from_controller(self, name: str) -> tuple[int, int]:
         """Create a topic with a partition that other brokers than the controller lead and follow.
@@ -172,6 +172,19 @@ class ZooKeeperCluster(SharedTime):
 
     def _create(self, topic: CreatableTopic) -> None:
         name, request = topic.name, CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        asked = self.brokers[self.controller].begin(request, 7)
+        self.until(lambda: asked.is_done)
+        [result] = asked.response().topics
+        assert result.error_code == 0, result.error_message
+        self.until(lambda: all(b.broker.cache.topic(name) for b in self.brokers.values()))
+
+    def state(self, name: str, number: int = 0) -> PartitionValue:
+        """Return a partition's state in ZooKeeper, as the controller knows it."""
+        store = self.brokers[self.controller].broker.store
+        value = store.get(("partition", name, number))[0]
+        assert isinstance(value, PartitionValue)
+        return value
+
     def leader(self, name: str, number: int = 0) -> int:
         """Return the leader of a partition."""
         return self.state(name, number).leader

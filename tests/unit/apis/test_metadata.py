@@ -206,7 +206,7 @@ class TestSeveralBrokers:
         add_brokers(
             broker,
             live_broker(2, "PLAINTEXT", "INSIDE", rack="r2"),
-            live_broker(3, "INSIDE"),
+            live_broker(3, "INSIDE", rack="r3"),
             controller_id=3,
         )
         set_partition(broker, "t", 0, leader=3, replicas=(3, 1, 4), isr=(3, 1))

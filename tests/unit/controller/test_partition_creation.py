@@ -44,7 +44,19 @@ def test_new_partitions_follow_existing_ones() -> None:
 def test_leaders_continue_round_robin() -> None:
     asked = NewPartitions(topic="t", count=5)
     placed = plan_partitions(asked, topic((1, 2), (2, 3)), (1, 2, 3))
-    assert placed == {2: (3, 1), 3: (1, 2), 4: (2, 3)}
+    assert placed == {2: (3, 1), 3: (1, 3), 4: (2, 1)}
+
+
+def test_leaders_continue_after_the_leader_of_partition_0() -> None:
+    asked = NewPartitions(topic="t", count=3)
+    assert plan_partitions(asked, topic((2,)), (1, 2, 3)) == {1: (3,), 2: (1,)}
+
+
+def test_new_partitions_are_in_several_racks() -> None:
+    asked = NewPartitions(topic="t", count=5)
+    racks = {1: "a", 2: "a", 3: "b", 4: "b"}
+    placed = plan_partitions(asked, topic((1, 3)), (1, 2, 3, 4), racks)
+    assert [{racks[one] for one in replicas} for replicas in placed.values()] == [{"a", "b"}] * 4
 
 
 def test_manual_assignment_is_used() -> None:

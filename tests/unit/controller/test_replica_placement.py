@@ -27,6 +27,59 @@ def test_leaders_are_spread_evenly_and_replicas_differ(
     assert all(len(set(replicas)) == factor for replicas in assigned.values())
 
 
+def test_followers_differ_in_each_round() -> None:
+    assigned = assign_replicas([1, 2, 3, 4], 12, 2)
+    followers = {replicas[1] for replicas in assigned.values() if replicas[0] == 1}
+    assert followers == {2, 3, 4}
+
+
+def test_first_leader_and_first_follower_are_those_requested() -> None:
+    assigned = assign_replicas([1, 2, 3, 4], 1, 2, start=2, shift=1)
+    assert assigned == {0: (3, 1)}
+
+
+def test_replicas_alternate_between_racks() -> None:
+    # The example in Kafka's documentation of AdminUtils.
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    assert assign_replicas(range(6), 7, 3, racks=racks) == {
+        0: (0, 3, 1),
+        1: (3, 1, 5),
+        2: (1, 5, 4),
+        3: (5, 4, 2),
+        4: (4, 2, 0),
+        5: (2, 0, 3),
+        6: (0, 4, 2),
+    }
+
+
+@given(racks=st.lists(st.sampled_from("abc"), min_size=1, max_size=9), data=st.data())
+def test_replicas_are_in_as_many_racks_as_possible(racks: list[str], data: st.DataObject) -> None:
+    rack_of = dict(enumerate(racks))
+    factor = data.draw(st.integers(1, len(racks)))
+    start, shift, first = (data.draw(st.integers(0, 20)) for _ in range(3))
+    assigned = assign_replicas(
+        range(len(racks)),
+        40,
+        factor,
+        racks=rack_of,
+        start=start,
+        shift=shift,
+        first_partition=first,
+    )
+    assert list(assigned) == list(range(first, first + 40))
+    leaders = [replicas[0] for replicas in assigned.values()]
+    counts = [leaders.count(broker) for broker in rack_of]
+    assert max(counts) - min(counts) <= 1
+    for replicas in assigned.values():
+        assert len(set(replicas)) == factor
+        assert len({rack_of[one] for one in replicas}) == min(factor, len(set(racks)))
+
+
+def test_replicas_are_not_placed_if_only_some_brokers_have_racks() -> None:
+    with pytest.raises(InvalidReplicaAssignment, match=r"brokers \[2, 3\] have no rack"):
+        assign_replicas([1, 2, 3], 1, 1, racks={1: "a"})
+
+
 def test_more_replicas_than_brokers_are_refused() -> None:
     with pytest.raises(InvalidReplicationFactor, match="only 1 broker"):
         assign_replicas([1], 1, 3)
