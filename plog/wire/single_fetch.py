@@ -83,6 +83,7 @@ class SingleFetch:
         "max_wait_ms",
         "min_bytes",
         "partition",
+        "rack_id",
         "session_epoch",
         "session_id",
         "topic",
@@ -97,6 +98,7 @@ class SingleFetch:
         topic: str,
         topic_id: Uuid,
         partition: FetchPartition | None,
+        rack_id: str,
     ) -> None:
         self.header = header
         self.max_wait_ms, self.min_bytes, self.max_bytes, self.isolation_level = limits
@@ -107,9 +109,11 @@ class SingleFetch:
         """Zero if the request has a topic name, or no partition."""
         self.partition = partition
         """None if the partitions of the session have not changed."""
+        self.rack_id = rack_id
+        """The rack of the consumer, or empty."""
 
     def as_message(self) -> FetchRequest:
-        """Return the request as the general decoder would, but without the client's rack."""
+        """Return the request as the general decoder would."""
         topics = []
         if self.partition is not None:
             partitions = [self.partition]
@@ -123,6 +127,7 @@ class SingleFetch:
             session_id=self.session_id,
             session_epoch=self.session_epoch,
             topics=topics,
+            rack_id=self.rack_id,
         )
 
 
@@ -162,7 +167,7 @@ def _decode(frame: memoryview, position: int, header: RequestHeader) -> SingleFe
     else:
         position += _TOPICS_BYTES
     # A second partition or topic would follow here.
-    position = _end_of_rest(frame, position, version)
+    position, rack_id = _rest(frame, position, version)
     if (
         replica_id != -1
         or (partition is None and topics != 0)
@@ -171,7 +176,7 @@ def _decode(frame: memoryview, position: int, header: RequestHeader) -> SingleFe
     ):
         return None
     limits = (wait, least, most, isolation)
-    return SingleFetch(header, limits, session, topic, ZERO_UUID, partition)
+    return SingleFetch(header, limits, session, topic, ZERO_UUID, partition, rack_id)
 
 
 def _partition_layout(version: int) -> struct.Struct:
@@ -199,17 +204,18 @@ def _partition(fields: tuple[int, ...], version: int) -> FetchPartition | None:
     )
 
 
-def _end_of_rest(frame: memoryview, position: int, version: int) -> int:
-    """Return the end of a request that forgets no partition, or -1."""
+def _rest(frame: memoryview, position: int, version: int) -> tuple[int, str]:
+    """Return the end of a request that forgets no partition, or -1, and the rack."""
     if version < _FIRST_SESSION:
-        return position
+        return position, ""
     if version < _FIRST_RACK:
         (forgotten,) = _FORGOTTEN.unpack_from(frame, position)
-        return position + _FORGOTTEN.size if forgotten == 0 else -1
+        return (position + _FORGOTTEN.size if forgotten == 0 else -1), ""
     forgotten, length = _RACK.unpack_from(frame, position)
     start = position + _RACK.size
-    str(frame[start : start + length], "utf-8")  # The general decoder rejects invalid text.
-    return start + length if forgotten == 0 and length >= 0 else -1
+    # The general decoder rejects invalid text, too.
+    rack_id = str(frame[start : start + length], "utf-8")
+    return (start + length if forgotten == 0 and length >= 0 else -1), rack_id
 
 
 def _decode_flexible(frame: memoryview, position: int, header: RequestHeader) -> SingleFetch | None:
@@ -242,7 +248,7 @@ def _decode_flexible(frame: memoryview, position: int, header: RequestHeader) ->
         position += _FLEXIBLE_PARTITION.size
     forgotten, rack = frame[position], frame[position + 1]
     start, position = position + 2, position + 1 + rack
-    str(frame[start:position], "utf-8")  # The general decoder rejects invalid text.
+    rack_id = str(frame[start:position], "utf-8")  # The general decoder rejects invalid text.
     if (
         tags != 0
         or replica_id != -1
@@ -255,7 +261,7 @@ def _decode_flexible(frame: memoryview, position: int, header: RequestHeader) ->
     ):
         return None
     limits, session = (wait, least, most, isolation), (session_id, epoch)
-    return SingleFetch(header, limits, session, topic, topic_id, partition)
+    return SingleFetch(header, limits, session, topic, topic_id, partition, rack_id)
 
 
 def _flexible_partition(frame: memoryview, position: int) -> FetchPartition | None:

@@ -14,6 +14,9 @@ quota gets an empty response and a throttle time (KIP-219). A fetch of more than
 is handled in slices.
 
 A fetch with a replica id is from a follower: it acknowledges the records below its offsets, so it
+From version 11 on, a consumer may also read from a follower, up to the high watermark that the
+follower knows. replica/replica_selector.py selects the follower.
+
 is accepted only on the inter-broker listener. Quotas do not apply to it.
 """
 
@@ -54,6 +57,7 @@ from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_context import FetchContext, FetchItem
 from plogd.replica.partition import READ_COMMITTED
 from plogd.replica.partition_read import PartitionRead
+_FIRST_VERSION_WITH_RACK = 11  # KIP-392.
 
 _FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
 _FIRST_VERSION_WITH_LEADER = 12  # KIP-595.
@@ -132,6 +136,10 @@ def _follower(request: FetchRequest, context: RequestContext) -> ReplicaState | 
     if context.version >= _FIRST_VERSION_WITH_REPLICA_STATE:
         state = request.replica_state
     else:
+        # Clients of earlier versions do not expect that a follower responds.
+        any_replica=follower is None and context.version >= _FIRST_VERSION_WITH_RACK,
+        rack=request.rack_id,
+        listener_name=context.connection.listener_name,
         state = ReplicaState(replica_id=request.replica_id)
     return state if state.replica_id >= 0 else None
 
@@ -341,13 +349,14 @@ class _Answer:
 def _is_single(answered: Sequence[int], reads: Sequence[PartitionRead]) -> bool:
     """Return whether the response contains one partition, which was read without an error.
 
-    `_Answer._single` does not encode aborted transactions.
+    `_Answer._single` encodes neither aborted transactions nor a preferred replica.
     """
     if len(answered) != 1:
         return False
     read = reads[answered[0]]
-    return read.error is None and read.diverging_epoch is None and not read.aborted
+    return not read.is_urgent and not read.aborted
 
+            preferred_read_replica=read.preferred_replica,
 
 def _aborted(read: PartitionRead) -> list[AbortedTransaction]:
     return [

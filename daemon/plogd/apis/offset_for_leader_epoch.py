@@ -22,6 +22,7 @@ from plogd.apis.sliced_requests import by_topic
 from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
+from plogd.replica.divergence import end_offset_for_epoch
 
 
 def handle_offset_for_leader_epoch(
@@ -62,7 +63,7 @@ def _end(topic: str, asked: OffsetForLeaderPartition, broker: Broker) -> EpochEn
     except KafkaError as error:
         return EpochEndOffset(partition=asked.partition, error_code=error.code)
     # The current epoch ends at the log end offset, which can be above the high watermark.
-    epoch, end_offset = partition.end_offset_for_epoch(asked.leader_epoch)
+    epoch, end_offset = end_offset_for_epoch(partition, asked.leader_epoch)
     return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
 
 

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from plog.settings import MIB, SECOND_MS, SettingType, setting
 
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_AWARE_REPLICA_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicationSettings:
@@ -90,6 +93,16 @@ class ReplicationSettings:
         at_least=1,  # Kafka accepts 0, with which every follower leaves at every check.
         unit="ms",
         importance="high",
+    )
+    replica_selector_class: str = setting(
+        "replica.selector.class",
+        "",
+        "Which replica consumers read from. With"
+        f" `{RACK_AWARE_REPLICA_SELECTOR}`,"
+        " a consumer reads from an in-sync replica in its rack (its `client.rack` and the brokers'"
+        " `broker.rack`), if there is one. By default, and with"
+        f" `{LEADER_SELECTOR}`, it reads from the leader. plog cannot load other Java classes.",
+        one_of=("", LEADER_SELECTOR, RACK_AWARE_REPLICA_SELECTOR),
     )
     replica_socket_timeout_ms: int = setting(
         "replica.socket.timeout.ms",

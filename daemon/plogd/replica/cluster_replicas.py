@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from plogd.config import BrokerConfig
 from plogd.fair_queue import FairQueue, Slices
+from plogd.config.replication_settings import RACK_AWARE_REPLICA_SELECTOR
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.peers import Peers
@@ -25,6 +26,7 @@ from plogd.replica.metadata_updates import MetadataUpdates
 from plogd.replica.replica_manager import ReplicaManager
 from plogd.replica.role_changes import RoleChanges
 
+from plogd.replica.replica_selector import RackAwareReplicaSelector
 
 class ClusterReplicas:
     """The parts that take part in replication; created before any partition is hosted.
@@ -54,6 +56,7 @@ class ClusterReplicas:
         self._ports = ports
         self._config = config
         self._broker_id = config().node_id
+        self._cache = cache
         self._broker_epoch = broker_epoch
         self._queue = fair_queue
         self._on_bug = on_bug
@@ -78,6 +81,7 @@ class ClusterReplicas:
         self.fetchers = ReplicaFetcherManager(self._make_fetcher)
         self.control = ControlRequests(broker_epoch)
         self.roles = RoleChanges(
+            replica_selector=self._make_replica_selector(),
             manager.topics,
             log_manager,
             self.fetchers,
@@ -95,6 +99,11 @@ class ClusterReplicas:
         return FollowerFetcher(
             RemoteLeader(
                 self._peers,
+
+    def _make_replica_selector(self) -> RackAwareReplicaSelector | None:
+        if self._config().replica_selector_class != RACK_AWARE_REPLICA_SELECTOR:
+            return None
+        return RackAwareReplicaSelector(lambda: self._cache.live_brokers)
                 leader,
                 own_id=self._broker_id,
                 lane=f"fetch {log_dir}",

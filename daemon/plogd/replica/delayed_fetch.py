@@ -41,7 +41,8 @@ class FetchParams(NamedTuple):
     """Limits of a fetch that apply to all its partitions together.
 
     `share` is None unless the request has a very large number of elements; `follower` is the broker
-    that sent it, None for a consumer.
+    that sent it, None for a consumer. If `any_replica` is set, a consumer may read from followers.
+    `rack` is the consumer's rack, or "", and `listener_name` the listener that it uses.
     """
 
     max_wait_ms: int
@@ -50,6 +51,9 @@ class FetchParams(NamedTuple):
     share: WorkShare | None = None
     read_committed: bool = False
     follower: ReplicaState | None = None
+    any_replica: bool = False
+    rack: str = ""
+    listener_name: str = ""
 
 
 class FetchReads(Protocol):
@@ -136,20 +140,31 @@ class DelayedFetch:
             return False
         partition = self._reads.partition_of(item)
         if partition is not None:
-            if self._params.follower is not None:
-                end_offset = partition.log.log_end_offset
-            else:
-                end_offset = partition.end_offset_for_consumers(
-                    read_committed=self._params.read_committed
-                )
-            at_end = end_offset == item.request.fetch_offset
-            if at_end and partition.problem() is None:
+            if self._is_at_end(partition, item):
                 return False
             # With min_bytes=1, any new data suffices, so it need not be counted.
             if self._params.min_bytes > 1 and not self._has_enough(key, item):
                 return False
         self._complete()
         return True
+
+    def _is_at_end(self, partition: Partition, item: FetchItem) -> bool:
+        """Return whether there is nothing to send for a partition: no record and no error."""
+        params, request = self._params, item.request
+        if params.follower is not None:
+            remote, follower = partition.remote, params.follower.replica_id
+            if remote is not None and remote.owes_high_watermark(
+                follower, partition.high_watermark
+            ):
+                return False
+            end_offset = partition.log.log_end_offset
+        else:
+            end_offset = partition.end_offset_for_consumers(read_committed=params.read_committed)
+        # A consumer may be ahead of a follower's high watermark, but not of its log.
+        if not end_offset <= request.fetch_offset <= partition.log.log_end_offset:
+            return False
+        problem = partition.problem(request.current_leader_epoch, any_replica=params.any_replica)
+        return problem is None
 
     def _has_enough(self, key: Hashable, item: FetchItem) -> bool:
         """Read partition `key`; return whether all partitions together have enough bytes."""
@@ -169,7 +184,7 @@ class DelayedFetch:
         """Count the bytes available in partition `key`; return whether the fetch can complete."""
         read.close()  # Only the size is needed: all partitions are read again after the wait.
         # As in Kafka's DelayedFetch, the client must learn of an error or a truncation at once.
-        if read.error is not None or read.diverging_epoch is not None:
+        if read.is_urgent:
             return True
         self._found_bytes += read.nbytes - self._found.get(key, 0)  # type: ignore[call-overload]
         self._found[key] = read.nbytes  # type: ignore[index]  # a key of `_items`
@@ -221,7 +236,7 @@ class FetchOutcome:
                 self._readable = True
                 if read.region is not None:
                     self._nbytes += read.region.nbytes
-                if read.diverging_epoch is not None:
+                if read.is_urgent:
                     self._is_urgent = True
             # An unknown partition does not end the wait, because the client would repeat the fetch
             # immediately, in an endless loop.

@@ -1,8 +1,8 @@
-"""Where a reader's log diverges from the log of the leader.
+"""Where leader epochs end, and where a reader's log diverges from the log of this replica.
 
 A reader, which is a follower or a consumer, continues at an offset and reports the leader epoch of
-the last record that it has. If that epoch ends earlier in the leader's log, the reader's last
-records are not in the leader's log: a follower truncates them.
+the last record that it has. If that epoch ends earlier in this replica's log, the reader's last
+records are not in this log: a follower truncates them.
 
 Source: Kafka 3.9 Partition.readRecords; KIP-595, KIP-320.
 """
@@ -28,12 +28,42 @@ class EpochHistory(Protocol):
 
     @property
     def log(self) -> Log:
-        """The leader's log."""
+        """The log of this replica."""
         ...
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown."""
+    @property
+    def broker_id(self) -> int:
+        """The id of this broker."""
         ...
+
+    @property
+    def leader(self) -> int:
+        """The broker id of the leader, or -1."""
+        ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The current leader epoch."""
+        ...
+
+    @property
+    def epoch_start_offset(self) -> int:
+        """The log end offset when this broker became the leader."""
+        ...
+
+
+def end_offset_for_epoch(partition: EpochHistory, epoch: int) -> tuple[int, int]:
+    """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown."""
+    log = partition.log
+    if epoch == partition.leader_epoch:
+        return epoch, log.log_end_offset
+    latest = log.leader_epochs.latest_epoch
+    # The log stores only epochs with records, but a client may have received an epoch without
+    # records from ListOffsets. Such an epoch ends where the current leader's epoch starts. A
+    # follower does not know where that is.
+    if partition.leader == partition.broker_id and latest < epoch < partition.leader_epoch:
+        return (epoch if latest == UNDEFINED_EPOCH else latest), partition.epoch_start_offset
+    return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
 
 
 def divergence(
@@ -63,7 +93,7 @@ def _diverging_epoch(
     partition: EpochHistory, offset: int, last_fetched_epoch: int
 ) -> tuple[int, int] | None:
     log = partition.log
-    epoch, end_offset = partition.end_offset_for_epoch(last_fetched_epoch)
+    epoch, end_offset = end_offset_for_epoch(partition, last_fetched_epoch)
     if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:
         raise OffsetOutOfRange(
             f"cannot read {partition.topic_partition}: leader epoch {last_fetched_epoch} is unknown"

@@ -69,7 +69,7 @@ class ReadResult(Protocol):
     @property
     def log_start_offset(self) -> int: ...
     @property
-    def is_diverging(self) -> bool: ...
+    def is_urgent(self) -> bool: ...
 
 
 class FetchSession:
@@ -252,7 +252,7 @@ class RefusedFetch(FetchContext):
 
 def _has_news(item: FetchItem, result: ReadResult) -> bool:
     """Return whether `result` is new to the client, and record the offsets that are sent."""
-    news = bool(result.nbytes or result.error_code or result.is_diverging)
+    news = bool(result.nbytes or result.is_urgent)
     if item.sent_high_watermark != result.high_watermark:
         item.sent_high_watermark = result.high_watermark
         news = True

@@ -36,6 +36,7 @@ from plogd.replica.fetch_context import FetchItem
 from plogd.replica.partition import Partition
 from plogd.replica.partition_read import PartitionRead
 from plogd.replica.purgatory import Purgatory
+from plogd.replica.replica_selector import ReplicaSelector
 
 # Most fetches need at most three rounds: for the index, its entries and the batches. The kernel may
 # evict pages between two rounds.
@@ -75,6 +76,8 @@ class FetchReader:
         self._queue = fair_queue
         self._begin_read = begin_read
         self._on_bug = on_bug
+        self.replica_selector: ReplicaSelector | None = None
+        """Selects the followers from which consumers read; None if they read from leaders only."""
 
     def fetch(
         self, items: Sequence[FetchItem], params: FetchParams
@@ -163,13 +166,7 @@ class FetchReader:
         read = self._read_one(item, max_bytes, True, params, cold)
         if not cold:
             return read
-        params = FetchParams(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=max_bytes,
-            read_committed=params.read_committed,
-            follower=params.follower,
-        )
+        params = params._replace(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, share=None)
         return spawn(self._warmed([item], params, [read], cold)).map(lambda reads: reads[0])
 
     def read_all(
@@ -333,6 +330,12 @@ class FetchReader:
                     f"{partition.topic_partition} belongs to a topic with a different id"
                 )
             )
+        if params.rack and self.replica_selector is not None:
+            preferred = self.replica_selector.select(
+                partition, request.fetch_offset, params.rack, params.listener_name
+            )
+            if preferred != partition.broker_id:
+                return _redirected(partition, request, preferred)
         try:
             if params.follower is not None:
                 read = _read_for_follower(
@@ -346,6 +349,7 @@ class FetchReader:
                     last_fetched_epoch=request.last_fetched_epoch,
                     at_least_one=at_least_one,
                     read_committed=params.read_committed,
+                    any_replica=params.any_replica,
                     nowait=cold is not None,
                 )
         except UncachedLookup as found:
@@ -393,6 +397,21 @@ def _read_for_follower(
         log_start_offset=request.log_start_offset,
         at_least_one=at_least_one,
         nowait=nowait,
+    )
+
+
+def _redirected(partition: Partition, request: FetchPartition, preferred: int) -> PartitionRead:
+    """Return the result that makes a consumer read from the replica on broker `preferred`."""
+    problem = partition.problem(request.current_leader_epoch)
+    if problem is not None:
+        return PartitionRead(problem.bare())
+    log = partition.log
+    return PartitionRead(
+        None,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        preferred_replica=preferred,
     )
 
 

@@ -29,7 +29,6 @@ from plog.types import TopicPartition, Uuid
 from plogd.log.batch_validator import AppendOrigin, RecordCheck, ValidatedBatch
 from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.follower_append import append_or_restart
-from plogd.log.leader_epochs import UNDEFINED_EPOCH
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from plogd.metadata.cache import PartitionState
@@ -156,6 +155,7 @@ class Partition:
                 epoch_start_offset=self.epoch_start_offset,
                 is_eligible=self.context.is_eligible,
                 max_lag_ms=self.context.max_lag_ms,
+                prompt_high_watermark=self.context.prompt_high_watermark,
                 now_ms=now_ms,
             )
         else:
@@ -186,29 +186,34 @@ class Partition:
         """Return the first offset that a consumer with this isolation level cannot read yet."""
         return self.log.last_stable_offset if read_committed else self.log.high_watermark
 
-    def problem(self) -> KafkaError | None:
-        """Return the error that prevents any use of this partition on this broker, or None."""
+    def problem(
+        self, leader_epoch: int = NO_EPOCH, *, any_replica: bool = False
+    ) -> KafkaError | None:
+        """Return the error for a request that needs this partition, or None if it can be used.
+
+        Unless `any_replica` is set, the request needs the leader. `leader_epoch` is the epoch that
+        the client knows, if any.
+        """
         if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
         if self.log.offline:
             return KafkaStorageError(f"{self.topic_partition}: {self.log.log_dir} is offline")
-        if self.leader != self.broker_id:
+        if self.leader != self.broker_id and not any_replica:
             return NotLeaderOrFollower(f"{self.topic_partition} is led by broker {self.leader}")
-        return None
-
-    def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
-        """Raise a KafkaError unless this broker is the leader, in `leader_epoch` if given."""
-        problem = self.problem()
-        if problem is not None:
-            raise problem
         if leader_epoch in (NO_EPOCH, self.leader_epoch):
-            return
+            return None
         # KIP-320: a client with an older epoch must refresh its metadata; with a newer epoch, it
         # must wait until this broker also has the metadata.
         text = (
             f"{self.topic_partition}: the leader epoch is {self.leader_epoch}, not {leader_epoch}"
         )
-        raise (FencedLeaderEpoch if leader_epoch < self.leader_epoch else UnknownLeaderEpoch)(text)
+        return (FencedLeaderEpoch if leader_epoch < self.leader_epoch else UnknownLeaderEpoch)(text)
+
+    def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
+        """Raise a KafkaError unless this broker is the leader, in `leader_epoch` if given."""
+        problem = self.problem(leader_epoch)
+        if problem is not None:
+            raise problem
 
     # -- append -------------------------------------------------------------------------------
 
@@ -371,7 +376,12 @@ class Partition:
             return PartitionRead(error)
         self._follower_fetched(follower, offset, broker_epoch, log_start_offset)
         return PartitionRead(
-            None, log.high_watermark, log.last_stable_offset, log.log_start_offset, data.region
+            None,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            data.region,
+            has_news=self.remote.send_high_watermark(follower, log.high_watermark),
         )
 
     def _follower_fetched(
@@ -432,27 +442,28 @@ class Partition:
         last_fetched_epoch: int = NO_EPOCH,
         at_least_one: bool,
         read_committed: bool = False,
+        any_replica: bool = False,
         nowait: bool = False,
     ) -> PartitionRead:
         """Read records below the high watermark from `offset` on, up to `max_bytes`.
 
-        With `read_committed`, only records below the last stable offset.
+        With `read_committed`, only records below the last stable offset. With `any_replica`, also
+        from a follower, which may know a lower high watermark than the leader (KIP-392).
 
         Returns errors instead of raising them, because a fetch reads several partitions. With
         `nowait`, raises UncachedLookup if the data is not in the page cache.
         """
         log = self.log
-        # The conditions of `check_leader`, repeated here to save most reads a call.
+        # The conditions of `problem`, repeated here to save most reads a call.
         if (
             self.is_deleted
             or log.offline
             or self.leader != self.broker_id
             or (leader_epoch != self.leader_epoch and leader_epoch != NO_EPOCH)
         ):
-            try:
-                self.check_leader(leader_epoch)
-            except KafkaError as error:
-                return PartitionRead(error)
+            problem = self.problem(leader_epoch, any_replica=any_replica)
+            if problem is not None:
+                return PartitionRead(problem)
         high_watermark, log_start_offset = log.high_watermark, log.log_start_offset
         stable_offset = log.last_stable_offset
         end_offset = stable_offset if read_committed else high_watermark

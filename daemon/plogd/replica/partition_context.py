@@ -105,3 +105,6 @@ class PartitionContext:
     max_lag_ms: Callable[[], float]
     """Returns ``replica.lag.time.max.ms``."""
     isr_changes: IsrChanges
+    prompt_high_watermark: Callable[[], bool] = lambda: False
+    """Returns whether followers receive a new high watermark without waiting for records, because
+    consumers read from them (KIP-392)."""

@@ -25,6 +25,10 @@ class PartitionRead(NamedTuple):
     """The aborted transactions in the region; only for a read_committed read."""
     diverging_epoch: tuple[int, int] | None = None
     """The epoch, and its end offset, after which the reader's log differs from this log."""
+    preferred_replica: int = -1
+    """The follower from which the consumer should read instead (KIP-392); -1 for this broker."""
+    has_news: bool = False
+    """Whether a follower must receive the high watermark without waiting for records."""
 
     @property
     def nbytes(self) -> int:
@@ -37,9 +41,14 @@ class PartitionRead(NamedTuple):
         return 0 if self.error is None else self.error.code
 
     @property
-    def is_diverging(self) -> bool:
-        """Whether the reader must truncate its log."""
-        return self.diverging_epoch is not None
+    def is_urgent(self) -> bool:
+        """Whether the result must be sent without waiting for records."""
+        return (
+            self.error is not None
+            or self.has_news
+            or self.preferred_replica >= 0
+            or self.diverging_epoch is not None
+        )
 
     def close(self) -> None:
         """Release the region's file, which will not be sent."""

@@ -31,22 +31,26 @@ class RemoteReplica:
         end_offset: the follower's fetch offset, below which it has all records; -1 if unknown.
         log_start_offset: the start of the follower's log; -1 if unknown.
         broker_epoch: the broker epoch in the follower's last fetch; -1 if it has sent none.
+        caught_up_ms: the last time at which the follower had all records.
+        sent_high_watermark: the leader's high watermark at the follower's last fetch.
     """
 
     __slots__ = (
-        "_caught_up_ms",
         "_leader_end_offset",
         "_leader_end_offset_ms",
         "broker_epoch",
+        "caught_up_ms",
         "end_offset",
         "log_start_offset",
+        "sent_high_watermark",
     )
 
     def __init__(self, caught_up_ms: float) -> None:
         self.end_offset = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
         self.broker_epoch = UNKNOWN_EPOCH
-        self._caught_up_ms = caught_up_ms
+        self.caught_up_ms = caught_up_ms
+        self.sent_high_watermark = UNKNOWN_OFFSET
         self._leader_end_offset = 0
         """The leader's end offset at the time of the follower's last fetch."""
         self._leader_end_offset_ms = float("-inf")
@@ -62,11 +66,11 @@ class RemoteReplica:
     ) -> None:
         """Record a fetch from `offset`."""
         if offset >= leader_end_offset:
-            self._caught_up_ms = now_ms
+            self.caught_up_ms = now_ms
         elif offset >= self._leader_end_offset:
             # It has everything that existed at its last fetch. Otherwise, a follower that keeps up
             # with a busy leader would seem to fall behind.
-            self._caught_up_ms = max(self._caught_up_ms, self._leader_end_offset_ms)
+            self.caught_up_ms = max(self.caught_up_ms, self._leader_end_offset_ms)
         self.end_offset = offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
@@ -75,7 +79,7 @@ class RemoteReplica:
 
     def is_caught_up(self, leader_end_offset: int, now_ms: float, max_lag_ms: float) -> bool:
         """Return whether the follower had all records at some time in the last `max_lag_ms`."""
-        return self.end_offset == leader_end_offset or now_ms - self._caught_up_ms <= max_lag_ms
+        return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= max_lag_ms
 
 
 class RemoteReplicas:
@@ -91,6 +95,8 @@ class RemoteReplicas:
         max_lag_ms: returns ``replica.lag.time.max.ms``.
         now_ms: the time at which the epoch began.
     """
+        prompt_high_watermark: returns whether followers receive a new high watermark without
+            waiting for records, because consumers read from them (KIP-392).
 
     def __init__(
         self,
@@ -104,6 +110,7 @@ class RemoteReplicas:
         max_lag_ms: Callable[[], float],
         now_ms: float,
     ) -> None:
+        prompt_high_watermark: Callable[[], bool] = lambda: False,
         self._topic_partition = topic_partition
         self._leader = leader
         self._epoch_start_offset = epoch_start_offset
@@ -111,6 +118,7 @@ class RemoteReplicas:
         self._max_lag_ms = max_lag_ms
         self.isr = tuple(isr)
         """The confirmed ISR."""
+        self._prompt_high_watermark = prompt_high_watermark
         self.proposed: tuple[int, ...] | None = None
         """The ISR in the request that the controller has not answered yet."""
         self._followers: dict[int, RemoteReplica] = {}
@@ -184,6 +192,20 @@ class RemoteReplicas:
 
     def low_watermark(self, log_start_offset: int) -> int:
         """Return the smallest log start offset of the live replicas (KIP-107)."""
+    def owes_high_watermark(self, broker_id: int, high_watermark: int) -> bool:
+        """Return whether a follower must receive the high watermark before the next records."""
+        # As in Kafka (KAFKA-9731): if no consumer reads from followers, this only costs requests.
+        if not self._prompt_high_watermark():
+            return False
+        follower = self._followers.get(broker_id)
+        return follower is not None and follower.sent_high_watermark < high_watermark
+
+    def send_high_watermark(self, broker_id: int, high_watermark: int) -> bool:
+        """Note what a response to a follower contains; return whether it must be sent at once."""
+        is_owed = self.owes_high_watermark(broker_id, high_watermark)
+        self._followers[broker_id].sent_high_watermark = high_watermark
+        return is_owed
+
         starts = [
             follower.log_start_offset
             for broker_id, follower in self._followers.items()

@@ -42,6 +42,7 @@ from plogd.replica.partition_context import (
 from plogd.replica.pending_acks import PendingAcks
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
+from plogd.replica.replica_selector import ReplicaSelector
 
 # The timeout in a request is meant for followers; in Kafka, acks=1 does not wait at all. After a
 # short timeout, a producer would resend records that are about to become durable.
@@ -128,9 +129,11 @@ class ReplicaManager:
         isr_changes: IsrChanges,
         on_stop: Callable[[], None],
     ) -> None:
+        replica_selector: ReplicaSelector | None,
         """Let partitions have followers; see `PartitionContext`. Called before any is hosted.
 
-        `on_stop` is called when the broker stops.
+        `replica_selector` selects the followers from which consumers read. `on_stop` is called when
+        the broker stops.
         """
         assert not self._partitions, "the partitions have another context"
         self._on_stop = on_stop
@@ -141,7 +144,9 @@ class ReplicaManager:
             isr_changes=isr_changes,
         )
 
+            prompt_high_watermark=lambda: replica_selector is not None,
     def stop(self) -> None:
+        self._fetch_reader.replica_selector = replica_selector
         """Stop replication, and fail appends that are queued, because the broker is stopping."""
         self._on_stop()
         self.append_queues.close()

@@ -83,8 +83,8 @@ def test_wiped_follower_copies_everything_again() -> None:
 
 def test_replica_that_the_controller_refuses_does_not_hold_up_the_high_watermark() -> None:
     cluster = started()
-    cluster.elect(1, isr=(1, 2))
     cluster.alter_error = lambda asked: ErrorCode.INELIGIBLE_REPLICA
+    cluster.elect(1, isr=(1, 2))
     asked = cluster.produce(b"a")
     cluster.advance(1000)
     assert cluster.error_of(asked) == 0

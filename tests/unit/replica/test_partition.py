@@ -19,6 +19,7 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plogd.metadata.cache import PartitionState
+from plogd.replica.divergence import end_offset_for_epoch
 from plogd.replica.partition import Partition
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
 from tests.helpers.sim.sim_time import START_MS
@@ -176,10 +177,10 @@ class TestEndOfAnEpoch:
         append(partition, b"a", b"b")
         broker.settle()
         partition.make_leader(state_with(leader_epoch=4))
-        assert partition.end_offset_for_epoch(4) == (4, 2)
-        assert partition.end_offset_for_epoch(3) == (0, 2)
-        assert partition.end_offset_for_epoch(0) == (0, 2)
-        assert partition.end_offset_for_epoch(5) == (-1, -1)
+        assert end_offset_for_epoch(partition, 4) == (4, 2)
+        assert end_offset_for_epoch(partition, 3) == (0, 2)
+        assert end_offset_for_epoch(partition, 0) == (0, 2)
+        assert end_offset_for_epoch(partition, 5) == (-1, -1)
 
     def test_records_change_only_the_end_of_their_own_epoch(self) -> None:
         broker, partition = make()
@@ -187,14 +188,14 @@ class TestEndOfAnEpoch:
         partition.make_leader(state_with(leader_epoch=4))
         append(partition, b"c")
         broker.settle()
-        assert partition.end_offset_for_epoch(4) == (4, 3)
-        assert partition.end_offset_for_epoch(3) == (0, 2)
+        assert end_offset_for_epoch(partition, 4) == (4, 3)
+        assert end_offset_for_epoch(partition, 3) == (0, 2)
 
     def test_older_epochs_end_at_the_start_before_the_first_record(self) -> None:
         _, partition = make()
         partition.make_leader(state_with(leader_epoch=4))
-        assert partition.end_offset_for_epoch(2) == (2, 0)
-        assert partition.end_offset_for_epoch(-1) == (-1, -1)
+        assert end_offset_for_epoch(partition, 2) == (2, 0)
+        assert end_offset_for_epoch(partition, -1) == (-1, -1)
 
 
 class TestDivergence:
