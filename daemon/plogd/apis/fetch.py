@@ -5,6 +5,7 @@ Serves versions 4-18.
    4 aborted transactions (KIP-98)
    7 fetch sessions (KIP-227)     9 current leader epoch (KIP-320)      10 zstd (KIP-110)
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)
+  16 addresses of leaders (KIP-951)
 
 The response is sent when `min_bytes` are available or `max_wait_ms` have passed. The first batch is
 returned whole, regardless of its size (KIP-74). A partition that cannot be read has its own error.
@@ -36,6 +37,7 @@ from plog.wire.messages.fetch import (
     FetchResponse,
     FetchTopic,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ReplicaState,
     SnapshotId,
@@ -48,6 +50,8 @@ from plog.wire.single_fetch import (
     end_of_single_response,
 )
 from plogd.apis.cluster_requests import check_is_broker
+from plogd.apis.current_leaders import CurrentLeaders
+from plogd.apis.listener_view import Node
 from plogd.apis.request_context import RequestContext
 from plogd.apis.throttling import bound_fetch, grant_fetch
 from plogd.broker import Broker
@@ -60,7 +64,13 @@ from plogd.replica.partition_read import PartitionRead
 _FIRST_VERSION_WITH_RACK = 11  # KIP-392.
 
 _FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
-_FIRST_VERSION_WITH_LEADER = 12  # KIP-595.
+_FIRST_VERSION_WITH_NODE_ENDPOINTS = 16  # KIP-951.
+_FIRST_VERSIONS_WITH_LEADER: dict[int, int] = {
+    ErrorCode.FENCED_LEADER_EPOCH: 12,  # KIP-595.
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: _FIRST_VERSION_WITH_NODE_ENDPOINTS,
+}
+"""The first version in which a response with this error names the leader."""
+_FIRST_VERSION_WITH_RACK = 11  # KIP-392.
 _FIRST_ZSTD_VERSION = 10  # KIP-110.
 _LAST_VERSION_WITHOUT_STORAGE_ERROR = 5  # KIP-112.
 
@@ -147,7 +157,15 @@ def _follower(request: FetchRequest, context: RequestContext) -> ReplicaState | 
 class _Answer:
     """Builds the response to a fetch from its reads."""
 
-    __slots__ = ("_broker", "_context", "_fetch", "_read_committed", "_version", "follower")
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_fetch",
+        "_leaders",
+        "_read_committed",
+        "_version",
+        "follower",
+    )
 
     def __init__(
         self,
@@ -162,6 +180,8 @@ class _Answer:
         self._fetch = fetch
         self._version = context.version
         self._read_committed = request.isolation_level == READ_COMMITTED
+        self._leaders: CurrentLeaders | None = None
+        """The leaders in the response; None unless there are any."""
         self.follower = follower
 
     def __call__(self, reads: Sequence[PartitionRead]) -> Response:
@@ -192,7 +212,7 @@ class _Answer:
         topics: list[FetchableTopicResponse] = []
         for index in answered:
             self._add(topics, self._fetch.items[index], reads[index])
-        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=topics)
+        return self._response(throttle_ms, session_id, topics)
 
     def _single(
         self, item: FetchItem, read: PartitionRead, throttle_ms: int, session_id: int
@@ -239,7 +259,23 @@ class _Answer:
                 read = self._without_zstd(item, read)
             if fetch.is_answered(item, read):
                 self._add(topics, item, read)
-        return FetchResponse(throttle_time_ms=throttle_ms, session_id=fetch.end(), responses=topics)
+        return self._response(throttle_ms, fetch.end(), topics)
+
+    def _response(
+        self, throttle_ms: int, session_id: int, topics: list[FetchableTopicResponse]
+    ) -> FetchResponse:
+        nodes: Sequence[Node] = ()
+        if self._leaders is not None and self._version >= _FIRST_VERSION_WITH_NODE_ENDPOINTS:
+            nodes = self._leaders.nodes
+        return FetchResponse(
+            throttle_time_ms=throttle_ms,
+            session_id=session_id,
+            responses=topics,
+            node_endpoints=[
+                NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+                for node_id, host, port, rack in nodes
+            ],
+        )
 
     def _add(
         self, topics: list[FetchableTopicResponse], item: FetchItem, read: PartitionRead
@@ -328,8 +364,9 @@ class _Answer:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         leader = _NO_LEADER
         # The field is not ignorable: earlier versions cannot encode a leader.
-        if code == ErrorCode.FENCED_LEADER_EPOCH and self._version >= _FIRST_VERSION_WITH_LEADER:
-            leader = self._current_leader(item)
+        first_version = _FIRST_VERSIONS_WITH_LEADER.get(code)
+        if first_version is not None and self._version >= first_version:
+            leader = self._current_leader(item, code)
         return PartitionData(
             partition_index=item.request.partition,
             error_code=code,
@@ -341,9 +378,11 @@ class _Answer:
             records=b"",
         )
 
-    def _current_leader(self, item: FetchItem) -> LeaderIdAndEpoch:
-        partition = self._broker.replica_manager.partition(item.topic or "", item.request.partition)
-        return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
+    def _current_leader(self, item: FetchItem, code: int) -> LeaderIdAndEpoch:
+        if self._leaders is None:
+            self._leaders = CurrentLeaders(self._context, self._broker)
+        leader, epoch = self._leaders.after(code, item.topic or "", item.request.partition)
+        return LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
 
 
 def _is_single(answered: Sequence[int], reads: Sequence[PartitionRead]) -> bool:

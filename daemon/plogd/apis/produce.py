@@ -5,7 +5,7 @@ compression if they are missing (confluentinc/librdkafka#4956, KAFKA-18659). As 
 request in version 0, 1 or 2 closes the connection.
 
   3 record batch v2      7 zstd (KIP-110)     8 error message per partition (KIP-467)
-  9 flexible            13 topic ids (KIP-516)
+  9 flexible            10 current leader (KIP-951)       13 topic ids (KIP-516)
 
 A request with acks=0 does not get a response. This module maps a request to
 `ReplicaManager.append_records`, and the outcome to a response. log/batch_validator.py validates the
@@ -38,6 +38,7 @@ from plog.types import TopicPartition
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.produce import (
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -47,6 +48,7 @@ from plog.wire.messages.produce import (
 )
 from plog.wire.single_produce import SingleProduce
 from plogd.apis.close_connection import CloseConnection
+from plogd.apis.current_leaders import OF_INTEREST, CurrentLeaders
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_produce import is_large, produce_in_slices
 from plogd.apis.throttling import count_produce
@@ -56,6 +58,7 @@ from plogd.ports import Later, MaybeLater
 from plogd.replica.delayed_produce import PartitionAppend
 
 _FIRST_TOPIC_ID_VERSION = 13  # KIP-516.
+_FIRST_VERSION_WITH_LEADER = 10  # KIP-951.
 _FIRST_ZSTD_VERSION = 7  # KIP-110.
 # The attributes are a big-endian int16, and its low byte contains the codec.
 _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
@@ -91,7 +94,7 @@ def handle_produce(
             and request.acks in (1, -1)
             and not broker.quotas.produce.is_set
         ):
-            return _append_single(request, topic, broker)
+            return _append_single(request, topic, context, broker)
         request = request.as_message()
     if request.acks not in _VALID_ACKS:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
@@ -108,7 +111,7 @@ def handle_produce(
 
 
 def _append_single(
-    single: SingleProduce, topic: str, broker: Broker
+    single: SingleProduce, topic: str, context: RequestContext, broker: Broker
 ) -> ProduceResponse | bytes | Later[Any]:
     """Append the batch of a request with a single partition, to which no special rule applies."""
     records = single.records
@@ -119,13 +122,18 @@ def _append_single(
     records.release()  # From now on, the transport may reuse their memory.
     if isinstance(appended, Later):
         return appended.map(
-            lambda appends: _single_response(single, topic, broker, appends[0], nbytes)
+            lambda appends: _single_response(single, topic, context, broker, appends[0], nbytes)
         )
-    return _single_response(single, topic, broker, appended[0], nbytes)
+    return _single_response(single, topic, context, broker, appended[0], nbytes)
 
 
 def _single_response(
-    single: SingleProduce, topic: str, broker: Broker, append: PartitionAppend, nbytes: int
+    single: SingleProduce,
+    topic: str,
+    context: RequestContext,
+    broker: Broker,
+    append: PartitionAppend,
+    nbytes: int,
 ) -> ProduceResponse | bytes:
     broker.topic_stats.appended(append, nbytes)
     info = append.info
@@ -133,14 +141,42 @@ def _single_response(
         return single.frame_response(
             info.first_offset, info.log_append_time_ms, append.log_start_offset
         )
-    response = partition_response(single.partition, append)
-    return ProduceResponse(
+    response = ProduceResponse(
         responses=[
             TopicProduceResponse(
-                name=topic, topic_id=single.topic_id, partition_responses=[response]
+                name=topic,
+                topic_id=single.topic_id,
+                partition_responses=[partition_response(single.partition, append)],
             )
         ]
     )
+    _name_leaders(response, [append], context, broker)
+    return response
+
+
+def _name_leaders(
+    response: ProduceResponse,
+    appends: Sequence[PartitionAppend],
+    context: RequestContext,
+    broker: Broker,
+) -> None:
+    """Add the current leaders of the partitions that this broker does not lead (KIP-951)."""
+    if context.version < _FIRST_VERSION_WITH_LEADER:
+        return
+    if not any(one.error is not None and one.error.code in OF_INTEREST for one in appends):
+        return
+    leaders = CurrentLeaders(context, broker)
+    for topic in response.responses:
+        # From version 13 on, a request contains ids only.
+        name = topic.name or broker.cache.topic_name(topic.topic_id) or ""
+        for one in topic.partition_responses:
+            if one.error_code in OF_INTEREST:
+                leader, epoch = leaders.after(one.error_code, name, one.index)
+                one.current_leader = LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+    response.node_endpoints = [
+        NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack)
+        for node_id, host, port, rack in leaders.nodes
+    ]
 
 
 def _append(produce: _Produce) -> MaybeLater[ProduceResponse | None]:
@@ -154,7 +190,15 @@ def _append(produce: _Produce) -> MaybeLater[ProduceResponse | None]:
 class _Produce:
     """A Produce request in progress: its appends, its rejected partitions, and their order."""
 
-    __slots__ = ("_broker", "_entries", "_outcomes", "_request", "_sizes", "_throttle_ms")
+    __slots__ = (
+        "_broker",
+        "_context",
+        "_entries",
+        "_outcomes",
+        "_request",
+        "_sizes",
+        "_throttle_ms",
+    )
 
     def __init__(
         self,
@@ -165,6 +209,7 @@ class _Produce:
         refusal_of_all: KafkaError | None = None,
     ) -> None:
         self._broker = broker
+        self._context = context
         self._request = request
         self._throttle_ms = throttle_ms
         self._entries: list[tuple[TopicPartition, memoryview]] = []
@@ -217,7 +262,7 @@ class _Produce:
             self._close_on_error(appends)
             return None
         results = self._results(appends)
-        return ProduceResponse(
+        response = ProduceResponse(
             responses=[
                 TopicProduceResponse(
                     name=topic.name,
@@ -231,6 +276,8 @@ class _Produce:
             ],
             throttle_time_ms=self._throttle_ms,
         )
+        _name_leaders(response, appends, self._context, self._broker)
+        return response
 
     def _results(
         self, appends: Sequence[PartitionAppend]

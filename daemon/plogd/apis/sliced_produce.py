@@ -119,6 +119,9 @@ async def _run(
             if continues:
                 whole.responses[-1].partition_responses += answers.pop(0).partition_responses
             whole.responses += answers
+            nodes = {node.node_id: node for node in whole.node_endpoints}
+            nodes.update((node.node_id, node) for node in response.node_endpoints)
+            whole.node_endpoints = list(nodes.values())
 
     # The request's timeout applies to all slices together.
     until_ms = broker.clock.monotonic_ms() + waiting_ms(request.timeout_ms)
