@@ -5,7 +5,8 @@ Serves versions 0-2.
   2 flexible
 
 replica/record_deletion.py validates the offsets. The response is sent when a crash can no longer
-restore the deleted records. A partition that is listed more than once gets an error and remains
+restore the deleted records on the leader, and all other live replicas have deleted them, too. A
+partition that is listed more than once gets an error and remains
 unchanged.
 """
 
@@ -28,8 +29,9 @@ from plogd.apis.sliced_requests import ask_in_slices, by_topic, grouped
 from plogd.broker import Broker
 from plogd.concurrency import within
 from plogd.fair_queue import Slices
-from plogd.ports import Later, spawn
-from plogd.replica.record_deletion import delete_records
+from plogd.ports import Later, settle, spawn
+from plogd.replica.partition import Partition
+from plogd.replica.record_deletion import HIGH_WATERMARK, delete_records
 
 _NO_LOW_WATERMARK = -1
 """Kafka's DeleteRecordsResponse.INVALID_LOW_WATERMARK."""
@@ -42,12 +44,11 @@ def handle_delete_records(
     request: DeleteRecordsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteRecordsResponse]:
     """Delete records from the partitions, a few at a time."""
-    return spawn(_delete_all(request, max(request.timeout_ms, _OWN_DISK_TIMEOUT_MS), broker))
+    return spawn(_delete_all(request, broker))
 
 
-async def _delete_all(
-    request: DeleteRecordsRequest, timeout_ms: int, broker: Broker
-) -> DeleteRecordsResponse:
+async def _delete_all(request: DeleteRecordsRequest, broker: Broker) -> DeleteRecordsResponse:
+    until_ms = broker.clock.monotonic_ms() + request.timeout_ms
     slices = Slices(broker.fair_queue)
     asked = await by_topic(
         request.topics,
@@ -58,7 +59,7 @@ async def _delete_all(
     )
     answers = await ask_in_slices(
         ((topic, one) for topic, partitions in asked.items() for one in partitions.values()),
-        lambda named: _delete(*named, timeout_ms, broker),
+        lambda named: _delete(*named, until_ms, broker),
         broker,
     )
     answered = await grouped(asked, answers, slices)
@@ -74,21 +75,32 @@ async def _delete_all(
 
 
 def _delete(
-    topic: str, asked: list[DeleteRecordsPartition], timeout_ms: int, broker: Broker
+    topic: str, asked: list[DeleteRecordsPartition], until_ms: float, broker: Broker
 ) -> Later[int]:
-    """Delete records from one partition; return its new log start offset."""
+    """Delete records from one partition; return the smallest log start offset of its replicas."""
     if len(asked) > 1:
         # Kafka silently uses the last offset. Deleted records cannot be restored, so a request that
         # may be a mistake deletes nothing.
         raise InvalidRequest("the request lists this partition more than once")
     partition = broker.replica_manager.partition(topic, asked[0].partition_index)
+    return spawn(_delete_on_replicas(partition, asked[0].offset, until_ms, broker))
+
+
+async def _delete_on_replicas(
+    partition: Partition, offset: int, until_ms: float, broker: Broker
+) -> int:
+    now_ms = broker.clock.monotonic_ms
     # A timeout ends only the wait; the deletion itself continues.
-    return within(
-        spawn(delete_records(partition, asked[0].offset, broker.log_manager)),
-        timeout_ms,
+    start_offset = await within(
+        spawn(delete_records(partition, offset, broker.log_manager)),
+        max(until_ms - now_ms(), _OWN_DISK_TIMEOUT_MS),
         broker.timers,
         lambda: RequestTimedOut("the new log start offset is not durable yet"),
     )
+    # The log may have started after the offset before.
+    required = start_offset if offset == HIGH_WATERMARK else offset
+    left_ms = max(0.0, until_ms - now_ms())
+    return await settle(broker.replica_manager.replicas_deleted(partition, required, left_ms))
 
 
 def _result(number: int, outcome: int | KafkaError) -> DeleteRecordsPartitionResult:

@@ -94,11 +94,7 @@ class ClusterReplicas:
         self.metadata = MetadataUpdates(
             cache, manager.topics, topic_overrides=topic_overrides, fair_queue=fair_queue
         )
-
-    def _make_fetcher(self, leader: int, log_dir: str) -> FollowerFetcher:
-        return FollowerFetcher(
-            RemoteLeader(
-                self._peers,
+        self.metadata.on_brokers = manager.brokers_changed
 
     def _make_replica_selector(self) -> RackAwareReplicaSelector | None:
         if self._config().replica_selector_class != RACK_AWARE_REPLICA_SELECTOR:

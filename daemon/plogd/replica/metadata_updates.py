@@ -50,6 +50,8 @@ class MetadataUpdates:
         self._queue = fair_queue
         self.confirm_deleted: Callable[[Collection[str]], Later[Collection[str]]] = ready
         """Returns which of the topics are not in the metadata store."""
+        self.on_brokers: Callable[[], None] = lambda: None
+        """Called after the live brokers were updated."""
         self._after_gap: dict[str, tuple[Uuid, dict[int, PartitionState]]] = {}
         """The topic id, and the partitions that follow one whose state has not arrived, by
         topic."""
@@ -68,6 +70,7 @@ class MetadataUpdates:
         others may have been deleted while this broker did not receive updates.
         """
         self._cache.update_brokers(brokers, controller_id=controller_id)
+        self.on_brokers()
         slices = Slices(self._queue)
         for update in topics:
             changed: dict[int, PartitionState | None] = {}

@@ -388,14 +388,14 @@ class Partition:
         self, follower: int, offset: int, broker_epoch: int, log_start_offset: int
     ) -> None:
         assert self.remote is not None
-        self.remote.followers[follower].fetched(
+        has_deleted = self.remote.followers[follower].fetched(
             offset,
             log_start_offset=log_start_offset,
             broker_epoch=broker_epoch,
             leader_end_offset=self.log.log_end_offset,
             now_ms=self.context.monotonic_ms(),
         )
-        if self._raise_high_watermark():
+        if self._raise_high_watermark() or has_deleted:
             self._on_progress(self)
         self._propose(self.remote.expanded(follower, self.log.high_watermark))
 

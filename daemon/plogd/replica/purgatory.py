@@ -78,6 +78,11 @@ class Purgatory:
             if operation in self._places and self._try_complete(operation, key):
                 self.remove(operation)
 
+    def check_all(self) -> None:
+        """Try to complete all operations that watch certain keys."""
+        for key in list(self._watchers):
+            self.check(key)
+
     def check_one(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
         """Check one operation for `keys`; return whether it is still waiting."""
         for key in keys:

@@ -1,9 +1,10 @@
 """Delete records from the start of a partition, for DeleteRecords.
 
-The log start offset advances immediately, and reads below it then fail. The client receives the
-response when the new log start offset is on disk, so that no crash can bring the records back;
-Kafka responds earlier. Segments entirely below the log start offset are deleted. Other records
-below it are deleted later, together with their segment.
+The log start offset advances immediately, and reads below it then fail. The deletion completes when
+the new log start offset is on disk, so that no crash can bring the records back; Kafka does not
+wait for that. delayed_delete_records.py then waits for the other replicas. Segments entirely below
+the log start offset are deleted. Other records below it are deleted later, together with their
+segment.
 
 Source: Kafka 4.3 Partition.deleteRecordsOnLeader, ReplicaManager.deleteRecordsOnLocalLog; KIP-107.
 """

@@ -63,8 +63,8 @@ class RemoteReplica:
         broker_epoch: int,
         leader_end_offset: int,
         now_ms: float,
-    ) -> None:
-        """Record a fetch from `offset`."""
+    ) -> bool:
+        """Record a fetch from `offset`; return whether the follower's log start has moved."""
         if offset >= leader_end_offset:
             self.caught_up_ms = now_ms
         elif offset >= self._leader_end_offset:
@@ -72,10 +72,12 @@ class RemoteReplica:
             # with a busy leader would seem to fall behind.
             self.caught_up_ms = max(self.caught_up_ms, self._leader_end_offset_ms)
         self.end_offset = offset
+        has_moved = self.log_start_offset != log_start_offset
         self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
         self._leader_end_offset = leader_end_offset
         self._leader_end_offset_ms = now_ms
+        return has_moved
 
     def is_caught_up(self, leader_end_offset: int, now_ms: float, max_lag_ms: float) -> bool:
         """Return whether the follower had all records at some time in the last `max_lag_ms`."""
@@ -93,10 +95,10 @@ class RemoteReplicas:
         is_eligible: returns whether the broker is live and not shutting down (KIP-841), and has the
             given broker epoch (KIP-903).
         max_lag_ms: returns ``replica.lag.time.max.ms``.
-        now_ms: the time at which the epoch began.
-    """
         prompt_high_watermark: returns whether followers receive a new high watermark without
             waiting for records, because consumers read from them (KIP-392).
+        now_ms: the time at which the epoch began.
+    """
 
     def __init__(
         self,
@@ -108,17 +110,17 @@ class RemoteReplicas:
         epoch_start_offset: int,
         is_eligible: Callable[[int, int], bool],
         max_lag_ms: Callable[[], float],
+        prompt_high_watermark: Callable[[], bool] = lambda: False,
         now_ms: float,
     ) -> None:
-        prompt_high_watermark: Callable[[], bool] = lambda: False,
         self._topic_partition = topic_partition
         self._leader = leader
         self._epoch_start_offset = epoch_start_offset
         self._is_eligible = is_eligible
         self._max_lag_ms = max_lag_ms
+        self._prompt_high_watermark = prompt_high_watermark
         self.isr = tuple(isr)
         """The confirmed ISR."""
-        self._prompt_high_watermark = prompt_high_watermark
         self.proposed: tuple[int, ...] | None = None
         """The ISR in the request that the controller has not answered yet."""
         self._followers: dict[int, RemoteReplica] = {}
@@ -190,8 +192,6 @@ class RemoteReplicas:
                 result = follower.end_offset
         return result
 
-    def low_watermark(self, log_start_offset: int) -> int:
-        """Return the smallest log start offset of the live replicas (KIP-107)."""
     def owes_high_watermark(self, broker_id: int, high_watermark: int) -> bool:
         """Return whether a follower must receive the high watermark before the next records."""
         # As in Kafka (KAFKA-9731): if no consumer reads from followers, this only costs requests.
@@ -206,6 +206,8 @@ class RemoteReplicas:
         self._followers[broker_id].sent_high_watermark = high_watermark
         return is_owed
 
+    def low_watermark(self, log_start_offset: int) -> int:
+        """Return the smallest log start offset of the live replicas (KIP-107)."""
         starts = [
             follower.log_start_offset
             for broker_id, follower in self._followers.items()

@@ -106,6 +106,7 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
 def _register_sessions(metrics: Registry, sessions: FetchSessionCache) -> None:
     prefix = "kafka_server_fetchsessioncache_"
     metrics.gauge(
+            (("DeleteRecords",), len(manager.delayed_deletions)),
         f"{prefix}numincrementalfetchsessions",
         "Number of open fetch sessions.",
         lambda: len(sessions),

@@ -29,6 +29,7 @@ from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.ports import Later, MaybeLater, Ports, settle, spawn
 from plogd.replica.append_queue import AppendQueues, AppendRequest
+from plogd.replica.delayed_delete_records import DelayedDeleteRecords, low_watermark_of
 from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
 from plogd.replica.fetch_reader import FetchReader
 from plogd.replica.hosted_topics import HostedTopics
@@ -41,8 +42,8 @@ from plogd.replica.partition_context import (
 )
 from plogd.replica.pending_acks import PendingAcks
 from plogd.replica.purgatory import Purgatory
-from plogd.replica.topic_stats import TopicStats
 from plogd.replica.replica_selector import ReplicaSelector
+from plogd.replica.topic_stats import TopicStats
 
 # The timeout in a request is meant for followers; in Kafka, acks=1 does not wait at all. After a
 # short timeout, a producer would resend records that are about to become durable.
@@ -108,6 +109,7 @@ class ReplicaManager:
         self.pending_acks = PendingAcks(ports.clock, ports.timers, on_bug=on_bug)
         self.delayed_produces = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
+        self.delayed_deletions = Purgatory(ports.clock, ports.timers, on_bug=on_bug)
         self.begin_read = log_manager.begin_read
         """Starts the jobs that read the data for a lookup; see `LogManager.begin_read`."""
         self._fetch_reader = FetchReader(
@@ -127,9 +129,9 @@ class ReplicaManager:
         is_eligible: Callable[[int, int], bool],
         max_lag_ms: Callable[[], float],
         isr_changes: IsrChanges,
+        replica_selector: ReplicaSelector | None,
         on_stop: Callable[[], None],
     ) -> None:
-        replica_selector: ReplicaSelector | None,
         """Let partitions have followers; see `PartitionContext`. Called before any is hosted.
 
         `replica_selector` selects the followers from which consumers read. `on_stop` is called when
@@ -142,11 +144,11 @@ class ReplicaManager:
             is_eligible=is_eligible,
             max_lag_ms=max_lag_ms,
             isr_changes=isr_changes,
-        )
-
             prompt_high_watermark=lambda: replica_selector is not None,
-    def stop(self) -> None:
+        )
         self._fetch_reader.replica_selector = replica_selector
+
+    def stop(self) -> None:
         """Stop replication, and fail appends that are queued, because the broker is stopping."""
         self._on_stop()
         self.append_queues.close()
@@ -299,6 +301,27 @@ class ReplicaManager:
         if append.partition is not None:
             append.log_start_offset = append.partition.log.log_start_offset
 
+    # -- deletion -----------------------------------------------------------------------------
+
+    def replicas_deleted(
+        self, partition: Partition, offset: int, timeout_ms: float
+    ) -> MaybeLater[int]:
+        """Wait until all live replicas have deleted the records below `offset`.
+
+        Returns the smallest log start offset of these replicas. Fails with RequestTimedOut, and
+        with the error of a partition that this broker does not lead any more.
+        """
+        low_watermark = low_watermark_of(partition)
+        if low_watermark >= offset:
+            return low_watermark
+        delayed = DelayedDeleteRecords(partition, offset, self.delayed_deletions.remove)
+        self.delayed_deletions.watch(delayed, [partition.topic_partition], timeout_ms)
+        return delayed.later
+
+    def brokers_changed(self) -> None:
+        """Check the deletions that may have waited for a broker that is gone."""
+        self.delayed_deletions.check_all()
+
     # -- completion of delayed requests -------------------------------------------------------
 
     def _progress(self, partition: ChangedPartition) -> None:
@@ -318,6 +341,8 @@ class ReplicaManager:
             self.delayed_fetches.check(key)
             self.pending_acks.check(key)
             self.delayed_produces.check(key)
+            if len(self.delayed_deletions):
+                self.delayed_deletions.check(key)
             listener = self._listeners.get(key)
             if listener is not None:
                 self._notify(key, listener)
