@@ -38,10 +38,12 @@ from plogd.coordinator.producer_ids import ProducerIds
 from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.metadata.cache import LiveBroker, TopicState
 from plogd.metadata.store import Key, TopicValue
+from plogd.metadata.zookeeper.zookeeper_gauges import register_zookeeper_gauges
 from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
 from plogd.notify_all import notify_all
 from plogd.peers import Peers
 from plogd.ports import Later, spawn
+from plogd.replica.cluster_gauges import register_cluster_gauges
 from plogd.replica.cluster_replicas import ClusterReplicas
 from plogd.topic_config import TopicConfig
 from plogd.waiters import Waiters
@@ -170,8 +172,13 @@ class ClusterBroker(Broker):
             broker_epoch=lambda: self.broker_epoch,
             topic_overrides=self._topic_overrides,
             fair_queue=self.fair_queue,
+            stats=self.topic_stats,
             on_bug=self.report_bug,
         )
+        register_cluster_gauges(
+            self.metrics, self.replica_manager, replicas.fetchers, replicas.alter_partition
+        )
+        register_zookeeper_gauges(self.metrics, self.metadata)
         replicas.roles.on_elected = self.group_coordinator.partition_elected
         replicas.roles.on_resigned = self.group_coordinator.partition_resigned
         return replicas

@@ -14,10 +14,10 @@ partitions are read, and replica/partition.py limits the readable offsets. A cli
 quota gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions
 is handled in slices.
 
-A fetch with a replica id is from a follower: it acknowledges the records below its offsets, so it
 From version 11 on, a consumer may also read from a follower, up to the high watermark that the
 follower knows. replica/replica_selector.py selects the follower.
 
+A fetch with a replica id is from a follower: it acknowledges the records below its offsets, so it
 is accepted only on the inter-broker listener. Quotas do not apply to it.
 """
 
@@ -61,7 +61,6 @@ from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_context import FetchContext, FetchItem
 from plogd.replica.partition import READ_COMMITTED
 from plogd.replica.partition_read import PartitionRead
-_FIRST_VERSION_WITH_RACK = 11  # KIP-392.
 
 _FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
 _FIRST_VERSION_WITH_NODE_ENDPOINTS = 16  # KIP-951.
@@ -137,6 +136,10 @@ def _read(
         share=context.large_fetch,
         read_committed=request.isolation_level == READ_COMMITTED,
         follower=follower,
+        # Clients of earlier versions do not expect that a follower responds.
+        any_replica=follower is None and context.version >= _FIRST_VERSION_WITH_RACK,
+        rack=request.rack_id,
+        listener_name=context.connection.listener_name,
     )
     return broker.replica_manager.fetch_records(fetch.items, params)
 
@@ -146,10 +149,6 @@ def _follower(request: FetchRequest, context: RequestContext) -> ReplicaState | 
     if context.version >= _FIRST_VERSION_WITH_REPLICA_STATE:
         state = request.replica_state
     else:
-        # Clients of earlier versions do not expect that a follower responds.
-        any_replica=follower is None and context.version >= _FIRST_VERSION_WITH_RACK,
-        rack=request.rack_id,
-        listener_name=context.connection.listener_name,
         state = ReplicaState(replica_id=request.replica_id)
     return state if state.replica_id >= 0 else None
 
@@ -180,9 +179,9 @@ class _Answer:
         self._fetch = fetch
         self._version = context.version
         self._read_committed = request.isolation_level == READ_COMMITTED
+        self.follower = follower
         self._leaders: CurrentLeaders | None = None
         """The leaders in the response; None unless there are any."""
-        self.follower = follower
 
     def __call__(self, reads: Sequence[PartitionRead]) -> Response:
         try:
@@ -233,8 +232,15 @@ class _Answer:
         end = end_of_single_response(version)
         if region is None:
             return [start + end]
-        self._broker.topic_stats.fetched(topic, region.nbytes)
+        self._count(topic, region.nbytes)
         return [start, region, end] if end else [start, region]
+
+    def _count(self, topic: str, nbytes: int) -> None:
+        """Count the records of one partition in the response."""
+        if self.follower is None:
+            self._broker.topic_stats.fetched(topic, nbytes)
+        else:
+            self._broker.topic_stats.replication_bytes_out.value += nbytes
 
     async def in_slices(self, reads: Sequence[PartitionRead]) -> FetchResponse:
         """Build the response in slices, so that other requests can run between slices."""
@@ -335,7 +341,7 @@ class _Answer:
         if read.error is not None:
             return self._error_data(item, read.error)
         if read.region is not None:
-            self._broker.topic_stats.fetched(item.topic or "", read.region.nbytes)
+            self._count(item.topic or "", read.region.nbytes)
         diverging = _NO_DIVERGENCE
         if read.diverging_epoch is not None:
             epoch, end_offset = read.diverging_epoch
@@ -350,6 +356,7 @@ class _Answer:
             snapshot_id=_NO_SNAPSHOT,
             # As in Kafka, null for read_uncommitted.
             aborted_transactions=_aborted(read) if self._read_committed else None,
+            preferred_read_replica=read.preferred_replica,
             records=b"" if read.region is None else read.region,
         )
 
@@ -395,7 +402,6 @@ def _is_single(answered: Sequence[int], reads: Sequence[PartitionRead]) -> bool:
     read = reads[answered[0]]
     return not read.is_urgent and not read.aborted
 
-            preferred_read_replica=read.preferred_replica,
 
 def _aborted(read: PartitionRead) -> list[AbortedTransaction]:
     return [

@@ -108,6 +108,8 @@ class AlterPartitionManager:
         self._peers = peers
         self._timers = ports.timers
         self._turn = ports.turn
+        self.shrinks = self.expansions = self.failures = 0
+        """Number of changes that removed members, that added members, and that were rejected."""
         self._report = ports.report
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -279,12 +281,15 @@ class AlterPartitionManager:
     def _complete_one(self, change: _Change, answer: AlterPartitionResponsePartition) -> None:
         key = change.partition.topic_partition
         if answer.error_code:
+            self.failures += 1
             why = f"the controller rejects the ISR {change.isr} of {key}"
             change.later.fail(error_from_code(answer.error_code, why))
         elif answer.partition_epoch == change.partition_epoch:
+            self.failures += 1
             # The controller has not changed anything, so the confirmed ISR still holds.
             change.later.fail(IneligibleReplica(f"the controller has not changed the ISR of {key}"))
         else:
+            self._count(change, len(answer.isr))
             change.later.succeed(
                 PartitionState(
                     partition=key.partition,
@@ -297,6 +302,14 @@ class AlterPartitionManager:
                     removing_replicas=change.partition.removing_replicas,
                 )
             )
+
+    def _count(self, change: _Change, new_size: int) -> None:
+        remote = change.partition.remote
+        old_size = new_size if remote is None else len(remote.isr)
+        if new_size < old_size:
+            self.shrinks += 1
+        elif new_size > old_size:
+            self.expansions += 1
 
 
 def _epoch_of(partition: ChangedPartition, follower: int) -> int:

@@ -28,6 +28,7 @@ from plogd.replica.role_changes import RoleChanges
 
 from plogd.replica.replica_selector import RackAwareReplicaSelector
 
+from plogd.replica.topic_stats import TopicStats
 class ClusterReplicas:
     """The parts that take part in replication; created before any partition is hosted.
 
@@ -51,6 +52,7 @@ class ClusterReplicas:
         fair_queue: FairQueue,
         on_bug: Callable[[str, Exception], None],
     ) -> None:
+        stats: TopicStats,
         self._manager = manager
         self._peers = peers
         self._ports = ports
@@ -61,6 +63,7 @@ class ClusterReplicas:
         self._queue = fair_queue
         self._on_bug = on_bug
         self._timer: Timer | None = None
+        self._stats = stats
         self._is_stopped = False
         self.alter_partition = AlterPartitionManager(
             peers,
@@ -120,6 +123,7 @@ class ClusterReplicas:
         # As in Kafka: a follower leaves the ISR after at most 1.5 times the setting.
         interval_ms = self._config().replica_lag_time_max_ms / 2
         self._timer = self._ports.timers.call_later(interval_ms, self._check_isr)
+            on_copied=self._stats.replication_bytes_in.inc,
 
     def _check_isr(self) -> None:
         self._timer = None

@@ -13,6 +13,7 @@ from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.metrics import Registry
 from plogd.replica.fetch_sessions import FetchSessionCache
+from plogd.replica.partition import Partition
 from plogd.replica.replica_manager import ReplicaManager
 
 _PARTITION_LABELS = ("topic", "partition")
@@ -65,11 +66,17 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         f"{prefix}underreplicatedpartitions",
         "Number of partitions with replicas that are not in sync.",
         # As in Kafka, only those that this broker leads: a follower does not know the ISR.
-        lambda: sum(
-            len(one.isr) < len(one.replicas)
-            for one in manager.partitions
-            if one.leader == one.broker_id
-        ),
+        lambda: sum(len(one.isr) < len(one.replicas) for one in _led(manager)),
+    )
+    metrics.gauge(
+        f"{prefix}underminisrpartitioncount",
+        "Number of led partitions with fewer in-sync replicas than min.insync.replicas.",
+        lambda: sum(len(one.isr) < one.min_isr for one in _led(manager)),
+    )
+    metrics.gauge(
+        f"{prefix}atminisrpartitioncount",
+        "Number of led partitions with exactly as many in-sync replicas as min.insync.replicas.",
+        lambda: sum(len(one.isr) == one.min_isr for one in _led(manager)),
     )
     metrics.gauge(
         f"{prefix}reassigningpartitions",
@@ -99,14 +106,18 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         lambda: [
             (("Produce",), manager.waiting_produces),
             (("Fetch",), len(manager.delayed_fetches)),
+            (("DeleteRecords",), len(manager.delayed_deletions)),
         ],
     )
+
+
+def _led(manager: ReplicaManager) -> Iterator[Partition]:
+    return (one for one in manager.partitions if one.leader == one.broker_id)
 
 
 def _register_sessions(metrics: Registry, sessions: FetchSessionCache) -> None:
     prefix = "kafka_server_fetchsessioncache_"
     metrics.gauge(
-            (("DeleteRecords",), len(manager.delayed_deletions)),
         f"{prefix}numincrementalfetchsessions",
         "Number of open fetch sessions.",
         lambda: len(sessions),

@@ -61,6 +61,12 @@ class TopicStats:
             "Reads that returned data, counted per partition.",
             labels,
         )
+        self.replication_bytes_in = metrics.counter(
+            f"{_PREFIX}replicationbytesin_total", "Bytes of record batches copied from leaders."
+        )
+        self.replication_bytes_out = metrics.counter(
+            f"{_PREFIX}replicationbytesout_total", "Bytes of record batches sent to followers."
+        )
         self._topics: dict[str, _Topic] = {}
 
     def _topic(self, name: str) -> _Topic:

@@ -94,6 +94,7 @@ def join_cluster(
         broker_epoch=lambda: broker_epoch,
         topic_overrides=topic_overrides,
         fair_queue=inner.fair_queue,
+        stats=inner.topic_stats,
         on_bug=inner.report_bug,
     )
 

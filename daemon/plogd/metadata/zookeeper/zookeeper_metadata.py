@@ -52,6 +52,8 @@ class ZooKeeperMetadata:
         self._report = ports.report
         self._must_stop = must_stop
         self._is_lost = False
+        self.expirations = self.disconnects = 0
+        """How often the session has expired, and how often the connection was lost."""
         self._registration: BrokerRegistration | None = None
         self._client: ZooKeeperConnection
         self._store: ZooKeeperStore
@@ -172,6 +174,7 @@ class ZooKeeperMetadata:
         registration = self._registration
         if registration is None:
             return
+        self.expirations += 1
         self._report(
             "the session with ZooKeeper has expired: registering this broker again", level="warn"
         )
@@ -199,12 +202,18 @@ class ZooKeeperMetadata:
             self._is_lost = False
         elif not self._is_lost:
             self._is_lost = True
+            self.disconnects += 1
             self._report(
                 "lost the connection to ZooKeeper at {problem}; changes to topics and settings wait"
                 " for it",
                 problem=self._client.problem,
                 level="warn",
             )
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to ZooKeeper."""
+        return not self._is_lost
 
     @property
     def problem(self) -> str:

@@ -15,7 +15,7 @@ KIP-227, KIP-279, KIP-595, KIP-903.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, Protocol, TypeVar, cast
 
 from plog.errors import (
@@ -98,12 +98,20 @@ class Leader(Protocol):
 class _Followed:
     """A partition and the time of its next fetch."""
 
-    __slots__ = ("failures", "leader_epoch", "leader_start_offset", "partition", "retry_at_ms")
+    __slots__ = (
+        "failures",
+        "leader_epoch",
+        "leader_high_watermark",
+        "leader_start_offset",
+        "partition",
+        "retry_at_ms",
+    )
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.leader_start_offset = 0
+        self.leader_high_watermark = 0
         self.retry_at_ms = 0.0
         self.failures = 0
 
@@ -135,6 +143,7 @@ class FollowerFetcher:
         listen: calls the function at the end of each turn in which the partition made progress.
         stop_listening: ends that.
     """
+        on_copied: called with the size of the records that were received for a partition.
 
     def __init__(
         self,
@@ -149,6 +158,7 @@ class FollowerFetcher:
         stop_listening: Callable[[TopicPartition], None],
         on_bug: Callable[[str, Exception], None],
     ) -> None:
+        on_copied: Callable[[int], None] = lambda size_bytes: None,
         self._leader = leader
         self._clock = ports.clock
         self._timers = ports.timers
@@ -162,6 +172,7 @@ class FollowerFetcher:
         self._stop_listening = stop_listening
         self._on_bug = on_bug
         self._session = FollowerSession(settings().replica_fetch_max_bytes)
+        self._on_copied = on_copied
         self._followed: dict[TopicPartition, _Followed] = {}
         self._unacknowledged: dict[TopicPartition, AppendInfo] = {}
         """The appends of the last response that this replica cannot acknowledge yet."""
@@ -181,6 +192,24 @@ class FollowerFetcher:
         return len(self._followed)
 
     # -- partitions ---------------------------------------------------------------------------
+    def lags(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield how many offsets below the leader's high watermark each partition lacks.
+
+        Partitions may be added or removed between two steps.
+        """
+        for key, one in list(self._followed.items()):
+            yield key, max(0, one.leader_high_watermark - one.partition.log.log_end_offset)
+
+    def has_failed(self, key: TopicPartition) -> bool:
+        """Return whether the last fetch of a partition has failed."""
+        followed = self._followed.get(key)
+        return followed is not None and (self._leader_failed or followed.failures > 0)
+
+    @property
+    def failed_count(self) -> int:
+        """Number of partitions whose last fetch has failed."""
+        return sum(self.has_failed(key) for key in self._followed)
+
 
     def add(self, partition: Partition) -> None:
         """Follow `partition` in its current leader epoch, unless its log is offline."""
@@ -400,6 +429,7 @@ class FollowerFetcher:
         if info is not None:
             if not _is_acknowledged(partition, info):
                 self._unacknowledged[partition.topic_partition] = info
+        self._on_copied(len(records))
         elif records:
             raise CorruptMessage(
                 f"the first batch after offset {log.log_end_offset} is incomplete in a response of"
@@ -412,6 +442,7 @@ class FollowerFetcher:
     # -- acknowledgement ----------------------------------------------------------------------
 
     def _progress(self, key: TopicPartition) -> None:
+        followed.leader_high_watermark = data.high_watermark
         """Check whether the wait for this partition has ended."""
         followed, info = self._followed[key], self._unacknowledged.get(key)
         partition = followed.partition

@@ -10,7 +10,7 @@ Called on the reactor thread by role_changes.py. Source: Kafka 3.9 ReplicaFetche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from plog.types import TopicPartition
 from plogd.ports import Later, ready, spawn
@@ -37,6 +37,24 @@ class ReplicaFetcherManager:
     def fetchers(self) -> Mapping[FetcherKey, FollowerFetcher]:
         """All fetchers."""
         return self._fetchers
+
+    def lags(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Yield how many offsets below the leader's high watermark each partition lacks.
+
+        Partitions may be added or removed between two steps.
+        """
+        for fetcher in list(self._fetchers.values()):
+            yield from fetcher.lags()
+
+    def has_failed(self, key: TopicPartition) -> bool:
+        """Return whether the last fetch of a partition has failed."""
+        fetcher = self._fetcher_of.get(key)
+        return fetcher is not None and fetcher.has_failed(key)
+
+    @property
+    def failed_count(self) -> int:
+        """Number of partitions whose last fetch has failed."""
+        return sum(fetcher.failed_count for fetcher in self._fetchers.values())
 
     def add(self, partition: Partition) -> None:
         """Follow the partition's leader, in the partition's leader epoch.
