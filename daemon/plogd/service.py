@@ -29,7 +29,7 @@ from plog.version import VERSION
 from plogd.broker import Broker
 from plogd.config import BrokerConfig, ConfigError, LoadedConfig, Reload, reloadable
 from plogd.config.config_loader import without_tls
-from plogd.http.health import Status
+from plogd.http.health import Checks
 from plogd.http.process_metrics import register_process_metrics
 from plogd.logging import LineObserver
 from plogd.machine import Machine
@@ -241,8 +241,7 @@ class BrokerService(Service):
             self._machine.timers,
             self._reactor.seconds,
             metrics=self._registry.lines,
-            health=self._health,
-            ready=self._ready,
+            checks=Checks(self.broker, lambda: self._is_serving and not self._stopping),
         )
         try:
             return site.listen(self._reactor, self._loaded.config, pages)
@@ -313,16 +312,6 @@ class BrokerService(Service):
         if not self._stopping:
             # Not immediately, because the reactor may not be running yet.
             self._reactor.callLater(0, self._reactor.stop)
-
-    # -- health -------------------------------------------------------------------------------
-
-    def _health(self) -> Status:
-        offline = self.broker.log_manager.offline_dirs
-        return Status(ok=not offline, details={"offlineLogDirs": offline})
-
-    def _ready(self) -> Status:
-        serving = self.broker.is_ready and self._is_serving and not self._stopping
-        return Status(ok=serving, details={"version": VERSION})
 
     # -- reload -------------------------------------------------------------------------------
 

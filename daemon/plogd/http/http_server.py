@@ -60,13 +60,15 @@ class _BadRequest(Exception):
 class _Request(NamedTuple):
     method: bytes
     path: str
+    query: str = ""
 
 
 class HttpFactory(Factory):
     """The connections to one HTTP port.
 
     Args:
-        pages: the pages by path.
+        pages: the pages by path, or by path and query parameter, such as ``/ready?in-sync``.
+            Other parameters are ignored.
         seconds: the clock for rate-limiting log lines.
     """
 
@@ -184,6 +186,9 @@ class HttpConnection(Protocol):
 
     def _answer(self, request: _Request) -> None:
         page = self._factory.pages.get(request.path)
+        for parameter in request.query.split("&"):
+            name = parameter.partition("=")[0]
+            page = self._factory.pages.get(f"{request.path}?{name}", page)
         if page is None:
             raise _BadRequest(HTTPStatus.NOT_FOUND)
         with_body = request.method != b"HEAD"
@@ -289,7 +294,7 @@ def parse_request(head: bytes) -> _Request:
     """Parse a request head without its final empty line. Raises _BadRequest.
 
     >>> parse_request(b"GET /metrics?x=1 HTTP/1.1\\r\\nHost: x")
-    _Request(method=b'GET', path='/metrics')
+    _Request(method=b'GET', path='/metrics', query='x=1')
     """
     first, *lines = head.split(b"\r\n")
     words = first.split(b" ")
@@ -306,10 +311,10 @@ def parse_request(head: bytes) -> _Request:
     if method not in (b"GET", b"HEAD"):
         raise _BadRequest(HTTPStatus.METHOD_NOT_ALLOWED)
     # Latin-1 decodes any bytes, so an invalid path is merely unknown.
-    path = target.partition(b"?")[0].decode("latin-1")
+    path, _, query = target.decode("latin-1").partition("?")
     if "://" in path:  # The absolute form, which clients send to a proxy.
         path = "/" + path.partition("://")[2].partition("/")[2]
-    return _Request(method, path.rstrip("/") or "/")
+    return _Request(method, path.rstrip("/") or "/", query)
 
 
 def _error(status: HTTPStatus) -> Response:

@@ -1,10 +1,10 @@
 """The pages /metrics, /health and /ready on ``plog.http.port``.
 
-The pages do not depend on the broker: service.py passes three functions. /health returns 503 if the
-operator must repair something, such as an offline log directory; /ready returns 503 while the
-broker is starting or stopping. Both return details in JSON. The pages do not require
-authentication, because the port listens on loopback by default. http_server.py limits the resources
-of clients.
+service.py passes the functions that create the pages. /health returns 503 if the operator must
+repair something, such as an offline log directory; /ready returns 503 while the broker is starting
+or stopping. /ready?in-sync also returns 503 while a replica on this broker is not in sync. They
+return details in JSON (health.py). The pages do not require authentication, because the port
+listens on loopback by default. http_server.py limits the resources of clients.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
@@ -22,11 +22,29 @@ from plogd.config import BrokerConfig
 from plogd.http.health import Status
 from plogd.http.http_server import HttpFactory, Page, Response
 from plogd.http.metrics_page import MetricsPage
-from plogd.ports import Timers
+from plogd.ports import Later, MaybeLater, Timers
 
 log = Logger()
 
-_INDEX = Response(HTTPStatus.OK, "text/plain; charset=utf-8", b"/metrics\n/health\n/ready\n")
+_INDEX = Response(
+    HTTPStatus.OK, "text/plain; charset=utf-8", b"/metrics\n/health\n/ready\n/ready?in-sync\n"
+)
+
+
+class SiteChecks(Protocol):
+    """The checks that the pages show; see `Checks`."""
+
+    def health(self) -> Status:
+        """Return whether the operator has nothing to repair."""
+        ...
+
+    def ready(self) -> Status:
+        """Return whether the broker serves requests."""
+        ...
+
+    def in_sync(self) -> MaybeLater[Status]:
+        """Return whether the broker is ready and all its replicas are in sync."""
+        ...
 
 
 def make_site(
@@ -34,14 +52,14 @@ def make_site(
     seconds: Callable[[], float],
     *,
     metrics: Callable[[], Iterator[str]],
-    health: Callable[[], Status],
-    ready: Callable[[], Status],
+    checks: SiteChecks,
 ) -> HttpFactory:
-    """Create the site from the functions that yield the metrics' lines and run the two checks."""
+    """Create the site from the function that yields the metrics' lines, and the checks."""
     pages: dict[str, Page] = {
         "/": lambda: _INDEX,
-        "/health": lambda: _status_page(health()),
-        "/ready": lambda: _status_page(ready()),
+        "/health": lambda: _status_page(checks.health()),
+        "/ready": lambda: _status_page(checks.ready()),
+        "/ready?in-sync": lambda: _in_sync_page(checks.in_sync()),
     }
     site = HttpFactory(pages, timers, seconds)
     # Added last, because this page needs the connections of the site.
@@ -74,6 +92,10 @@ def listen(reactor: Any, config: BrokerConfig, site: HttpFactory) -> IListeningP
             error=error.socketError,
         )
         return None
+
+
+def _in_sync_page(status: MaybeLater[Status]) -> Response | Later[Response]:
+    return status.map(_status_page) if isinstance(status, Later) else _status_page(status)
 
 
 def _status_page(status: Status) -> Response:

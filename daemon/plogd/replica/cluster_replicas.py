@@ -10,25 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from plog.types import TopicPartition
 from plogd.config import BrokerConfig
-from plogd.fair_queue import FairQueue, Slices
 from plogd.config.replication_settings import RACK_AWARE_REPLICA_SELECTOR
+from plogd.fair_queue import FairQueue, Slices
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.peers import Peers
-from plogd.ports import Ports, Timer, spawn
+from plogd.ports import Later, Ports, Timer, spawn
 from plogd.replica.alter_partition_manager import AlterPartitionManager
 from plogd.replica.control_requests import ControlRequests
 from plogd.replica.follower.follower_fetcher import FollowerFetcher
 from plogd.replica.follower.remote_leader import RemoteLeader
 from plogd.replica.follower.replica_fetcher_manager import ReplicaFetcherManager
 from plogd.replica.metadata_updates import MetadataUpdates
+from plogd.replica.out_of_sync import find_out_of_sync
 from plogd.replica.replica_manager import ReplicaManager
-from plogd.replica.role_changes import RoleChanges
-
 from plogd.replica.replica_selector import RackAwareReplicaSelector
-
+from plogd.replica.role_changes import RoleChanges
 from plogd.replica.topic_stats import TopicStats
+
+
 class ClusterReplicas:
     """The parts that take part in replication; created before any partition is hosted.
 
@@ -50,20 +52,20 @@ class ClusterReplicas:
         broker_epoch: Callable[[], int],
         topic_overrides: Callable[[str], Mapping[str, str]],
         fair_queue: FairQueue,
+        stats: TopicStats,
         on_bug: Callable[[str, Exception], None],
     ) -> None:
-        stats: TopicStats,
         self._manager = manager
+        self._cache = cache
         self._peers = peers
         self._ports = ports
         self._config = config
         self._broker_id = config().node_id
-        self._cache = cache
         self._broker_epoch = broker_epoch
         self._queue = fair_queue
+        self._stats = stats
         self._on_bug = on_bug
         self._timer: Timer | None = None
-        self._stats = stats
         self._is_stopped = False
         self.alter_partition = AlterPartitionManager(
             peers,
@@ -79,12 +81,12 @@ class ClusterReplicas:
             is_eligible=lambda broker_id, broker_epoch: broker_id in cache.live_broker_ids,
             max_lag_ms=lambda: config().replica_lag_time_max_ms,
             isr_changes=self.alter_partition,
+            replica_selector=self._make_replica_selector(),
             on_stop=self.stop,
         )
         self.fetchers = ReplicaFetcherManager(self._make_fetcher)
         self.control = ControlRequests(broker_epoch)
         self.roles = RoleChanges(
-            replica_selector=self._make_replica_selector(),
             manager.topics,
             log_manager,
             self.fetchers,
@@ -103,6 +105,11 @@ class ClusterReplicas:
         if self._config().replica_selector_class != RACK_AWARE_REPLICA_SELECTOR:
             return None
         return RackAwareReplicaSelector(lambda: self._cache.live_brokers)
+
+    def _make_fetcher(self, leader: int, log_dir: str) -> FollowerFetcher:
+        return FollowerFetcher(
+            RemoteLeader(
+                self._peers,
                 leader,
                 own_id=self._broker_id,
                 lane=f"fetch {log_dir}",
@@ -116,6 +123,7 @@ class ClusterReplicas:
             listen=self._manager.listen,
             stop_listening=self._manager.stop_listening,
             on_bug=self._on_bug,
+            on_copied=self._stats.replication_bytes_in.inc,
         )
 
     def start(self) -> None:
@@ -123,7 +131,6 @@ class ClusterReplicas:
         # As in Kafka: a follower leaves the ISR after at most 1.5 times the setting.
         interval_ms = self._config().replica_lag_time_max_ms / 2
         self._timer = self._ports.timers.call_later(interval_ms, self._check_isr)
-            on_copied=self._stats.replication_bytes_in.inc,
 
     def _check_isr(self) -> None:
         self._timer = None
@@ -140,6 +147,17 @@ class ClusterReplicas:
     def _check_failed(self, error: Exception) -> None:
         self._on_bug("checking in-sync replicas", error)
         self._checked(None)
+
+    def out_of_sync(self) -> Later[list[TopicPartition]]:
+        """Return the partitions whose replica on this broker is not in sync."""
+        finding = find_out_of_sync(
+            self._cache,
+            self._manager.topics.partitions,
+            self.fetchers,
+            broker_id=self._broker_id,
+            fair_queue=self._queue,
+        )
+        return spawn(finding)
 
     def stop(self) -> None:
         """Stop following leaders and changing the ISR, because the broker is stopping."""

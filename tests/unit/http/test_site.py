@@ -14,24 +14,42 @@ from twisted.logger import LogLevel, capturedLogs
 from plogd.config import BrokerConfig
 from plogd.http.http_server import HttpFactory
 from plogd.http.site import Status, listen, make_site
+from plogd.ports import MaybeLater
+from plogd.ports import ready as done
 from tests.helpers.http_client import HttpClient
 from tests.helpers.sim.sim_ports import SimPorts
 
 WELL = Status(ok=True, details={})
 
 
+class FixedChecks:
+    """Checks with fixed results."""
+
+    def __init__(self, health: Status, ready: Status, in_sync: MaybeLater[Status]) -> None:
+        self._health, self._ready, self._in_sync = health, ready, in_sync
+
+    def health(self) -> Status:
+        return self._health
+
+    def ready(self) -> Status:
+        return self._ready
+
+    def in_sync(self) -> MaybeLater[Status]:
+        return self._in_sync
+
+
 def site(
     metrics: Callable[[], Iterator[str]] = lambda: iter(["a 1"]),
     health: Status = WELL,
     ready: Status = WELL,
+    in_sync: MaybeLater[Status] = WELL,
 ) -> HttpFactory:
     ports = SimPorts()
     return make_site(
         ports.timers,
         lambda: ports.clock.monotonic_ms() / 1000,
         metrics=metrics,
-        health=lambda: health,
-        ready=lambda: ready,
+        checks=FixedChecks(health, ready, in_sync),
     )
 
 
@@ -66,6 +84,16 @@ def test_ready_returns_503_while_the_broker_loads() -> None:
     loading = Status(ok=False, details={"state": "loading"})
     assert ask(site(ready=loading), "/ready")[0] == 503
     assert ask(site(ready=loading), "/health")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/ready?in-sync", "/ready/?a=b&in-sync=true"])
+def test_ready_in_sync_returns_503_while_a_replica_is_not_in_sync(path: str) -> None:
+    behind = Status(ok=False, details={"outOfSync": 1, "partitions": ["t-0"]})
+    for outcome in (behind, done(behind)):
+        code, _, body = ask(site(in_sync=outcome), path)
+        assert (code, json.loads(body)["partitions"]) == (503, ["t-0"])
+    assert ask(site(in_sync=WELL), path)[0] == 200
+    assert ask(site(in_sync=behind), "/ready?x=1")[0] == 200
 
 
 @pytest.mark.parametrize(

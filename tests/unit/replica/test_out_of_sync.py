@@ -1,0 +1,98 @@
+"""Partitions whose replica on a broker is not in sync, for rolling restarts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from plog.types import TopicPartition
+from tests.helpers.sim.sim_ports import outcome
+from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
+
+KEY = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def cluster() -> ZooKeeperCluster:
+    """Three brokers with a topic of three replicas and a topic of one replica per partition."""
+    cluster = ZooKeeperCluster(3)
+    cluster.create_away_from_controller("t")
+    cluster.create("u", partitions=300, replication_factor=1)
+    cluster.advance(1_000)
+    return cluster
+
+
+def found(cluster: ZooKeeperCluster, node_id: int) -> list[TopicPartition]:
+    broker = cluster.brokers[node_id].broker
+    assert broker.cluster_replicas is not None
+    finding = broker.cluster_replicas.out_of_sync()
+    cluster.until(lambda: finding.done)
+    return outcome(finding)
+
+
+def test_replica_that_falls_behind_is_found_until_it_has_caught_up(
+    cluster: ZooKeeperCluster,
+) -> None:
+    leader = cluster.leader("t")
+    follower = next(one for one in (1, 2, 3) if one not in (leader, cluster.controller))
+    assert [found(cluster, one) for one in (1, 2, 3)] == [[], [], []]
+    cluster.cut(leader, follower)
+    assert cluster.produce("t", b"a", acks=1) == 0
+    cluster.until(lambda: found(cluster, follower) == [KEY])
+    assert found(cluster, leader) == []
+    cluster.heal(leader, follower)
+    cluster.until(lambda: found(cluster, follower) == [])
+    assert follower in cluster.state("t").isr
+
+
+def test_partitions_of_a_broker_that_has_just_started_are_not_in_sync(
+    cluster: ZooKeeperCluster,
+) -> None:
+    leader, controller = cluster.leader("t"), cluster.controller
+    follower = next(one for one in (1, 2, 3) if one not in (leader, controller))
+    cluster.stop(follower)
+    cluster.cut(controller, follower)
+    cluster.start(follower)
+    # As if the metadata in ZooKeeper were from before the restart.
+    cache = cluster.brokers[follower].broker.cache
+    topic = cache.topic("t")
+    assert topic is not None
+    cache.update(replace(topic, partitions=(replace(topic.partitions[0], isr=(1, 2, 3)),)))
+    assert KEY in found(cluster, follower)
+    cluster.heal(controller, follower)
+    cluster.until(lambda: found(cluster, follower) == [])
+
+
+def test_follower_that_cannot_fetch_is_not_in_sync(cluster: ZooKeeperCluster) -> None:
+    leader, controller = cluster.leader("t"), cluster.controller
+    follower = next(one for one in (1, 2, 3) if one not in (leader, controller))
+    # The controller cannot send the follower what the ISR is.
+    cluster.cut(controller, follower)
+    cluster.kill(leader)
+    cluster.until(lambda: KEY in found(cluster, follower))
+    cache = cluster.brokers[follower].broker.cache
+    topic = cache.topic("t")
+    assert topic is not None
+    assert follower in topic.partitions[0].isr
+
+
+def test_search_is_divided_into_slices(cluster: ZooKeeperCluster) -> None:
+    broker = cluster.brokers[1].broker
+    assert broker.cluster_replicas is not None
+    assert not broker.cluster_replicas.out_of_sync().done
+
+
+def test_partition_in_a_failed_log_directory_is_not_in_sync(cluster: ZooKeeperCluster) -> None:
+    cluster.replica(1, "t").log.offline = True
+    assert found(cluster, 1) == [KEY]
+    assert found(cluster, 2) == []
+
+
+def test_broker_that_returns_is_in_sync_again(cluster: ZooKeeperCluster) -> None:
+    cluster.kill(2)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    assert cluster.produce("t", b"a") == 0
+    cluster.start(2)
+    cluster.until(lambda: found(cluster, 2) == [])
+    assert cluster.replica(2, "t").log.log_end_offset == 1
