@@ -172,10 +172,18 @@ class ActiveController:
         async for number in slices.over(sorted(value.assignments)):
             # The store forgets all topics when the term ends, which may be between two slices.
             self.term.check()
-            state, state_version = self._store.get(("partition", name, number))
-            partitions.append((partition_state(number, value, state), state_version))
+            found, state_version = self._store.get(("partition", name, number))
+            state = partition_state(number, value, found)
+            offline = self._context.offline_replicas(name, value.topic_id, number)
+            if offline:
+                state = replace(state, offline_replicas=offline)
+            partitions.append((state, state_version))
         config: Mapping[str, str] = self._store.get(("config", "topic", name))[0] or {}
         return known_topic(name, value, version, partitions, config)
+
+    def _live(self) -> frozenset[int]:
+        """Return the registered brokers."""
+        return frozenset(value.broker_id for value, _ in self._store.load(("broker",)).values())
 
     async def _complete(self, name: str, slices: Slices) -> TopicState:
         """Write the first states of partitions that have none; return the complete topic.
@@ -189,8 +197,11 @@ class ActiveController:
         known = self._known(name)
         if not known.is_complete:
             partitions = zip(known.state.partitions, known.partition_versions, strict=True)
+            live = self._live()
             missing = [
-                state async for state, version in slices.over(partitions) if version == ABSENT
+                first_state(state.partition, state.replicas, live)
+                async for state, version in slices.over(partitions)
+                if version == ABSENT
             ]
             for group in in_groups(missing, self._store.max_atomic_changes):
                 changes = [partition_change(name, state) async for state in slices.over(group)]
@@ -289,9 +300,9 @@ class ActiveController:
         self, changes: list[Change], name: str, assignments: Assignments, slices: Slices
     ) -> None:
         """Add the first states of as many partitions as fit in one write."""
-        room = self._store.max_atomic_changes - len(changes)
-        async for each in slices.over(sorted(assignments.items())[:room]):
-            changes.append(partition_change(name, first_state(*each)))
+        room, live = self._store.max_atomic_changes - len(changes), self._live()
+        async for number, replicas in slices.over(sorted(assignments.items())[:room]):
+            changes.append(partition_change(name, first_state(number, replicas, live)))
 
     async def _start(self, topic: TopicState) -> TopicState:
         """Let the brokers of a topic serve all its partitions."""

@@ -61,6 +61,17 @@ class ControllerContext:
         """Return the name of the topic with this id, or None."""
         return self._names_by_id.get(topic_id)
 
+    def offline_replicas(self, name: str, topic_id: Uuid, number: int) -> tuple[int, ...]:
+        """Return the replicas of a partition that are known to be offline.
+
+        They are not in the store, so they must be kept when a topic is read again.
+        """
+        known = self._topics.get(name)
+        if known is None or known.state.topic_id != topic_id:
+            return ()
+        partitions = known.state.partitions
+        return partitions[number].offline_replicas if number < len(partitions) else ()
+
     def existing(self, name: str) -> TopicState | None:
         """Return a topic that can be changed, or None."""
         known = self._topics.get(name)

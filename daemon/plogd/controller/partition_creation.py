@@ -10,7 +10,7 @@ Source: Kafka 4.0 ReplicationControlManager.createPartitions and, for internal t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plog.errors import (
@@ -119,14 +119,21 @@ def _assigned(
     return {number: tuple(replicas) for number, replicas in enumerate(assignments, present)}
 
 
-def first_state(number: int, replicas: tuple[int, ...]) -> PartitionState:
-    """Return a new partition's state: led by its preferred leader, with all replicas in sync."""
+def first_state(
+    number: int, replicas: tuple[int, ...], live: Collection[int] | None = None
+) -> PartitionState:
+    """Return a new partition's state: all replicas on live brokers are in sync, the first leads.
+
+    As in Kafka's PartitionStateMachine, a replica on a dead broker must copy the records before it
+    may lead. Without a live replica, or if `live` is None, all replicas are in sync.
+    """
+    isr = tuple(replica for replica in replicas if live is None or replica in live) or replicas
     return PartitionState(
         partition=number,
-        leader=replicas[0],
+        leader=isr[0],
         leader_epoch=0,
         replicas=replicas,
-        isr=replicas,
+        isr=isr,
         partition_epoch=0,
     )
 

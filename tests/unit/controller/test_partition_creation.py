@@ -117,3 +117,14 @@ def test_partition_count_text_uses_singular_and_plural() -> None:
         "1 partition",
         "2 partitions",
     ]
+
+
+def test_replicas_on_live_brokers_are_in_sync_at_first() -> None:
+    state = first_state(0, (3, 1, 2), {1, 2})
+    assert (state.leader, state.isr, state.replicas) == (1, (1, 2), (3, 1, 2))
+
+
+def test_all_replicas_are_in_sync_at_first_if_none_is_live() -> None:
+    for live in (None, frozenset[int]()):
+        state = first_state(0, (3, 1), live)
+        assert (state.leader, state.isr) == (3, (3, 1))

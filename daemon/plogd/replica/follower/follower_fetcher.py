@@ -139,11 +139,12 @@ class FollowerFetcher:
     Args:
         leader: the leader's connection.
         broker_id: the id of this broker.
-        broker_epoch: returns the epoch of this broker's registration.
+        broker_epoch: returns the epoch of this broker's registration; -1 while it has none, during
+            which it does not fetch.
         listen: calls the function at the end of each turn in which the partition made progress.
         stop_listening: ends that.
-    """
         on_copied: called with the size of the records that were received for a partition.
+    """
 
     def __init__(
         self,
@@ -157,8 +158,8 @@ class FollowerFetcher:
         listen: Callable[[TopicPartition, Callable[[], None]], None],
         stop_listening: Callable[[TopicPartition], None],
         on_bug: Callable[[str, Exception], None],
-    ) -> None:
         on_copied: Callable[[int], None] = lambda size_bytes: None,
+    ) -> None:
         self._leader = leader
         self._clock = ports.clock
         self._timers = ports.timers
@@ -171,8 +172,8 @@ class FollowerFetcher:
         self._listen = listen
         self._stop_listening = stop_listening
         self._on_bug = on_bug
-        self._session = FollowerSession(settings().replica_fetch_max_bytes)
         self._on_copied = on_copied
+        self._session = FollowerSession(settings().replica_fetch_max_bytes)
         self._followed: dict[TopicPartition, _Followed] = {}
         self._unacknowledged: dict[TopicPartition, AppendInfo] = {}
         """The appends of the last response that this replica cannot acknowledge yet."""
@@ -191,7 +192,6 @@ class FollowerFetcher:
     def __len__(self) -> int:
         return len(self._followed)
 
-    # -- partitions ---------------------------------------------------------------------------
     def lags(self) -> Iterator[tuple[TopicPartition, int]]:
         """Yield how many offsets below the leader's high watermark each partition lacks.
 
@@ -210,6 +210,7 @@ class FollowerFetcher:
         """Number of partitions whose last fetch has failed."""
         return sum(self.has_failed(key) for key in self._followed)
 
+    # -- partitions ---------------------------------------------------------------------------
 
     def add(self, partition: Partition) -> None:
         """Follow `partition` in its current leader epoch, unless its log is offline."""
@@ -294,11 +295,15 @@ class FollowerFetcher:
         if self._is_closed:
             return
         settings = self._settings()
+        broker_epoch = self._broker_epoch()
+        if broker_epoch < 0:
+            # Without a registration, the leader could not tell these fetches from those of an
+            # earlier run (KIP-903).
+            self._delay(ready, settings.replica_fetch_backoff_ms)
+            return
         topics, forgotten = self._session.changes(positions)
         request = FetchRequest(
-            replica_state=ReplicaState(
-                replica_id=self._broker_id, replica_epoch=self._broker_epoch()
-            ),
+            replica_state=ReplicaState(replica_id=self._broker_id, replica_epoch=broker_epoch),
             max_wait_ms=settings.replica_fetch_wait_max_ms,
             min_bytes=settings.replica_fetch_min_bytes,
             max_bytes=settings.replica_fetch_response_max_bytes,
@@ -424,12 +429,12 @@ class FollowerFetcher:
             now_ms=self._clock.now_ms(),
         )
         info = await self._using_log(partition, appended)
+        self._on_copied(len(records))
         if not self._is_current(followed):
             return  # It was removed meanwhile, so nothing would end a wait for this append.
         if info is not None:
             if not _is_acknowledged(partition, info):
                 self._unacknowledged[partition.topic_partition] = info
-        self._on_copied(len(records))
         elif records:
             raise CorruptMessage(
                 f"the first batch after offset {log.log_end_offset} is incomplete in a response of"
@@ -437,12 +442,12 @@ class FollowerFetcher:
             )
         # In a session, it is sent only when it has changed, so it must be remembered.
         followed.leader_start_offset = data.log_start_offset
+        followed.leader_high_watermark = data.high_watermark
         followed.raise_log_start()
 
     # -- acknowledgement ----------------------------------------------------------------------
 
     def _progress(self, key: TopicPartition) -> None:
-        followed.leader_high_watermark = data.high_watermark
         """Check whether the wait for this partition has ended."""
         followed, info = self._followed[key], self._unacknowledged.get(key)
         partition = followed.partition

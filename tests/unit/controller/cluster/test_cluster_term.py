@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from plog.errors import ErrorCode
 from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from plog.wire.messages.stop_replica import StopReplicaRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
+from plogd.controller.active_controller import ActiveController
+from plogd.controller.partition_creation import NewPartitions
+from plogd.controller.topic_creation import Defaults
+from plogd.fair_queue import FairQueue
 from plogd.metadata.cache import NO_LEADER
+from plogd.ports import spawn
 from tests.helpers.cluster_controller_site import ClusterControllerSite
+from tests.helpers.sim.sim_ports import SimRandom
 
 
 def _new_flags(site: ClusterControllerSite, broker_id: int) -> dict[int, bool]:
@@ -102,3 +110,44 @@ def test_ended_term_sends_nothing() -> None:
     site.peers.sent.clear()
     site.leave(2)
     assert site.peers.sent == []
+
+
+def _operations(site: ClusterControllerSite) -> ActiveController:
+    ports = site.site.ports
+    site.context.put(replace(site.known, version=site.store.get(("topic", "t"))[1]))
+    return ActiveController(
+        site.term,
+        context=site.context,
+        store=site.store,
+        brokers=site.cluster,
+        defaults=lambda: Defaults(num_partitions=1, replication_factor=2, brokers=(1, 2, 3)),
+        random=SimRandom(1),
+        fair_queue=FairQueue(ports.timers),
+        report=ports.report,
+    )
+
+
+def test_new_partitions_do_not_hide_that_a_replica_is_offline() -> None:
+    site = ClusterControllerSite({0: (2, 3)})
+    site.peers.errors[2, 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    site.start(1, 2, 3)
+    assert site.state(0).offline_replicas == (2,)
+    expansion = _operations(site).create_partitions(NewPartitions(topic="t", count=2))
+    site.settle(spawn(expansion))
+    assert len(site.known.state.partitions) == 2
+    assert site.state(0).offline_replicas == (2,)
+    assert site.peers.last_states(1, UpdateMetadataRequest)[0].offline_replicas == [2]
+
+
+def test_replicas_of_new_partitions_on_dead_brokers_are_not_in_sync() -> None:
+    site = ClusterControllerSite({0: (1, 2)})
+    site.start(1, 2)
+    # The controller has not noticed yet that broker 3 is gone.
+    site.peers.sent.clear()
+    assigned = NewPartitions(topic="t", count=3, assignments=[[3, 1], [2, 3]])
+    site.settle(spawn(_operations(site).create_partitions(assigned)))
+    for number, leader in ((1, 1), (2, 2)):
+        state = site.state(number)
+        # In the first epoch: no election was needed after the partition was written.
+        assert (state.leader, state.isr, state.leader_epoch) == (leader, (leader,), 0)
+        assert state.partition_epoch == 0

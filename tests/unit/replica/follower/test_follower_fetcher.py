@@ -61,6 +61,21 @@ def test_next_fetch_waits_until_the_records_are_durable() -> None:
     assert len(replicas.leaders[2][-1].pending) == 1
 
 
+def test_broker_does_not_fetch_while_it_is_not_registered() -> None:
+    replicas = SimReplicas(2)
+    replicas.broker_epochs[2] = -1
+    replicas.elect(1)
+    replicas.produce(b"a")
+    replicas.advance(5_000)
+    assert replicas.leaders[2][-1].pending == []
+    assert replicas.end_offsets == {1: 1, 2: 0}
+    replicas.broker_epochs[2] = 7
+    replicas.advance(2_000)
+    assert replicas.end_offsets == {1: 1, 2: 1}
+    assert replicas.leader.remote is not None
+    assert replicas.leader.remote.followers[2].broker_epoch == 7
+
+
 def test_append_wakes_a_fetch_that_waits_for_records() -> None:
     replicas = started()
     ((asked, _),) = replicas.leaders[2][-1].pending
