@@ -142,7 +142,7 @@ ROWS = (
         outside=("crc32c", "lz4", "snappy", "zstandard"),
         pure=True,
     ),
-    Row(names=("plog.audit",), may_import=BASE, pure=True),
+    Row(names=("plog.audit", "plog.balance"), may_import=BASE, pure=True),
     Row(names=("plog.search",), may_import=BASE),  # It reads and writes the files of indexes.
     Row(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
     Row(
@@ -158,7 +158,7 @@ ROWS = (
     Row(names=("plog.twisted", "plog.aio"), may_import=(*LIBRARY, "plog.client")),
     Row(
         names=("plog.cli",),
-        may_import=(*LIBRARY, "plog.client"),
+        may_import=(*LIBRARY, "plog.balance", "plog.client"),
         outside=("argcomplete", "tqdm"),
     ),
     Row(
