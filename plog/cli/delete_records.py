@@ -6,14 +6,13 @@ Source: Kafka 4.3 DeleteRecordsCommand.
 from __future__ import annotations
 
 import argparse
-import json
-from typing import Any
 
 from plog.cli.admin_client import run_admin
-from plog.cli.options import UsageError, add_admin_options
+from plog.cli.json_file import duplicates, read_json_file
+from plog.cli.options import add_admin_options
 from plog.cli.output import Table, show
 from plog.cli.parser import add_examples
-from plog.client.admin.records import RecordAdmin
+from plog.client.admin.records import HIGH_WATERMARK, RecordAdmin
 from plog.client.network.cluster import Cluster
 from plog.errors import KafkaError
 from plog.types import TopicPartition
@@ -44,47 +43,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Delete the records below the offsets in the file; return 1 if a partition failed."""
     # The file is read first, so that its errors are reported even if no broker is available.
-    with open(arguments.offset_json_file, encoding="utf-8") as file:
-        offsets = parse_offsets(file.read())
+    offsets = read_offsets(arguments.offset_json_file)
     return run_admin(arguments, lambda cluster: delete_records(cluster, offsets, arguments))
 
 
-def parse_offsets(text: str) -> dict[TopicPartition, int]:
-    """Return the start offsets in `text`, the contents of the file. Raises UsageError.
-
-    >>> parse_offsets(_EXAMPLE)
-    {TopicPartition(topic='orders', partition=0): 100}
-    """
-    try:
-        document: Any = json.loads(text)
-        if not isinstance(document, dict):
-            raise TypeError("not a JSON object")
-        # Kafka's tool also accepts files without a version.
-        version = document.get("version", 1)
-        rows = [
-            (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
-            for row in document["partitions"]
-        ]
-    # Invalid JSON is a ValueError; an entry that is not an object raises TypeError.
-    except (ValueError, KeyError, TypeError) as error:
-        # The text of a KeyError is only the key.
-        reason = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise UsageError(
-            f"cannot read --offset-json-file: {reason}; it must look like {_EXAMPLE}"
-        ) from None
-    if version != 1:
-        raise UsageError(
-            f"cannot read --offset-json-file: version {version} is not supported; use version 1"
-        )
-    offsets = dict(rows)
+def read_offsets(path: str) -> dict[TopicPartition, int]:
+    """Return the start offsets in a file. Raises OSError and UsageError."""
+    rows = read_json_file(path, _EXAMPLE).field("partitions")
+    offsets = [
+        (row.topic_partition(), row.field("offset").number(at_least=HIGH_WATERMARK))
+        for row in rows.elements()
+    ]
     # As in Kafka's tool, duplicate partitions are an error.
-    if len(offsets) < len(rows):
-        seen = [partition for partition, _ in rows]
-        duplicates = sorted({str(each) for each in seen if seen.count(each) > 1})
-        raise UsageError(
-            f"cannot read --offset-json-file: duplicate partitions: {', '.join(duplicates)}"
-        )
-    return offsets
+    repeated = duplicates(partition for partition, _ in offsets)
+    if repeated:
+        raise rows.error(f"lists partitions twice: {', '.join(map(str, repeated))}")
+    return dict(offsets)
 
 
 async def delete_records(

@@ -71,11 +71,12 @@ def test_json_contains_the_new_start_offsets(delete_records: DeleteRecords) -> N
 @pytest.mark.parametrize(
     ("document", "error"),
     [
-        ("{", "it must look like"),
+        ("{", "line 1, column 2: Expecting property name"),
         ("[]", "not a JSON object"),
-        ({"partitions": [{"topic": "t"}]}, "'partition' is missing"),
+        ({"partitions": [{"topic": "t"}]}, "partitions[0] has no field 'partition'"),
         ({"partitions": [_row(1)], "version": 2}, "version 2 is not supported"),
-        ({"partitions": [_row(1), _row(2)]}, "duplicate partitions: orders-0"),
+        ({"partitions": [_row(-2)]}, "partitions[0].offset is less than -1"),
+        ({"partitions": [_row(1), _row(2)]}, "partitions lists partitions twice: orders-0"),
     ],
 )
 def test_invalid_file_is_an_error(
