@@ -55,6 +55,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "Find records that were lost or repeated, with the counts that producers have reported.",
     ),
     Command(
+        "broker",
+        "plog.cli.broker.command:configure",
+        "Move replicas or leaders away from a broker, give it leaders again, or check its stop.",
+    ),
+    Command(
         "broker-api-versions",
         "plog.cli.broker_api_versions:configure",
         "Print the request versions that each broker supports.",
@@ -124,6 +129,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "Print partition offsets: the latest, the earliest, or those for a timestamp.",
     ),
     Command(
+        "leader-election",
+        "plog.cli.leader_election:configure",
+        "Elect preferred leaders, or elect leaders that are not in sync.",
+    ),
+    Command(
         "log-dirs",
         "plog.cli.log_dirs:configure",
         "Describe brokers' log directories.",
@@ -138,6 +148,16 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "producer-perf-test",
         "plog.cli.perf.producer_perf_test:configure",
         "Send many records and print the throughput and latencies.",
+    ),
+    Command(
+        "reassign-partitions",
+        "plog.cli.reassign_partitions.command:configure",
+        "Move the replicas of partitions to other brokers, and limit and observe the moves.",
+    ),
+    Command(
+        "rebalance",
+        "plog.cli.rebalance.command:configure",
+        "Distribute replicas and leaders evenly over brokers, with the least data to copy.",
     ),
     Command(
         "replay",

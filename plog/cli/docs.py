@@ -38,7 +38,13 @@ unreachable brokers | exits with 0 | exits with 1 |
 | `cluster unregister` if the cluster does not support it | exits with 0 | exits with 1 |
 | `console-consumer` with a missing topic or partition | creates the topic, or waits | never \
 creates a topic; exits with 1 |
+| `reassign-partitions --generate` | proposes random brokers, which moves almost all replicas | \
+moves as few replicas as possible |
+| `reassign-partitions --cancel` of partitions that only get more replicas | does nothing | \
+cancels them |
 | `configs` for SCRAM users | | prints `stored, not enforced` if the broker says so |
+
+`rebalance` and `broker` have no counterpart in Kafka.
 
 To complete commands and options in bash, run `source <(plog completion bash)`.
 """

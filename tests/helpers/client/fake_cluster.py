@@ -52,16 +52,20 @@ class FakeConnection:
     """Uses the highest versions that plog supports, except for those that the test sets."""
 
     def __init__(
-        self, versions: Mapping[type[ApiMessage], int], api_versions: ApiVersionsResponse
+        self,
+        versions: Mapping[type[ApiMessage], int],
+        api_versions: ApiVersionsResponse,
+        unsupported: Collection[type[ApiMessage]] = (),
     ) -> None:
         self._versions = versions
+        self._unsupported = unsupported
         self.api_versions = api_versions
 
     def version_of(self, request: type[ApiMessage]) -> int:
         return self._versions.get(request, request.max_version)
 
     def speaks(self, request: type[ApiMessage]) -> bool:
-        return True
+        return request not in self._unsupported
 
 
 class FakeCluster:
@@ -82,6 +86,7 @@ class FakeCluster:
         self.brokers = brokers
         self.versions = dict(versions or {})
         self.api_versions = ApiVersionsResponse()
+        self.unsupported: set[type[ApiMessage]] = set()
         self.metadata = ClusterMetadata()
         self.answer: Callable[[int, Any], ApiMessage] = _no_answer
         self.asked: list[tuple[int, Any]] = []
@@ -125,7 +130,7 @@ class FakeCluster:
         )
 
     async def connection(self, node_id: int, **_: object) -> FakeConnection:
-        return FakeConnection(self.versions, self.api_versions)
+        return FakeConnection(self.versions, self.api_versions, self.unsupported)
 
     async def ask_node(
         self, node_id: int, request: ApiMessage, response: type[R], **_: object
@@ -148,6 +153,9 @@ class FakeCluster:
 
     def forget_coordinator(self, key: str) -> None:
         self.forgotten.append(key)
+
+    async def close(self) -> None:
+        pass
 
 
 def _no_answer(node_id: int, request: ApiMessage) -> ApiMessage:

@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 from tests.helpers.eventually import eventually
 
 _TIMEOUT_S = 120
+_WITH_SUBCOMMANDS = ("broker", "cluster")
 T = TypeVar("T")
 
 
@@ -26,8 +27,11 @@ class Plog:
 
     def command(self, tool: str, *arguments: str | Path) -> list[str]:
         """Return the complete command line of a tool."""
-        server = ("--bootstrap-server", self.bootstrap_servers)
-        return [sys.executable, "-m", "plog.cli", tool, *server, *map(str, arguments)]
+        server = ["--bootstrap-server", self.bootstrap_servers]
+        words = list(map(str, arguments))
+        # The options of a subcommand follow its name.
+        words = words + server if tool in _WITH_SUBCOMMANDS else server + words
+        return [sys.executable, "-m", "plog.cli", tool, *words]
 
     def attempt(
         self, tool: str, *arguments: str | Path, stdin: bytes = b""

@@ -149,9 +149,9 @@ class ZooKeeperServer(JavaServer):
 
 
 class KafkaServer(JavaServer):
-    """One broker: KRaft with its own controller, or ZooKeeper mode if `zookeeper` is given.
+    """One broker: KRaft, or ZooKeeper mode if `zookeeper` is given. Its data is in `log_dir`.
 
-    Its data is in `log_dirs`.
+    In KRaft, it is also the controller, unless `voter` is the `voter` of the broker that is.
     """
 
     def __init__(
@@ -160,6 +160,7 @@ class KafkaServer(JavaServer):
         directory: Path,
         *,
         zookeeper: str | None = None,
+        voter: str | None = None,
         node_id: int = 1,
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -168,6 +169,8 @@ class KafkaServer(JavaServer):
         self.bootstrap_servers = f"127.0.0.1:{free_port()}"
         self.node_id = node_id
         self._zookeeper = zookeeper
+        self._is_controller = voter is None
+        self.voter = voter or f"{node_id}@127.0.0.1:{free_port()}"
         self._settings = {
             "log.dirs": str(self.log_dir),
             "offsets.topic.replication.factor": "1",
@@ -181,12 +184,15 @@ class KafkaServer(JavaServer):
         }
 
     def _kraft_settings(self) -> dict[str, str]:
-        controller = f"127.0.0.1:{free_port()}"
+        roles, listeners = "broker", f"PLAINTEXT://{self.bootstrap_servers}"
+        if self._is_controller:
+            roles += ",controller"
+            listeners += f",CONTROLLER://{self.voter.partition('@')[2]}"
         return {
-            "process.roles": "broker,controller",
+            "process.roles": roles,
             "node.id": str(self.node_id),
-            "controller.quorum.voters": f"{self.node_id}@{controller}",
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
+            "controller.quorum.voters": self.voter,
+            "listeners": listeners,
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",

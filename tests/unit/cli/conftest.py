@@ -10,6 +10,7 @@ import pytest
 from plog.cli.commands import Configure
 from plog.cli.main import run_tool
 from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.client.reassigning_cluster import ReassigningCluster
 from tests.helpers.sim.sim_broker import SimBroker
 
 
@@ -68,3 +69,32 @@ def site(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     monkeypatch.setattr("plog.cli.admin_client.SocketNetwork", lambda **_: sim)
     monkeypatch.setattr("plog.cli.admin_client.run_blocking", sim.run)
     return CliSite(sim, capsys)
+
+
+class ReassignmentSite:
+    """Tools that connect to a double of a cluster that moves replicas."""
+
+    def __init__(self, cluster: ReassigningCluster, capsys: pytest.CaptureFixture[str]) -> None:
+        self.cluster = cluster
+        self._capsys = capsys
+
+    def run(self, configure: Configure, *words: object) -> Output:
+        """Run a tool with its arguments."""
+        self._capsys.readouterr()
+        try:
+            line = [*map(str, words), "--bootstrap-server", "192.0.2.1:9092"]
+            code = run_tool("tool", configure, line)
+        except SystemExit as exit_:
+            code = int(exit_.code or 0)
+        captured = self._capsys.readouterr()
+        return Output(code, captured.out, captured.err)
+
+
+@pytest.fixture
+def reassignment_site(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> ReassignmentSite:
+    """Three brokers without topics, and tools that connect to them."""
+    cluster = ReassigningCluster({1: None, 2: None, 3: None})
+    monkeypatch.setattr("plog.cli.admin_client.Cluster", lambda network, settings: cluster)
+    return ReassignmentSite(cluster, capsys)
