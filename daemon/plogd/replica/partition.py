@@ -490,18 +490,6 @@ class Partition:
             None, high_watermark, stable_offset, log_start_offset, data.region, data.aborted
         )
 
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return the largest leader epoch up to `epoch` and its end offset; (-1, -1) if unknown."""
-        log = self.log
-        if epoch == self.leader_epoch:
-            return epoch, log.log_end_offset
-        latest = log.leader_epochs.latest_epoch
-        # The log stores only epochs with records, but a client may have received an epoch without
-        # records from ListOffsets. Such an epoch ends where the current leader's epoch starts.
-        if latest < epoch < self.leader_epoch:
-            return (epoch if latest == UNDEFINED_EPOCH else latest), self.epoch_start_offset
-        return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
-
     def check_offset_is_known(self) -> None:
         """Raise OffsetNotAvailable while a new leader's high watermark is out of date (KIP-207)."""
         if self.epoch_start_offset > self.log.high_watermark:
