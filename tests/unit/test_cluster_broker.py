@@ -5,11 +5,6 @@ from __future__ import annotations
 import pytest
 
 from plog.errors import ErrorCode
-from plog.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from plog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -363,7 +358,9 @@ def test_broker_that_was_away_while_a_topic_was_deleted_does_not_show_it(
     assert not cluster.brokers[other].broker.replica_manager.topics.partitions
 
 
-def test_preferred_leader_leads_again_on_request(cluster: ZooKeeperCluster) -> None:
+def test_preferred_leader_leads_again_on_request() -> None:
+    cluster = ZooKeeperCluster(3, auto_leader_rebalance_enable=False)
+    cluster.create("t")
     preferred = cluster.leader("t")
     topics = [TopicPartitions(topic="t", partitions=[0])]
     request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=10_000)
@@ -384,13 +381,3 @@ def test_preferred_leader_leads_again_on_request(cluster: ZooKeeperCluster) -> N
     assert cluster.leader("t") == preferred
     cluster.advance(100)
     assert cluster.produce("t", b"a") == 0
-
-
-def test_reassignment_is_rejected(cluster: ZooKeeperCluster) -> None:
-    moved = ReassignablePartition(partition_index=0, replicas=[1])
-    request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name="t", partitions=[moved])], timeout_ms=10_000
-    )
-    [topic] = cluster.ask_controller(request, 0).responses
-    assert topic.partitions[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert "plog does not support reassignments yet" in topic.partitions[0].error_message
