@@ -8,7 +8,8 @@ With pytest, no import is necessary: installing plog makes its fixtures availabl
 
 The other names are types for annotations. `RunningBroker` is the type of the broker fixtures, with
 the subclasses `BrokerProcess` and `BrokerThread`; `BrokerFactory` is the type of
-``plog_broker_factory``; `Hooks` and `Hook` are the types of a broker's ``hooks``.
+``plog_broker_factory``; `Hooks` and `Hook` are the types of a broker's ``hooks``. `ClusterFactory`
+is the type of ``plog_cluster``, which returns a `RunningCluster`.
 
 `plogd.testing` is imported on first use, because the client library also works without the
 broker's package.
@@ -27,17 +28,21 @@ if TYPE_CHECKING:
     from plogd.testing.hooks import Hook as Hook
     from plogd.testing.hooks import Hooks as Hooks
     from plogd.testing.plugin import BrokerFactory as BrokerFactory
+    from plogd.testing.plugin import ClusterFactory as ClusterFactory
     from plogd.testing.running_broker import BrokerFailed as BrokerFailed
     from plogd.testing.running_broker import RunningBroker as RunningBroker
+    from plogd.testing.running_cluster import RunningCluster as RunningCluster
 
 _MODULE_OF = {
     "BrokerFactory": "plogd.testing.plugin",
     "BrokerFailed": "plogd.testing.running_broker",
     "BrokerProcess": "plogd.testing.broker_process",
     "BrokerThread": "plogd.testing.broker_thread",
+    "ClusterFactory": "plogd.testing.plugin",
     "Hook": "plogd.testing.hooks",
     "Hooks": "plogd.testing.hooks",
     "RunningBroker": "plogd.testing.running_broker",
+    "RunningCluster": "plogd.testing.running_cluster",
 }
 
 __all__ = [
@@ -45,10 +50,13 @@ __all__ = [
     "BrokerFailed",
     "BrokerProcess",
     "BrokerThread",
+    "ClusterFactory",
     "Hook",
     "Hooks",
     "RunningBroker",
+    "RunningCluster",
     "broker",
+    "cluster",
 ]
 
 
@@ -83,3 +91,15 @@ def broker(
     from plogd.testing.broker_thread import BrokerThread
 
     return BrokerThread(directory, settings)
+
+
+def cluster(
+    directory: Path, count: int = 3, settings: Mapping[str, str] | None = None
+) -> RunningCluster:
+    """Return a cluster of `count` brokers in threads, with their data below `directory`.
+
+    ``with`` starts and ends it. `settings` apply to all brokers.
+    """
+    from plogd.testing.running_cluster import RunningCluster
+
+    return RunningCluster(directory, count, settings)

@@ -22,7 +22,9 @@ from plogd.system_clock import ReactorTimers, SystemClock
 from plogd.system_random import SystemRandom
 
 if TYPE_CHECKING:
+    from plogd.cluster_broker import ClusterBroker
     from plogd.metadata.zookeeper.port import ZooKeeperConnection
+    from plogd.peers import Peers
 
 
 class Machine:
@@ -79,6 +81,13 @@ class Machine:
             pending=Later,
             security=security_of(tls_properties(config)) if is_tls else None,
         )
+
+    def make_peers(self, broker: ClusterBroker) -> Peers:
+        """Return the connections of a broker to the other brokers of its cluster."""
+        # Only here, because a broker with the embedded store does not need it.
+        from plogd.net.peer_connections import peers_on
+
+        return peers_on(self.reactor, broker, broker.address_of)
 
     def dispatch_of(self, broker: Broker) -> Dispatch:
         """Return the `Dispatcher` to which the broker's connections pass their requests."""

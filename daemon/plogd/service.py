@@ -205,7 +205,6 @@ class BrokerService(Service):
         # A single broker does not need these modules.
         from plogd.cluster_broker import ClusterBroker
         from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
-        from plogd.net.peer_connections import peers_on
 
         return ClusterBroker(
             config,
@@ -213,7 +212,7 @@ class BrokerService(Service):
             metrics=self._registry,
             on_bug=_log_bug,
             make_metadata=partial(ZooKeeperMetadata, self._machine.make_zookeeper),
-            make_peers=lambda broker: peers_on(self._reactor, broker, broker.address_of),
+            make_peers=self._machine.make_peers,
         )
 
     def _resolve(self, host: str) -> Later[object]:

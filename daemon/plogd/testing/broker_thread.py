@@ -16,6 +16,7 @@ import threading
 import time
 import traceback
 import weakref
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,9 @@ class BrokerThread(RunningBroker):
         self.data_dir.mkdir(parents=True, exist_ok=True)
         started_s = time.monotonic()
         try:
-            run = self._run = _Run(self._assignments(), self.log_path, self._moved_s)
+            run = self._run = _Run(
+                self._assignments(), self.log_path, self._moved_s, self._make_machine
+            )
         except ConfigError as error:
             raise BrokerFailed(f"cannot start the broker: invalid settings:\n{error}") from error
         run.thread.start()
@@ -98,6 +101,11 @@ class BrokerThread(RunningBroker):
         run = self._running()
         run.soon(lambda: run.service.reload())
         self._wait_until_ready(run)
+
+    def _make_machine(self, reactor: MovableReactor) -> ControlledMachine:
+        """Return the ports of the next run."""
+        # The interpreter's switch interval applies to the whole process, which is the test's.
+        return ControlledMachine(reactor, switch_interval_s=None)
 
     def _wait_until_ready(self, run: _Run) -> list[str]:
         try:
@@ -143,14 +151,19 @@ class BrokerThread(RunningBroker):
 class _Run:
     """One run of a broker. Methods run on the reactor's thread unless marked otherwise."""
 
-    def __init__(self, assignments: list[str], log_path: Path, offset_s: float) -> None:
+    def __init__(
+        self,
+        assignments: list[str],
+        log_path: Path,
+        offset_s: float,
+        make_machine: Callable[[MovableReactor], ControlledMachine],
+    ) -> None:
         self._loaded = load_config([], assignments)
         self._load = lambda: load_config([], assignments)
         self._log_path = log_path
         self.process = EmbeddedProcess()
         self.reactor: Any = MovableReactor(offset_s)
-        # The interpreter's switch interval applies to the whole process, which is the test's.
-        self.machine = ControlledMachine(self.reactor, switch_interval_s=None)
+        self.machine = make_machine(self.reactor)
         self.exit_code = 1  # Unless the service ends normally.
         self.service: BrokerService
         self._controls: Controls
@@ -271,6 +284,7 @@ class _Run:
             self._asked.pop().set_exception(BrokerFailed("the broker has ended"))
         if self.machine.jobs is not None:
             self.machine.jobs.close()
+        self.machine.end()
         self._silence()
         self._close_reactor()
         # Last, because jobs may use the files until their threads have ended.

@@ -20,6 +20,7 @@ from plogd.testing.mock_time import MockTime, MovableClock, MovableReactor
 if TYPE_CHECKING:
     from plogd.broker import Broker
     from plogd.net.request_queue import Dispatch
+    from plogd.testing.cuttable_peers import CuttablePeers
 
 T = TypeVar("T")
 
@@ -33,6 +34,8 @@ class ControlledMachine(Machine):
         self.time = MockTime(reactor)
         self.jobs: CountedJobs | None = None
         self.requests: HookedDispatch | None = None
+        self.peers: CuttablePeers | None = None
+        """The connections to other brokers, for a broker of a `RunningCluster`."""
         self._switch_interval_s = switch_interval_s
 
     def make_jobs(self) -> ThreadJobs:
@@ -44,6 +47,9 @@ class ControlledMachine(Machine):
         """Return the broker's dispatcher, wrapped in the hooks of tests."""
         self.requests = HookedDispatch(broker, super().dispatch_of(broker), self.timers)
         return self.requests
+
+    def end(self) -> None:
+        """Release what the end of the process would release, after the broker has ended."""
 
 
 class CountedJobs(ThreadJobs):

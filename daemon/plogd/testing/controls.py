@@ -19,6 +19,7 @@ from plogd.testing.hooked_dispatch import HookedDispatch, Rule, row_named
 if TYPE_CHECKING:
     from plogd.service import BrokerService
     from plogd.testing.controlled_machine import ControlledMachine
+    from plogd.testing.cuttable_peers import CuttablePeers
 
 
 class Controls:
@@ -34,8 +35,15 @@ class Controls:
             "add_hook": self._add_hook,
             "advance_time": machine.time.advance,
             "create_topic": self._create_topic,
+            "cut_peer": lambda broker_id: self._peers.cut(broker_id),
             "delete_topic": self._delete_topic,
+            "describe_topic": self._describe_topic,
+            "heal_peer": lambda broker_id: self._peers.heal(broker_id),
             "hook_hits": lambda number: self._rules[number].hits,
+            "is_controller": lambda: service.broker.controller.is_active,
+            "live_brokers": lambda: list(service.broker.cache.live_brokers),
+            "pass_turn": lambda: None,
+            "peers_in_flight": lambda: self._peers.in_flight(),
             "remove_hook": self._remove_hook,
             "reset_hooks": self._reset_hooks,
             "wait_for_hook": lambda number, count: self._rules[number].when_hit(count),
@@ -89,8 +97,21 @@ class Controls:
         rules, self._rules = self._rules, {}
         return [(number, rule.hits) for number, rule in rules.items()]
 
-    def _create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> Later[None]:
-        new = NewTopic(name=name, num_partitions=partitions, config=dict(config))
+    @property
+    def _peers(self) -> CuttablePeers:
+        peers = self._machine.peers
+        assert peers is not None, "the broker has no connections to other brokers"
+        return peers
+
+    def _create_topic(
+        self, name: str, partitions: int, config: Mapping[str, str], replication_factor: int = -1
+    ) -> Later[None]:
+        new = NewTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            config=dict(config),
+        )
         # A TopicState cannot be passed through the channel as JSON.
         return self._service.broker.controller.create_topic(new).map(lambda _: None)
 
@@ -100,6 +121,21 @@ class Controls:
         if topic is None:
             raise UnknownTopicOrPartition(f"cannot delete topic {name!r}: it does not exist")
         return broker.controller.delete_topic(name, topic.topic_id)
+
+    def _describe_topic(self, name: str) -> list[dict[str, Any]] | None:
+        """Return the partitions that this broker shows to clients, or None."""
+        topic = self._service.broker.cache.topic(name)
+        if topic is None:
+            return None
+        return [
+            {
+                "partition": each.partition,
+                "leader": each.leader,
+                "replicas": list(each.replicas),
+                "isr": list(each.isr),
+            }
+            for each in topic.partitions
+        ]
 
 
 def error_for_code(code: int, message: str) -> KafkaError:

@@ -16,7 +16,8 @@ Twisted before a fixture is used (tests/unit/testing/test_plugin.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -24,6 +25,7 @@ import pytest
 
 if TYPE_CHECKING:
     from plogd.testing.running_broker import RunningBroker
+    from plogd.testing.running_cluster import RunningCluster
 
 Kind: TypeAlias = Literal["process", "thread"]
 KINDS = ("thread", "process")
@@ -43,6 +45,14 @@ class BrokerFactory(Protocol):
         self, settings: dict[str, str] | None = None, *, kind: Kind | None = None
     ) -> RunningBroker:
         """Return a started broker, which is stopped at the end of the test session."""
+        ...
+
+
+class ClusterFactory(Protocol):
+    """Starts a cluster; `settings` apply to all brokers and have Kafka's names."""
+
+    def __call__(self, count: int = 3, settings: dict[str, str] | None = None) -> RunningCluster:
+        """Return a started cluster of `count` brokers, which ends with the test."""
         ...
 
 
@@ -201,15 +211,45 @@ def plog_broker_factory(
         return broker
 
     yield start
+    _call_all([partial(next, life, None) for life in started])
+
+
+def _call_all(functions: Iterable[Callable[[], object]]) -> None:
+    """Call all functions, and raise the first error."""
     errors: list[Exception] = []
-    for life in started:
+    for function in functions:
         try:
-            next(life, None)
+            function()
         # The other brokers must also be stopped.
         except Exception as error:
             errors.append(error)
     if errors:
         raise errors[0]
+
+
+@pytest.fixture
+def plog_cluster(pytestconfig: pytest.Config, tmp_path: Path) -> Iterator[ClusterFactory]:
+    """A function that starts several brokers in threads, which form a cluster."""
+    clusters: list[RunningCluster] = []
+    brokers = pytestconfig.stash[_BROKERS]
+
+    def start(count: int = 3, settings: dict[str, str] | None = None) -> RunningCluster:
+        check_names(settings or {})
+        from plogd.testing.running_cluster import RunningCluster
+
+        folder = tmp_path / f"plog-cluster-{len(clusters) + 1}"
+        cluster = RunningCluster(folder, count, settings)
+        cluster.start()
+        clusters.append(cluster)
+        for broker in cluster.brokers.values():
+            brokers.add(broker)
+        return cluster
+
+    yield start
+    for cluster in clusters:
+        for broker in cluster.brokers.values():
+            brokers.discard(broker)
+    _call_all([cluster.close for cluster in clusters])
 
 
 # -- topics --------------------------------------------------------------------------------------

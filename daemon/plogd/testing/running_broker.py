@@ -66,6 +66,11 @@ class RunningBroker(ABC):
     def is_running(self) -> bool:
         """Return whether the broker is running."""
 
+    @property
+    def has_exited(self) -> bool:
+        """Return whether the broker has ended although it was neither stopped nor killed."""
+        return self._has_to_run and not self.is_running
+
     @abstractmethod
     def start(self) -> None:
         """Start the broker and wait until it is ready. Raises BrokerFailed if it fails to start."""
