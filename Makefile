@@ -1,6 +1,7 @@
 # One line per target; CONTRIBUTING.md describes the commands.
-.PHONY: run check test test-long test-oldest fuzz bench pipeline deb deb-test
+.PHONY: run cluster check test test-long test-oldest fuzz bench pipeline deb deb-test
 run: ; ./run
+cluster: ; ./run cluster
 check: ; ./test checks
 test: ; ./test
 test-long: ; ./test long
