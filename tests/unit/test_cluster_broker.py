@@ -179,7 +179,8 @@ def test_broker_that_reads_its_new_epoch_late_serves_again(cluster: ZooKeeperClu
     assert sorted(cluster.state("t").isr) == [1, 2, 3]
 
 
-def test_leader_whose_session_expires_follows_the_next_leader(cluster: ZooKeeperCluster) -> None:
+def test_leader_whose_session_expires_follows_the_next_leader() -> None:
+    cluster = ZooKeeperCluster(3, auto_leader_rebalance_enable=False)
     leader, follower = cluster.create_away_from_controller("u")
     assert cluster.produce("u", b"a") == 0
     cluster.zookeeper.expire(cluster.client(leader).session_id)
