@@ -5,6 +5,7 @@ python -m tests.sim --seeds 1-100 --steps 400     many seeds, until one fails
 python -m tests.sim --seeds 1-9999 --keep-going   all of them; lists the failed seeds at the end
 python -m tests.sim --seed 7 --steps 400 --trace  print every notable event
 python -m tests.sim --plant ack-before-flush      with a planted bug
+python -m tests.sim --seed 7 --brokers 3          a cluster of three brokers on ZooKeeper
 
 Exits with 0, or with 1 and the name of the anomaly on the last line. With --keep-going, the last
 line contains the failed seeds.
@@ -17,7 +18,9 @@ import sys
 from collections.abc import Sequence
 
 from tests.sim.checker import Anomaly
-from tests.sim.planted_bugs import PLANTS, planted
+from tests.sim.cluster.cluster_plan import choose_brokers
+from tests.sim.cluster.cluster_world import ClusterWorld
+from tests.sim.planted_bugs import ALL_PLANTS, planted
 from tests.sim.world import World
 
 _DEFAULT_SEEDS = range(1, 21)
@@ -30,21 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed: list[int] = []
     with planted(options.plant):
         for seed in seeds:
-            world = World(
-                seed,
-                options.steps,
-                trace=print if options.trace or options.trace_disk else None,
-                trace_operations=options.trace_disk,
-                with_monitor=not options.no_monitor,
-                members=options.members,
-                exceptions=options.exceptions,
-            )
+            world = _make_world(seed, options)
             try:
                 world.run()
             except Anomaly as anomaly:
                 print(anomaly)
                 again = f" --plant {options.plant}" if options.plant else ""
                 again += f" --members {options.members}" if options.members is not None else ""
+                again += f" --brokers {options.brokers}" if options.brokers is not None else ""
                 if options.exceptions is not None:
                     again += " --exceptions" if options.exceptions else " --no-exceptions"
                 print(f"replay: python -m tests.sim --seed {seed} --steps {options.steps}{again}")
@@ -59,6 +55,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
+def _make_world(seed: int, options: argparse.Namespace) -> World | ClusterWorld:
+    brokers = choose_brokers(seed) if options.brokers is None else options.brokers
+    if brokers > 1:
+        return ClusterWorld(
+            seed,
+            options.steps,
+            brokers,
+            trace=print if options.trace or options.trace_disk else None,
+            trace_operations=options.trace_disk,
+            with_monitor=not options.no_monitor,
+        )
+    return World(
+        seed,
+        options.steps,
+        trace=print if options.trace or options.trace_disk else None,
+        trace_operations=options.trace_disk,
+        with_monitor=not options.no_monitor,
+        members=options.members,
+        exceptions=options.exceptions,
+    )
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -66,13 +84,16 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=_range, default=_DEFAULT_SEEDS, help="run seeds A-B")
     parser.add_argument("--keep-going", action="store_true", help="continue after a failed seed")
     parser.add_argument("--steps", type=int, default=400, help="number of steps of the clients")
+    parser.add_argument(
+        "--brokers", type=int, help="number of brokers, 1-5 (default: chosen by the seed)"
+    )
     parser.add_argument("--members", type=int, help="group members (default: chosen by the seed)")
     parser.add_argument(
         "--exceptions",
         action=argparse.BooleanOptionalAction,
         help="inject exceptions (default: chosen by the seed)",
     )
-    parser.add_argument("--plant", choices=sorted(PLANTS), help="plant this bug in the broker")
+    parser.add_argument("--plant", choices=sorted(ALL_PLANTS), help="plant this bug in the broker")
     parser.add_argument("--trace", action="store_true", help="print each notable event")
     parser.add_argument("--trace-disk", action="store_true", help="print each file operation, too")
     parser.add_argument(
@@ -86,7 +107,7 @@ def _range(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-def _summary(world: World) -> str:
+def _summary(world: World | ClusterWorld) -> str:
     facts = {
         "lives": world.service.life_number,
         "acknowledged": world.history.acknowledged_count,
@@ -95,6 +116,8 @@ def _summary(world: World) -> str:
         "generations": sum(one.assigned_generation for one in world.groups.views.values()),
         **dict(sorted(world.counts.items())),
     }
+    if isinstance(world, ClusterWorld):
+        facts = {"brokers": len(world.machines), **facts}
     return f"seed {world.seed}: " + ", ".join(f"{name} {number}" for name, number in facts.items())
 
 

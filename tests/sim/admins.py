@@ -44,6 +44,7 @@ class TopicPlan:
     settings: Mapping[str, str]
     is_written_by_clients: bool = True
     is_read_by_clients: bool = True
+    replication_factor: int = 1
 
     @property
     def keeps_everything(self) -> bool:
@@ -71,6 +72,7 @@ class Admin(Client):
 
     async def create(self, plan: TopicPlan) -> None:
         """Create a topic; after a lost response, TOPIC_ALREADY_EXISTS is a valid outcome."""
+        self.go_to_controller()
         await self.connected()
         version = self.version(ApiKey.CREATE_TOPICS, 2)
         request = CreateTopicsRequest(
@@ -78,7 +80,7 @@ class Admin(Client):
                 CreatableTopic(
                     name=plan.name,
                     num_partitions=plan.partitions,
-                    replication_factor=1,
+                    replication_factor=plan.replication_factor,
                     configs=[
                         CreatableTopicConfig(name=name, value=value)
                         for name, value in plan.settings.items()
@@ -92,13 +94,14 @@ class Admin(Client):
         check_code(
             result.error_code,
             f"CreateTopics {plan.name}: {result.error_message}",
-            (*PASSING_ERRORS, ErrorCode.TOPIC_ALREADY_EXISTS),
+            (*PASSING_ERRORS, *self.world.cluster_errors, ErrorCode.TOPIC_ALREADY_EXISTS),
         )
         if not result.error_code and version >= _FIRST_ID_IN_CREATE:
             self.world.topics.created(plan.name, result.topic_id, plan.partitions)
 
     async def delete(self, name: str, topic_id: Uuid) -> None:
         """Delete a topic by id or by name."""
+        self.go_to_controller()
         await self.connected()
         version = self.version(ApiKey.DELETE_TOPICS, 1)
         by_id = version >= _FIRST_ID_IN_DELETE and self.chance.random() < 0.8

@@ -125,10 +125,14 @@ class PartitionHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """One partition of a Fetch response; `known_end` was noted when the request was sent."""
+    """One partition of a Fetch response; `known_end` was noted when the request was sent.
+
+    `leader_epoch` is the one in the request, which the leader has compared with its own, or -1.
+    """
 
     position: int
     known_end: int
+    leader_epoch: int = -1
     records: Sequence[Record]
     epochs: Sequence[tuple[int, int]] = ()
     """Base offset and leader epoch of each batch."""
@@ -174,8 +178,14 @@ class History:
             history = self.partitions[key] = PartitionHistory(name)
         return history
 
-    def known_end(self, key: PartitionKey) -> int:
-        """Return the end below which no record may be missing from now on."""
+    def known_end(
+        self, key: PartitionKey, leader_epoch: int = -1, *, of_earlier_epochs: bool = False
+    ) -> int:
+        """Return the end below which no record may be missing from now on.
+
+        With a single broker, it does not depend on the leader epoch in the request; see
+        cluster/replicated_history.py.
+        """
         return self.partition(key).known_end
 
     def forget(self, topic_id: Uuid) -> None:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Response = TypeVar("Response", bound=ApiMessage)
 
 _HELLO_VERSION = 3
+_STAYS = 0.7
+"""How often a client of a cluster asks the same broker again for metadata."""
 _FIRST_TOPIC_ID_METADATA = 10
 _FIRST_TOPIC_ID_METADATA_REQUEST = 12
 
@@ -63,6 +65,15 @@ class Client:
         self.chance = random.Random(world.chance.random())
         self.connection: Connection | None = None
         self.versions: dict[int, tuple[int, int]] = {}
+        self.wanted: int | None = None
+        """In a cluster, the broker to connect to; None for any."""
+        self.needs_metadata = True
+        """In a cluster, whether a broker has not been found where it was."""
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._controller_id = -1
+        self._metadata_connection: Connection | None = None
+        self._connections: dict[int, Connection] = {}
+        """In a cluster, the last connection to each broker that was wanted."""
 
     async def run(self) -> None:
         """Run the script until the world reports that the work is finished."""
@@ -71,15 +82,33 @@ class Client:
     # -- requests -----------------------------------------------------------------------------
 
     async def connected(self) -> Connection:
-        """Return the open connection, or a new one as soon as a broker is serving."""
-        while self.connection is None or not self.connection.is_open:
+        """Return the open connection, or a new one as soon as a broker is serving.
+
+        In a cluster, it leads to the wanted broker. Raises ConnectionLost if that is not serving.
+        """
+        while True:
+            if self.world.has_several_brokers and self.wanted is not None:
+                self.connection = self._connections.get(self.wanted)
+            if self.connection is not None and self.connection.is_open:
+                return self.connection
             try:
-                self.connection = self.world.network.connect()
+                self.connection = self._connect(self.wanted)
                 await self._hello(self.connection)
             except ConnectionLost:
                 self.connection = None
+                self.needs_metadata = True
+                if self.world.has_several_brokers and self.wanted is not None:
+                    self.wanted = None
+                    raise
                 await self.world.sleep(self.chance.uniform(5, 100))
-        return self.connection
+
+    def _connect(self, broker_id: int | None) -> Connection:
+        if not self.world.has_several_brokers:
+            return self.world.network.connect()
+        connection = self.world.network.connect_to(broker_id, self.chance)
+        if broker_id is not None:
+            self._connections[broker_id] = connection
+        return connection
 
     async def _hello(self, connection: Connection) -> None:
         request = ApiVersionsRequest(client_software_name="sim", client_software_version="1")
@@ -123,17 +152,19 @@ class Client:
 
     def check_produced(self, code: int, what: str) -> None:
         """Like `check_code`, for a batch that was not appended."""
+        self.needs_metadata = True
         if not (self.world.forgives_bugs and code == ErrorCode.UNKNOWN_SERVER_ERROR):
-            check_code(code, what, PASSING_ERRORS)
+            check_code(code, what, (*PASSING_ERRORS, *self.world.cluster_errors))
 
     # -- topics -------------------------------------------------------------------------------
 
     async def topics(self) -> Mapping[str, Sight]:
         """Return all topics by name, with their ids; also records them in `Topics`."""
-        await self.connected()
+        connection = await self.connected_for_metadata()
         known = self.world.topics.known
         version = self.version(ApiKey.METADATA, _FIRST_TOPIC_ID_METADATA)
-        answer = await self.ask(MetadataRequest(topics=None), version, MetadataResponse)
+        request = MetadataRequest(topics=None)
+        answer = await self.ask(request, version, MetadataResponse, connection)
         if answer.error_code:
             check_code(answer.error_code, "Metadata", PASSING_ERRORS)
             return {}
@@ -145,8 +176,11 @@ class Client:
             if topic.is_internal:
                 continue  # The contents of internal topics are the broker's own.
             epochs = {one.partition_index: one.leader_epoch for one in topic.partitions}
-            sights[cast(str, topic.name)] = Sight(topic.topic_id, len(topic.partitions), epochs)
+            leaders = {one.partition_index: one.leader_id for one in topic.partitions}
+            name = cast(str, topic.name)
+            sights[name] = Sight(topic.topic_id, len(topic.partitions), epochs, leaders)
         self.world.topics.shown(sights, known)
+        self._note_brokers(sights, answer.controller_id)
         return sights
 
     async def touch_topic(self, name: str) -> None:
@@ -159,6 +193,56 @@ class Client:
         answer = await self.ask(request, version, MetadataResponse)
         for topic in answer.topics:
             check_code(topic.error_code, f"Metadata of {name}", PASSING_ERRORS)
+
+    # -- several brokers ----------------------------------------------------------------------
+
+    async def connected_for_metadata(self) -> Connection:
+        """Return a connection to any broker, in a cluster often to another one than before."""
+        if not self.world.has_several_brokers:
+            return await self.connected()
+        connection = self._metadata_connection
+        if connection is not None and connection.is_open and self.chance.random() < _STAYS:
+            return connection
+        if connection is not None:
+            connection.drop()
+        while True:
+            try:
+                connection = self._metadata_connection = self._connect(None)
+                await self._hello(connection)
+            except ConnectionLost:
+                await self.world.sleep(self.chance.uniform(5, 100))
+            else:
+                return connection
+
+    def _note_brokers(self, sights: Mapping[str, Sight], controller_id: int) -> None:
+        self.needs_metadata = False
+        self._controller_id = controller_id
+        self._leaders = {
+            (name, number): leader
+            for name, sight in sights.items()
+            for number, leader in sight.leaders.items()
+            if leader >= 0
+        }
+
+    def go_to(self, topic: str, partition: int) -> None:
+        """In a cluster, use the leader of a partition, or any broker if it is unknown."""
+        self.wanted = self._leaders.get((topic, partition))
+
+    def go_to_controller(self) -> None:
+        """In a cluster, use the controller, or any broker if it is unknown."""
+        self.wanted = None if self._controller_id < 0 else self._controller_id
+
+    def go_to_any_leader(self) -> None:
+        """In a cluster, use a broker that leads partitions."""
+        if self.world.has_several_brokers:
+            leaders = sorted(set(self._leaders.values()))
+            self.wanted = self.chance.choice(leaders) if leaders else None
+
+    def may_use(self, topic: str, partition: int) -> bool:
+        """Whether requests for a partition should go to the broker in use: it is the leader."""
+        if not self.world.has_several_brokers:
+            return True
+        return self._leaders.get((topic, partition)) == self.wanted
 
 
 def check_code(

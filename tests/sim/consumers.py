@@ -64,12 +64,18 @@ class Consumer(Reader):
 
     async def _assign(self) -> None:
         sights = await self.topics()
+        if self.world.has_several_brokers:
+            self._session = None  # It belongs to a connection to one broker.
+            self.go_to_any_leader()
+            await self.connected()
         by_id = self.serves_topic_ids(ApiKey.FETCH, FIRST_TOPIC_ID_VERSION)
         everything = [
             Assigned(name, sight.topic_id, number, self._epoch(sight, number))
             for name, sight in sorted(sights.items())
             for number in range(sight.partitions)
-            if self.world.may_read(name) and (by_id or not self.world.may_be_deleted(name))
+            if self.world.may_read(name)
+            and (by_id or not self.world.may_be_deleted(name))
+            and self.may_use(name, number)
         ]
         count = min(len(everything), self.chance.randint(1, 3))
         chosen = self.chance.sample(everything, count)
@@ -137,7 +143,9 @@ class Consumer(Reader):
             self._session = None
             return
         request = self.fetch_request(session, self._positions, self.chance.choice((0, 50, 500)))
-        known_ends = {key: self.world.history.known_end(key.key) for key in self._positions}
+        known_ends = {
+            key: self.world.history.known_end(key.key, key.leader_epoch) for key in self._positions
+        }
         life = self.world.service.life_number
         answer = await self.ask(
             request, session.version, FetchResponse, connection, request.max_wait_ms
@@ -191,7 +199,8 @@ class Consumer(Reader):
     async def _out_of_range(self, assigned: Assigned, position: int, life: int) -> None:
         """Check that only retention could have removed the requested offset."""
         plan = self.world.plan_of(assigned.topic)
-        if plan is None or not plan.is_durable:
+        # In a cluster, a deposed leader may lack the records.
+        if plan is None or not plan.is_durable or self.world.has_several_brokers:
             del self._positions[assigned]
             return
         found = await self.list_offset(assigned, EARLIEST)

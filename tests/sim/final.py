@@ -65,6 +65,7 @@ class FinalReader(Reader):
                 sights = await self.topics()
                 for name, sight in sorted(sights.items()):
                     for number in range(sight.partitions if self.world.may_read(name) else 0):
+                        self.go_to(name, number)
                         await self._read(Assigned(name, sight.topic_id, number))
                 return
             except (ConnectionLost, _NotYet):

@@ -82,6 +82,15 @@ class GroupClient(Client):
         self.plan = plan
         self.view = world.groups.view(plan.name)
         self._topic_ids: dict[str, Uuid] = {}
+        self._coordinator_id = -1
+        """The group's coordinator in a cluster, as far as it is known."""
+
+    async def connected(self) -> Connection:
+        if self.world.has_several_brokers:
+            if self._coordinator_id < 0 or self.needs_metadata:
+                await self._find_coordinator(await self.connected_for_metadata())
+            self.wanted = None if self._coordinator_id < 0 else self._coordinator_id
+        return await super().connected()
 
     def check_group_code(
         self, code: int, what: str, allowed: Sequence[ErrorCode] | frozenset[ErrorCode] = ()
@@ -92,24 +101,30 @@ class GroupClient(Client):
                 "unexpected-error", f"{what}: {ErrorCode(code).name}, and the disk is well"
             )
         check_code(code, f"{self.name}: {what}", (*TROUBLES, LOADING, *allowed))
+        if code in TROUBLES:
+            self._coordinator_id = -1
         if code in OUT_OF_DATE:
             self.view.loaded_in = self.world.service.coordinator_life
 
     async def find_coordinator(self) -> None:
         """Look up the group's coordinator: this broker, or not available yet."""
-        await self.connected()
+        await self._find_coordinator(await self.connected())
+
+    async def _find_coordinator(self, connection: Connection) -> None:
         version = self.version(ApiKey.FIND_COORDINATOR)
         request = FindCoordinatorRequest(key=self.plan.name, key_type=0)
         if version >= _FIRST_KEYS_IN_FIND:
             request = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.plan.name])
-        answer = await self.ask(request, version, FindCoordinatorResponse)
-        code, port = answer.error_code, answer.port
+        answer = await self.ask(request, version, FindCoordinatorResponse, connection)
+        code, port, node_id = answer.error_code, answer.port, answer.node_id
         if version >= _FIRST_KEYS_IN_FIND:
             [one] = answer.coordinators
-            code, port = one.error_code, one.port
+            code, port, node_id = one.error_code, one.port, one.node_id
         self.check_group_code(code, "FindCoordinator")
         if not code and port <= 0:
             raise Anomaly("bad-answer", f"the coordinator of {self.plan.name} is at port {port}")
+        self._coordinator_id = -1 if code else node_id
+        self.needs_metadata = False
 
     async def _learn_topic_ids(self) -> None:
         if not self._topic_ids:
@@ -204,14 +219,17 @@ class GroupClient(Client):
 
     async def read_offsets(self, partitions: Sequence[TopicPartition] | None) -> bool:
         """Read and check committed offsets (None: all); return whether there was a response."""
-        await self.connected()
+        connection = await self.connected()
         await self._learn_topic_ids()
         at_least = _FIRST_ALL_IN_FETCH if partitions is None else 1
         at_most = _FIRST_ID_IN_FETCH if self._topic_ids else _FIRST_ID_IN_FETCH - 1
         version = self.version(ApiKey.OFFSET_FETCH, at_least, at_most)
         floors = {key: one.floor for key, one in self.view.registers.items()}
         request = self._fetch_request(partitions, version)
-        answer = await self.ask(request, version, OffsetFetchResponse)
+        term = self.world.coordinator_term(self.plan.name, connection)
+        answer = await self.ask(request, version, OffsetFetchResponse, connection)
+        if term is None or term != self.world.coordinator_term(self.plan.name, connection):
+            floors = {}  # A deposed coordinator may not know newer commits.
         code, reads = _reads_of(answer, version)
         if code:
             self.check_group_code(code, "OffsetFetch")

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.helpers.sim.sim_files import Operation
-    from tests.sim.world import World
+    from tests.sim.host import Host
 
 _DAY_MS = 86_400_000
 _MAX_CLOCK_ERROR_MS = 4 * _DAY_MS
@@ -21,9 +21,19 @@ _WRITES = ("append", "sync", "sync_dir", "rename", "create", "truncate", "unlink
 
 
 class Nemesis:
-    """Injects faults as a coroutine that runs concurrently with the clients."""
+    """Injects faults as a coroutine that runs concurrently with the clients.
 
-    def __init__(self, world: World) -> None:
+    `kinds` are the names of the possible faults, by default all; one is injected about every
+    `paces_ms` milliseconds.
+    """
+
+    def __init__(
+        self,
+        world: Host,
+        *,
+        kinds: Collection[str] | None = None,
+        paces_ms: Sequence[int] = (50, 200, 800),
+    ) -> None:
         self.world = world
         self.chance = random.Random(world.chance.random())
         self._clock_error_ms = 0
@@ -42,9 +52,11 @@ class Nemesis:
             self.dropped_connections,
             self.clock_jump,
         ]
+        if kinds is not None:
+            faults = [fault for fault in faults if fault.__name__ in kinds]
         count = self.chance.randint(2, len(faults))
         self._faults = self.chance.sample(faults, count)
-        self._pace_ms = self.chance.choice((50, 200, 800))
+        self._pace_ms = self.chance.choice(paces_ms)
 
     async def run(self) -> None:
         """Inject one fault after another until the work is finished."""

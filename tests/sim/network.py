@@ -61,6 +61,10 @@ class Network:
         self.forgives: Callable[[Exception], bool] = lambda error: False
         """Whether an unexpected error of the broker is permitted: it was injected."""
         self.max_delay_ms = 5.0
+        self.broker_id = -1
+        """The broker at the other end, if there are several."""
+        self.at_server: Callable[[Callable[[], None]], None] = lambda function: function()
+        """Calls a function in the broker's process, later if the process is paused."""
         self.server: Server | None = None
         self.connections: list[Connection] = []
         self._ports = 40_000
@@ -104,6 +108,11 @@ class Connection:
         self.is_open = True
         self.over_ms = math.inf
         """The time from which no frame of this connection can arrive at the broker."""
+
+    @property
+    def broker_id(self) -> int:
+        """The broker at the other end, if there are several."""
+        return self._network.broker_id
 
     # -- the client's end ---------------------------------------------------------------------
 
@@ -172,7 +181,7 @@ class Connection:
     # -- the broker's end ---------------------------------------------------------------------
 
     def _arrived(self, frame: bytes) -> None:
-        self._server_end.deliver(frame)
+        self._network.at_server(lambda: self._server_end.deliver(frame))
 
     def _closed_by_server(self, why: str, is_allowed: bool) -> None:
         # Without a response, a broker reports a failed produce by closing the connection.
@@ -184,6 +193,9 @@ class Connection:
 
     def _close_server_end(self) -> None:
         self._up.cut(0)
+        self._network.at_server(self._lose_server_end)
+
+    def _lose_server_end(self) -> None:
         self._server_end.lose()
         self._unregister()
 

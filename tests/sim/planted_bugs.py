@@ -37,6 +37,7 @@ from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Buffer, Files, Later, spawn
 from plogd.replica.delayed_produce import PartitionAppend
+from tests.sim.cluster.planted_replication_bugs import REPLICATION_PLANTS
 
 
 def _ack_before_flush(stack: ExitStack) -> None:
@@ -323,10 +324,13 @@ PLANTS: dict[str, Callable[[ExitStack], None]] = {
 }
 
 
+ALL_PLANTS = PLANTS | REPLICATION_PLANTS
+
+
 @contextmanager
 def planted(name: str | None) -> Iterator[None]:
     """Run with the bug `name`; None plants no bug."""
     with ExitStack() as stack:
         if name is not None:
-            PLANTS[name](stack)
+            ALL_PLANTS[name](stack)
         yield

@@ -34,7 +34,7 @@ from tests.sim.jobs import SlowJobs
 
 if TYPE_CHECKING:
     from plogd.connection_context import ConnectionContext
-    from tests.sim.world import World
+    from tests.sim.host import Host
 
 _REPORTS_KEPT = 12
 
@@ -42,7 +42,7 @@ _REPORTS_KEPT = 12
 class Process:
     """The broker's process. `Service` decides how it ends; see service.py."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: Host, number: int) -> None:
         self.number = number
         self.is_serving = False
         self.reloads = 0
@@ -50,7 +50,7 @@ class Process:
         self._logs: list[Log] = []
         self.reports: deque[str] = deque(maxlen=_REPORTS_KEPT)
         self._world = world
-        self.timers = LifeTimers(world.timers, world.fail)
+        self.timers = self._make_timers()
         chance = random.Random(world.chance.random())
         self.jobs = SlowJobs(self.timers, chance, world.max_job_ms)
         faults = world.exceptions.faults
@@ -70,24 +70,32 @@ class Process:
             turn=self.turn,
             report=self.report,
         )
-        self.broker = Broker(
-            world.config,
+        self.broker = self._make_broker(
             replace(faults.ports(ports), timers=faults.timers(self.timers)),
             metrics=Registry(),
             on_bug=lambda where, error: world.fail(error),
         )
         self._dispatcher = Dispatcher(self.broker)
-        self.broker.on_must_stop = lambda why: self._give_up_soon()
+        self.broker.on_must_stop = self._must_stop
         world.slow_directory.apply_to(self)
+
+    def _make_timers(self) -> LifeTimers:
+        return LifeTimers(self._world.timers, self._world.fail)
+
+    def _make_broker(self, ports: Ports, **parts: Any) -> Broker:
+        return Broker(self._world.config, ports, **parts)
 
     def start(self) -> None:
         """Start the broker; calls `Service.started` or `Service.failed` when finished."""
         self.timers.call_later(0, self._start)
 
     def _start(self) -> None:
-        self.broker.start().then(
+        self._begin_start().then(
             lambda _: self._started(), lambda error: self._world.service.failed(self, error)
         )
+
+    def _begin_start(self) -> Later[None]:
+        return self.broker.start()
 
     def _started(self) -> None:
         self.is_serving = True
@@ -120,12 +128,17 @@ class Process:
             raise Anomaly("leaked-file", f"open after a clean stop: {leaked}")
         self._world.service.stopped(self)
 
-    def _give_up_soon(self) -> None:
-        """Exit and restart the process, because no log directory is left."""
+    def _must_stop(self, why: str) -> None:
+        """Exit and restart the process; the only reason is that no log directory is left."""
         self.timers.call_later(0, self._give_up)
 
     def _give_up(self) -> None:
         self._world.service.end(power_loss=False)
+
+    def end(self) -> None:
+        """End the process: none of its code runs any more."""
+        self.timers.end()
+        self.is_serving = False
 
     def dispatch(self, frame: memoryview, context: ConnectionContext) -> Dispatched:
         """Dispatch a request from the network."""

@@ -31,8 +31,11 @@ from tests.sim.topics import Sight
 if TYPE_CHECKING:
     from tests.sim.world import World
 
+ACKS_ALL = -1
 MAX_IN_FLIGHT = 5
 _MAX_WINDOW = 9
+_APPENDED_ERRORS = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+"""The errors of batches that did not become durable, or were not replicated, in time."""
 _NEW_IDENTITY = 0.2
 """How often an idle producer starts a new session: first batches are a special case."""
 
@@ -42,7 +45,7 @@ class PlainProducer(Client):
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__(world, name)
-        self._acks = self.chance.choice((-1, -1, 1, 0))
+        self._acks = self.chance.choice((ACKS_ALL, ACKS_ALL, 1, 0))
         self._in_flight = 0
         self._sessions = 0
         self._session_connection: Connection | None = None
@@ -53,6 +56,7 @@ class PlainProducer(Client):
             await self.world.pause(self.chance)
             try:
                 sights = await self.topics()
+                self.go_to_any_leader()
                 for _ in range(self.chance.randrange(1, 8)):
                     if sights and self._in_flight < MAX_IN_FLIGHT:
                         self._send(await self.connected(), self._some_batches(sights))
@@ -71,12 +75,14 @@ class PlainProducer(Client):
             (name, number)
             for name, sight in sorted(sights.items())
             for number in range(sight.partitions)
-            if self.world.may_write(name)
+            if self.world.may_write(name) and self.may_use(name, number)
         ]
         chosen = self.chance.sample(partitions, min(len(partitions), self.chance.randint(1, 3)))
         return [self._values.batch(sights[name], name, number) for name, number in chosen]
 
     def _send(self, connection: Connection, batches: Sequence[Batch]) -> None:
+        if not batches:
+            return  # The broker leads no partition.
         by_id = self.serves_topic_ids(ApiKey.PRODUCE, FIRST_TOPIC_ID_VERSION) and self._wants_id(
             batches
         )
@@ -115,6 +121,8 @@ class PlainProducer(Client):
         ):
             if result.error_code:
                 self.check_produced(result.error_code, f"Produce to {batch.topic}")
+            elif self.world.has_several_brokers and self._acks != ACKS_ALL:
+                continue  # The next leader may not have it.
             elif version >= FIRST_TOPIC_ID_VERSION or not self.world.may_be_deleted(batch.topic):
                 self.world.history.acknowledged(
                     batch.key,
@@ -122,7 +130,7 @@ class PlainProducer(Client):
                     batch.values,
                     append_time_ms=result.log_append_time_ms,
                     # Sent once, over a connection that still works.
-                    life=self.world.service.life_number,
+                    life=self.world.writer_at(connection),
                 )
 
 
@@ -162,6 +170,8 @@ class IdempotentProducer(Client):
             if not self._unacknowledged:
                 await self._rest()
             try:
+                if self.world.has_several_brokers:
+                    await self._find_leader()
                 connection = await self.connected()
                 is_done = not self._unacknowledged and self._again is None
                 if is_done and self.chance.random() < _NEW_IDENTITY:
@@ -175,6 +185,8 @@ class IdempotentProducer(Client):
             except ConnectionLost:
                 continue
             if connection is not self._used_connection:
+                if self._used_connection is not None:
+                    self._used_connection.drop()  # In a cluster, it may lead to an old leader.
                 self._used_connection = connection
                 self._sent = self._in_flight = 0
                 self._rewinding = False
@@ -184,6 +196,11 @@ class IdempotentProducer(Client):
             elif self.is_working() and len(self._unacknowledged) < self._max_window:
                 self._unacknowledged.append(self._new_batch(self._sight))
             self._send_more(connection)
+
+    async def _find_leader(self) -> None:
+        if self.needs_metadata:
+            await self.topics()
+        self.go_to(self._topic, self._partition)
 
     def is_working(self) -> bool:
         """Return whether the producer sends new batches."""
@@ -247,16 +264,17 @@ class IdempotentProducer(Client):
             if batch not in self._unacknowledged:
                 continue  # Abandoned in the meantime.
             if not result.error_code:
-                self._acknowledged(batch, result)
+                self._acknowledged(batch, result, connection)
             elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                self._out_of_order(batch)
+                self._out_of_order(batch, connection)
             else:
                 self.check_produced(result.error_code, f"Produce to {self._topic}")
-                # It did not become durable in time.
-                batch.is_appended = result.error_code == ErrorCode.REQUEST_TIMED_OUT
+                batch.is_appended = result.error_code in _APPENDED_ERRORS
                 self._rewinding = True
 
-    def _acknowledged(self, batch: Batch, result: PartitionProduceResponse) -> None:
+    def _acknowledged(
+        self, batch: Batch, result: PartitionProduceResponse, connection: Connection
+    ) -> None:
         for earlier in self._unacknowledged:
             if earlier is batch:
                 break
@@ -274,18 +292,22 @@ class IdempotentProducer(Client):
         if not batch.is_acknowledged:
             batch.is_acknowledged = True
             self._note_acknowledged(batch, result.base_offset)
-        life = self.world.service.life_number
+        is_new = batch.first_sent_in_life == self.world.service.life_number
         self.world.history.acknowledged(
             batch.key,
             result.base_offset,
             batch.values,
             append_time_ms=result.log_append_time_ms,
-            life=life if batch.first_sent_in_life == life else None,
+            life=self.world.writer_at(connection) if is_new else None,
         )
 
-    def _out_of_order(self, batch: Batch) -> None:
+    def _out_of_order(self, batch: Batch, connection: Connection) -> None:
         if batch is not self._unacknowledged[0]:
             self._rewinding = True  # An earlier batch was rejected.
+            return
+        if self.world.leader_epoch(self._topic, self._partition, connection) is None:
+            # A deposed leader lacks the batches that its successor has acknowledged.
+            self._rewinding = self.needs_metadata = True
             return
         if batch.is_acknowledged or batch.first_sent_in_life == self.world.service.life_number:
             which = "the last one" if batch.is_acknowledged else "the next one"

@@ -105,11 +105,12 @@ class Reader(Client):
 
     async def end_offset(self, assigned: Assigned) -> int | None:
         """Return the high watermark; check that it is not less than the known end."""
-        known_end = self.world.history.known_end(assigned.key)
+        history = self.world.history
+        known_end = history.known_end(assigned.key, assigned.leader_epoch, of_earlier_epochs=True)
         found = await self.list_offset(assigned, LATEST)
         if found is None:
             return None
-        self.world.history.check_end(assigned.key, found.offset, known_end)
+        history.check_end(assigned.key, found.offset, known_end)
         return found.offset
 
     def take(
@@ -125,6 +126,7 @@ class Reader(Client):
         poll = Poll(
             position=position,
             known_end=known_end,
+            leader_epoch=assigned.leader_epoch,
             records=records,
             epochs=[(one.base_offset, one.partition_leader_epoch) for one in headers],
             end_offset=headers[-1].next_offset if headers else position,

@@ -9,19 +9,17 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from tests.sim.process import Process
-
 if TYPE_CHECKING:
-    from tests.sim.world import World
+    from tests.sim.host import Host
+    from tests.sim.process import Process
 
-_MAX_DOWN_MS = 200.0
 _MAX_LOADS = 1_000_000
 
 
 class Service:
     """The consecutive lives of the broker, numbered from 1."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Host) -> None:
         self.life_number = 0
         self.process: Process | None = None
         self._world = world
@@ -76,7 +74,7 @@ class Service:
             self._world.unsynced_is_lost()
         self._life_began_ms = self._world.clock.monotonic_ms()
         self._world.life_begins()
-        self.process = Process(self._world, self.life_number)
+        self.process = self._world.make_process(self.life_number)
         self.process.start()
 
     def started(self, process: Process) -> None:
@@ -92,7 +90,8 @@ class Service:
         """
         if process is not self.process:
             return
-        if not self.has_met_faults or (self._has_served and "No space left" in str(error)):
+        is_fault = self.has_met_faults or self._world.explains(error)
+        if not is_fault or (self._has_served and "No space left" in str(error)):
             self._world.fail(process.crash(error))
         self._world.trace(f"broker gives up: {error!r}")
         self.end(power_loss=False)
@@ -128,8 +127,7 @@ class Service:
             world.files = world.files.kill(self._chance if inside_append else None)
             world.compaction_faults.process_ended()
         if process is not None:
-            process.timers.end()
-            process.is_serving = False
+            process.end()
             self.process = None
             world.network.server_died()
-            world.timers.call_later(self._chance.uniform(1, _MAX_DOWN_MS), self.start)
+            world.timers.call_later(self._chance.uniform(1, world.max_down_ms), self.start)

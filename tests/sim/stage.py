@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from plog.errors import ErrorCode
 from tests.sim.admins import TopicPlan
 from tests.sim.checker import Anomaly
 
 
 class Stage:
     """The planned topics, the assigned producer ids, times of disk faults, and a summary."""
+
+    has_several_brokers = False
+    """Whether clients have to find the leaders of partitions, the controller and coordinators."""
+    cluster_errors: frozenset[ErrorCode] = frozenset()
+    """Errors that clients may receive only because brokers of a cluster are missing."""
+    service: Any
 
     def __init__(self, plans: Iterable[TopicPlan]) -> None:
         self.plans: list[TopicPlan] = list(plans)
@@ -23,6 +31,25 @@ class Stage:
     def forgives_bugs(self) -> bool:
         """Whether clients may receive an unexpected error."""
         return False
+
+    def writer_at(self, connection: object) -> int:
+        """Return the number of the process that answers on this open connection."""
+        number: int = self.service.life_number
+        return number
+
+    def coordinator_term(self, group: str, connection: object) -> int | None:
+        """Return a number of the term in which the broker at the other end coordinates a group.
+
+        None if it is not the group's coordinator.
+        """
+        return 0
+
+    def leader_epoch(self, topic: str, partition: int, connection: object) -> int | None:
+        """Return a number of the term in which the broker at the other end leads a partition.
+
+        None if it is not the leader.
+        """
+        return 0
 
     def count(self, what: str, number: int = 1) -> None:
         """Count an event for the summary."""

@@ -23,7 +23,7 @@ def only_group(world: World, *, kind: str, members: int) -> None:
 
 def run_until(world: World, done: Callable[[], bool], limit_ms: float) -> None:
     """Run `world` until the condition is true. Raises Anomaly if that takes too long."""
-    world._run_until(done, limit_ms, "the members")
+    world.run_until(done, limit_ms, "the members")
 
 
 @pytest.mark.parametrize("seed", [5])

@@ -76,9 +76,9 @@ def test_seed_replays_exactly() -> None:
 def test_command_line_prints_the_anomaly_last(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["--seed", "1", "--steps", "60"]) == 0
+    assert main(["--seed", "1", "--steps", "60", "--brokers", "1"]) == 0
     capsys.readouterr()
-    plant = ["--plant", "forget-producers", "--no-exceptions"]
+    plant = ["--plant", "forget-producers", "--no-exceptions", "--brokers", "1"]
     status = main(["--seeds", "1-20", "--steps", "300", *plant])
     assert status == 1
     *_, replay, name = capsys.readouterr().out.splitlines()
@@ -96,10 +96,10 @@ def test_command_line_lists_all_failed_seeds_with_keep_going(
                 raise Anomaly("stuck", "on purpose")
 
     monkeypatch.setattr(command, "World", FailingWorld)
-    assert main(["--seeds", "1-5", "--keep-going"]) == 1
+    assert main(["--seeds", "1-5", "--keep-going", "--brokers", "1"]) == 1
     *lines, last = capsys.readouterr().out.splitlines()
     assert lines.count("stuck") == 2
     assert last == "2 of 5 seeds failed: 2 4"
-    assert main(["--seeds", "1-5"]) == 1
+    assert main(["--seeds", "1-5", "--brokers", "1"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "stuck"
-    assert main(["--seeds", "5-6", "--keep-going"]) == 0
+    assert main(["--seeds", "5-6", "--keep-going", "--brokers", "1"]) == 0

@@ -11,14 +11,11 @@ between.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from plogd.log.log import Log
-from plogd.ports import Later, spawn
 from tests.helpers.sim.sim_files import Operation, SimCrash, SimFiles
-from tests.helpers.sim.sim_time import SimClock, SimTimer, SimTimers
 from tests.sim.admins import Founder, Remaker
 from tests.sim.checker import Anomaly, History
 from tests.sim.client import Client
@@ -34,7 +31,7 @@ from tests.sim.insiders import make_inside_topics, make_insiders
 from tests.sim.members import Member
 from tests.sim.monitor import Monitor
 from tests.sim.nemesis import Nemesis
-from tests.sim.network import Connection, Network
+from tests.sim.network import Network
 from tests.sim.outsiders import FinalOffsets, Outsider
 from tests.sim.plan import (
     LOG_DIRS,
@@ -44,13 +41,13 @@ from tests.sim.plan import (
     make_topics,
     roll_soon,
 )
+from tests.sim.process import Process
 from tests.sim.producers import IdempotentProducer, PlainProducer
 from tests.sim.service import Service
+from tests.sim.simulation import Simulation
 from tests.sim.slow_directory import SlowDirectory
-from tests.sim.stage import Stage
 from tests.sim.topics import Topics
 
-_PATIENCE_MS = 40_000.0
 _START_PATIENCE_MS = 120_000.0
 _DRAIN_MS = 300_000.0
 _WORK_MS = 10_000_000.0
@@ -58,7 +55,7 @@ _IDLE_PRODUCERS = 2
 """Number of idle producers for each compacted topic."""
 
 
-class World(Stage):
+class World(Simulation):
     """A simulated run and all its parts. `trace` is called with a line for each notable event."""
 
     def __init__(
@@ -72,20 +69,16 @@ class World(Stage):
         members: int | None = None,
         exceptions: bool | None = None,
     ) -> None:
-        self.seed = seed
-        self.steps = steps
-        self.chance = random.Random(seed)
-        self.clock = SimClock()
-        self.timers = SimTimers(self.clock)
+        super().__init__(seed, steps, trace=trace)
         made_before = LOG_DIRS if self.chance.random() < 0.7 else ()
         self.files = SimFiles(made_before, clock=self.clock)
         self.files.sync_fs_supported = self.chance.random() < 0.5
         self.files.everything_cached = self.chance.random() < 0.8
         self.history = History()
         self.topics = Topics()
-        self.network = Network(self.clock, self.timers, self._derive(), self.fail)
+        self.network = Network(self.clock, self.timers, self.derive(), self.fail)
         self.config = make_config(self.chance, seed)
-        super().__init__(make_topics(self.chance))
+        self.plans += make_topics(self.chance)
         inside_chance = random.Random(f"inside {seed}")
         self.plans += make_inside_topics(inside_chance)
         compaction_chance = random.Random(f"compaction {seed}")
@@ -98,16 +91,11 @@ class World(Stage):
         if self.group_plans:
             self.plans.append(topic)
         self.max_job_ms = 5.0
-        self.working = True
+        self.max_down_ms = 200.0
         self.crash_is_power_loss = True
         self.largest_now_ms = self.clock.now_ms()
-        self._trace = trace
         self._trace_operations = trace_operations
         self._monitor = Monitor() if with_monitor else None
-        self._steps_done = 0
-        self._failure: Exception | None = None
-        self._running: dict[str, int] = {}
-        self._last_trouble_ms = 0.0
         self.last_fault_ms = -1.0
         """When the disk last had a fault."""
         self.exceptions = Exceptions(self, is_enabled=exceptions)
@@ -122,10 +110,6 @@ class World(Stage):
         self._transaction_writers, self._followers = make_insiders(self, inside_chance)
         self.compaction_faults = CompactionFaults(self, compaction_chance)
 
-    def _derive(self) -> random.Random:
-        """Return a random generator for one part, independent of the other parts."""
-        return random.Random(self.chance.random())
-
     # -- the run ------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -137,14 +121,14 @@ class World(Stage):
             self.start(self.slow_directory.run(), "slow directory")
         if self.exceptions.is_enabled:
             self.start(self.exceptions.run(), "exceptions")
-        self._run_until(lambda: not self.working, _WORK_MS, "the work")
+        self.run_until(lambda: not self.working, _WORK_MS, "the work")
         self._heal()
         self.compaction_faults.work_ended()
-        self._run_until(self._is_compaction_over, _WORK_MS, "the compactions")
+        self.run_until(self._is_compaction_over, _WORK_MS, "the compactions")
         self._heal()
-        self._run_until(self._is_answered, _DRAIN_MS, "the last responses")
+        self.run_until(self._is_answered, _DRAIN_MS, "the last responses")
         self._await_service()
-        self._run_until(lambda: self.service.is_idle, _DRAIN_MS, "the last jobs")
+        self.run_until(lambda: self.service.is_idle, _DRAIN_MS, "the last jobs")
         before = self.read_everything()
         self._restart_cleanly()
         after = self.read_everything()
@@ -205,12 +189,12 @@ class World(Stage):
             self.start(actor.run(), actor.name)
 
     def _await_service(self) -> None:
-        self._run_until(lambda: self.service.is_serving, _START_PATIENCE_MS, "the broker's start")
+        self.run_until(lambda: self.service.is_serving, _START_PATIENCE_MS, "the broker's start")
 
     def _restart_cleanly(self) -> None:
         life = self.service.life_number
         self.service.stop()
-        self._run_until(lambda: self.service.life_number > life, _START_PATIENCE_MS, "a clean stop")
+        self.run_until(lambda: self.service.life_number > life, _START_PATIENCE_MS, "a clean stop")
         self._await_service()
 
     def read_everything(self) -> FinalReader:
@@ -222,7 +206,7 @@ class World(Stage):
                 self.start(FinalOffsets(self, f"{plan.name}.final", plan).run(), "final offsets")
         for follower in self._followers:
             self.start(follower.check(), follower.name)
-        self._run_until(lambda: not self._running, _DRAIN_MS, "the final reading")
+        self.run_until(lambda: not self._running, _DRAIN_MS, "the final reading")
         for assigned, log in reader.logs.items():
             check_log(self.history, assigned.key, log, now_ms=self.clock.now_ms())
             check_retention(self, assigned, log, largest_now_ms=self.largest_now_ms)
@@ -239,27 +223,21 @@ class World(Stage):
                     f"clean restart, after it: {again and again.end_offset}",
                 )
 
-    def _run_until(self, done: Callable[[], bool], limit_ms: float, what: str) -> None:
-        deadline_ms = self.clock.monotonic_ms() + limit_ms
-        while not done():
-            due_ms = self.timers.next_due_ms
-            if due_ms is None or due_ms > deadline_ms:
-                groups = "; ".join(str(plan) for plan in self.group_plans if plan.present)
-                raise Anomaly("stuck", f"waited for {what}; running: {self._running}; {groups}")
-            try:
-                self.timers.run_next()
-            except SimCrash as crash:
-                self.trace(f"crash at {crash}")
-                [operation] = crash.args
-                self.service.end(
-                    power_loss=self.crash_is_power_loss,
-                    inside_append=isinstance(operation, Operation) and operation.name == "append",
-                )
-            self._look()
-            if self._failure is not None:
-                raise self._failure
+    # -- called by the loop -------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def __str__(self) -> str:
+        return "; ".join(str(plan) for plan in self.group_plans if plan.present)
+
+    def crashed(self, crash: SimCrash) -> None:
+        """End the process in whose file operation a planned crash has occurred."""
+        [operation] = crash.args
+        self.service.end(
+            power_loss=self.crash_is_power_loss,
+            inside_append=isinstance(operation, Operation) and operation.name == "append",
+        )
+
+    def look(self) -> None:
+        """Check the state of the broker after an event."""
         self.largest_now_ms = max(self.largest_now_ms, self.clock.now_ms())
         now_ms = self.clock.monotonic_ms()
         if self._troubles:
@@ -272,52 +250,18 @@ class World(Stage):
 
     # -- called by actors -------------------------------------------------------------------
 
-    def start(self, coroutine: Coroutine[Later[Any], Any, None], name: str) -> None:
-        """Run an actor's coroutine; an exception from it ends the run."""
-        self._running[name] = self._running.get(name, 0) + 1
-
-        def ended(error: Exception | None) -> None:
-            self._running[name] -= 1
-            if not self._running[name]:
-                del self._running[name]
-            if error is not None:
-                self.fail(error)
-
-        spawn(coroutine).then(lambda _: ended(None), ended)
-
-    def sleep(self, delay_ms: float) -> Later[None]:
-        """Wait."""
-        later: Later[None] = Later()
-        self.timers.call_later(delay_ms, lambda: later.succeed(None))
-        return later
-
-    def pause(self, chance: random.Random) -> Later[None]:
-        """Wait for one step: a short pause between two actions of a client."""
-        self._steps_done += 1
-        if self._steps_done >= self.steps and self.working:
-            self.trace("the work is done")
-            self.working = False
-        return self.sleep(chance.random() ** 2 * chance.choice((2, 50, 300)))
-
-    def watch(self, connection: Connection, what: str, patience_ms: float) -> SimTimer:
-        """Fail a response that is late; the run is `stuck` if no fault explains it."""
-        asked_ms = self.clock.monotonic_ms()
-
-        def too_late() -> None:
-            if self._last_trouble_ms < asked_ms:
-                self.fail(Anomaly("stuck", f"no response to {what}"))
-            connection.drop()
-
-        return self.timers.call_later(_PATIENCE_MS + patience_ms, too_late)
-
     def fail(self, error: Exception) -> None:
         """End the run, unless an injected exception is the cause; the first failure counts."""
         if self.exceptions.faults.caused(error):
             self.trace(f"an injected exception propagated: {error!r}")
             self.count("exceptions out of the broker")
-        elif self._failure is None:
-            process = self.service.process
-            self._failure = error if process is None else process.crash(error)
+        else:
+            super().fail(error)
+
+    def as_anomaly(self, error: Exception) -> Exception:
+        """Return the anomaly for an exception from an actor or the broker."""
+        process = self.service.process
+        return error if process is None else process.crash(error)
 
     @contextmanager
     def truncating(self, log: Log) -> Iterator[None]:
@@ -345,6 +289,14 @@ class World(Stage):
             if plan is not None and not plan.is_durable:
                 self.history.forget(topic.topic_id)
 
+    def make_process(self, number: int) -> Process:
+        """Return the process of the broker's next life."""
+        return Process(self, number)
+
+    def explains(self, error: Exception) -> bool:
+        """Whether a start or a stop may fail with this error without a fault of the disk."""
+        return False
+
     def life_begins(self) -> None:
         """A new process of the broker is about to start."""
         self.trace(f"life {self.service.life_number} begins")
@@ -357,11 +309,6 @@ class World(Stage):
         if self._trace_operations:
             self.trace(f"disk: {operation}")
         self.compaction_faults.operation_begins(operation)
-
-    def trace(self, text: str) -> None:
-        """Trace an event, if tracing is enabled."""
-        if self._trace is not None:
-            self._trace(f"{self.clock.monotonic_ms():10.2f} {text}")
 
     def set_speed(self, *, job_ms: float | None = None, network_ms: float | None = None) -> None:
         """Set the longest duration of a job, and the longest delay of a frame."""

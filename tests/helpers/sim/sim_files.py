@@ -380,6 +380,11 @@ class SimFiles:
     # -- state --------------------------------------------------------------------------------
 
     @property
+    def is_dead(self) -> bool:
+        """Whether the machine or its process has stopped, so that these files cannot be used."""
+        return self._is_dead
+
+    @property
     def used_bytes(self) -> int:
         """Bytes of all files that have a name, and the space reserved for them."""
         return sum(node.used_bytes for node in self._disk.nodes() if isinstance(node, Inode))
