@@ -244,6 +244,19 @@ def test_groups_wait_until_there_are_enough_brokers_for_the_replicas_of_their_of
     assert len(cluster.state("__consumer_offsets").isr) == 3
 
 
+def test_topic_is_not_available_while_the_controller_cannot_be_reached(
+    cluster: ZooKeeperCluster,
+) -> None:
+    controller = cluster.controller
+    other = next(one for one in (1, 2, 3) if one != controller)
+    cluster.kill(controller)
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True
+    )
+    [topic] = cluster.ask(other, request, 12).topics
+    assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
 def test_any_broker_creates_topics_automatically(cluster: ZooKeeperCluster) -> None:
     other = next(one for one in (1, 2, 3) if one != cluster.controller)
     topics = [MetadataRequestTopic(name="auto")]

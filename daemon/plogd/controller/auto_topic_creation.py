@@ -19,6 +19,7 @@ from plog.errors import LeaderNotAvailable, NotController
 from plogd.controller.controller import Controller
 from plogd.controller.topic_creation import NewTopic
 from plogd.metadata.cache import TopicState
+from plogd.peers import PeerUnavailable
 from plogd.ports import Later, Ports, failed
 from plogd.waiters import Waiters
 
@@ -100,8 +101,9 @@ class AutoTopicCreation:
         return outcome
 
     def _failed(self, name: str, error: Exception) -> None:
-        # Clients do not expect NOT_CONTROLLER in a Metadata response.
-        reason = _not_created(name) if isinstance(error, NotController) else error
+        # Clients do not expect NOT_CONTROLLER or NETWORK_EXCEPTION in a Metadata response.
+        is_elsewhere = isinstance(error, (NotController, PeerUnavailable))
+        reason = _not_created(name) if is_elsewhere else error
         self._waiters.pop(name).fail(reason)
 
     def _wait(self, name: str, waiters: Waiters[TopicState]) -> Later[TopicState]:
