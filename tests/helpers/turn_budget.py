@@ -212,7 +212,7 @@ class MeteredTimers(SimTimers):
         while self._is_due():
             end_number = next(self._numbers)
             with self._meter.turn("timers due together"):
-                while self._is_due() and self._heap[0].number < end_number:
+                while self._is_due() and self._heap[0][1] < end_number:
                     super().run_next()
             ran = True
         return ran

@@ -161,6 +161,12 @@ class Remaker(Admin):
                 elif self.chance.random() < 0.2:
                     await self.touch_topic(name)
                 else:
-                    await self.create(TopicPlan(name, self.chance.randint(1, 3), {}))
+                    plan = TopicPlan(
+                        name,
+                        self.chance.randint(1, 3),
+                        {},
+                        replication_factor=self.world.usual_replicas,
+                    )
+                    await self.create(plan)
             except ConnectionLost:
                 continue

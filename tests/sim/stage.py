@@ -19,6 +19,8 @@ class Stage:
     """Whether clients have to find the leaders of partitions, the controller and coordinators."""
     cluster_errors: frozenset[ErrorCode] = frozenset()
     """Errors that clients may receive only because brokers of a cluster are missing."""
+    usual_replicas = 1
+    """The replication factor of topics that have no special one."""
     service: Any
 
     def __init__(self, plans: Iterable[TopicPlan]) -> None:

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from plog.errors import ErrorCode
 from plog.types import TopicPartition
 from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC, partition_for
+from plogd.ports import Later
 from plogd.replica.partition import Partition
 from plogd.testing.mock_zookeeper import MockZooKeeper
 from plogd.testing.peer_network import PeerNetwork
 from tests.helpers.sim.sim_files import SimCrash
 from tests.helpers.sim.sim_time import LifeTimers
-from tests.sim.admins import Founder
+from tests.sim.admins import Founder, Remaker
 from tests.sim.checker import Anomaly
 from tests.sim.client import Client
 from tests.sim.cluster.cluster_nemesis import ClusterNemesis
@@ -39,6 +40,7 @@ from tests.sim.final import FinalReader, check_log
 from tests.sim.group_history import GroupHistory
 from tests.sim.network import Connection
 from tests.sim.outsiders import FinalOffsets, Outsider
+from tests.sim.plan import REMADE_TOPICS
 from tests.sim.producers import IdempotentProducer, PlainProducer
 from tests.sim.simulation import Simulation
 from tests.sim.topics import Topics
@@ -46,6 +48,9 @@ from tests.sim.topics import Topics
 _WORK_MS = 10_000_000.0
 _DRAIN_MS = 300_000.0
 _LOOK_MS = 20.0
+_BRIEF = 0.75
+_BRIEF_MS = 8.0
+"""The share of brief pauses: requests must be in flight when a broker dies."""
 _PACE = 5.0
 """Clients pause longer than with one broker, because an election takes longer than a restart."""
 
@@ -91,6 +96,7 @@ class ClusterWorld(Simulation):
     ) -> None:
         super().__init__(seed, steps, trace=trace)
         self.pace = _PACE
+        self.usual_replicas = min(3, brokers)
         self.traces_operations = trace_operations
         self.with_monitor = with_monitor
         self.chance = random.Random(f"cluster of {brokers}, seed {seed}")
@@ -159,6 +165,8 @@ class ClusterWorld(Simulation):
         for number, (name, partition) in enumerate(chance.sample(partitions, chance.randint(2, 4))):
             clients.append(IdempotentProducer(self, f"i{number}", name, partition))
         clients += [Consumer(self, f"c{n}") for n in range(chance.randint(1, 4))]
+        if chance.random() < 0.7:
+            clients.append(Remaker(self, "remaker", REMADE_TOPICS))
         for plan in self.group_plans:
             clients += [Outsider(self, f"{plan.name}.o{n}", plan) for n in range(2)]
         for client in clients:
@@ -203,7 +211,7 @@ class ClusterWorld(Simulation):
     def read_everything(self) -> FinalReader:
         """Read everything and compare it with the history."""
         check_replicas(self)
-        self.history.is_final = True
+        self.history.is_final = self.topics.shows_all = True
         reader = FinalReader(self, "final")
         self.start(reader.run(), reader.name)
         for plan in self.group_plans:
@@ -246,6 +254,12 @@ class ClusterWorld(Simulation):
         machine = next(iter(self.machines.values()))
         process = machine.process
         return error if process is None else process.crash(error)
+
+    def pause(self, chance: random.Random) -> Later[None]:
+        """Wait for one step, or only briefly, so that a client acts several times in a step."""
+        if chance.random() < _BRIEF:
+            return self.sleep(chance.uniform(0, _BRIEF_MS))
+        return super().pause(chance)
 
     # -- called by machines and clients -------------------------------------------------------
 

@@ -1,0 +1,49 @@
+"""The simulator finds bugs of replication: each one is planted and must be found."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sim.checker import Anomaly
+from tests.sim.cluster.cluster_world import ClusterWorld
+from tests.sim.cluster.planted_replication_bugs import REPLICATION_PLANTS
+from tests.sim.planted_bugs import planted
+
+STEPS = 400
+BROKERS = 3
+SEEDS = 12
+"""The largest number of seeds that a bug may take."""
+
+LOSS = {
+    "committed-not-durable",
+    "high-watermark-fell",
+    "inconsistent-offsets",
+    "lost-write",
+    "replicas-differ",
+    "unseen",
+}
+FOUND_AS = {
+    "truncate-to-hw": LOSS,
+    "hw-without-pending": LOSS,
+    "fetch-before-sync": LOSS,
+    "no-epoch-fence": LOSS | {"stuck", "crash"},
+    "ignore-epoch-floor": {"two-writers", "epoch-reused"},
+    "join-below-epoch-start": LOSS,
+    "follower-forgets-producers": {"duplicate", "nonmonotonic-send"},
+    "keep-shard-across-epochs": {"committed-offset-fell", "spurious-reset"},
+}
+FIRST_SEEDS: dict[str, int] = {}
+"""A seed near one that finds the bug, by bug; others begin with seed 1."""
+
+
+@pytest.mark.parametrize("plant", sorted(FOUND_AS))
+def test_planted_bug_in_replication_is_found(plant: str) -> None:
+    first = FIRST_SEEDS.get(plant, 1)
+    with planted(plant), pytest.raises(Anomaly) as found:
+        for seed in range(first, first + SEEDS):
+            ClusterWorld(seed, STEPS, BROKERS).run()
+    assert found.value.name in FOUND_AS[plant]
+
+
+def test_every_plant_in_replication_has_a_test() -> None:
+    assert set(FOUND_AS) == set(REPLICATION_PLANTS)
