@@ -13,6 +13,7 @@ from plogd.metrics import Registry
 from plogd.replica.alter_partition_manager import AlterPartitionManager
 from plogd.replica.follower.replica_fetcher_manager import ReplicaFetcherManager
 from plogd.replica.partition import Partition
+from plogd.replica.replica_gauges import is_under_replicated
 from plogd.replica.replica_manager import ReplicaManager
 
 _PARTITION_LABELS = ("topic", "partition")
@@ -86,7 +87,7 @@ def _register_partitions(metrics: Registry, manager: ReplicaManager) -> None:
         (
             "underreplicated",
             "Whether a replica is not in sync.",
-            lambda one: len(one.isr) < len(one.replicas),
+            is_under_replicated,
         ),
         (
             "underminisr",

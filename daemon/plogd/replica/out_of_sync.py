@@ -38,11 +38,17 @@ async def find_out_of_sync(
     for topic in cache.topics():
         async for state in slices.over(topic.partitions):
             key = TopicPartition(topic.name, state.partition)
-            if broker_id not in state.replicas:
+            partition = hosted.get(key)
+            if broker_id not in state.replicas or _is_new(partition, broker_id):
                 continue
-            if fetchers.has_failed(key) or not _is_in_sync(state, hosted.get(key), broker_id):
+            if fetchers.has_failed(key) or not _is_in_sync(state, partition, broker_id):
                 found.append(key)
     return found
+
+
+def _is_new(partition: Partition | None, broker_id: int) -> bool:
+    """Return whether a reassignment is adding this replica, which no other replica relies on."""
+    return partition is not None and broker_id in partition.adding_replicas
 
 
 def _is_in_sync(state: PartitionState, partition: Partition | None, broker_id: int) -> bool:

@@ -66,7 +66,7 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         f"{prefix}underreplicatedpartitions",
         "Number of partitions with replicas that are not in sync.",
         # As in Kafka, only those that this broker leads: a follower does not know the ISR.
-        lambda: sum(len(one.isr) < len(one.replicas) for one in _led(manager)),
+        lambda: sum(is_under_replicated(one) for one in _led(manager)),
     )
     metrics.gauge(
         f"{prefix}underminisrpartitioncount",
@@ -81,11 +81,7 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
     metrics.gauge(
         f"{prefix}reassigningpartitions",
         "Number of partitions that this broker leads and that are being moved to other brokers.",
-        lambda: sum(
-            bool(one.adding_replicas or one.removing_replicas)
-            for one in manager.partitions
-            if one.leader == one.broker_id
-        ),
+        lambda: sum(bool(one.adding_replicas or one.removing_replicas) for one in _led(manager)),
     )
     metrics.gauge(
         "plog_produce_parked_bytes",
@@ -109,6 +105,16 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
             (("DeleteRecords",), len(manager.delayed_deletions)),
         ],
     )
+
+
+def is_under_replicated(partition: Partition) -> bool:
+    """Return whether a replica of a partition that this broker leads is not in sync.
+
+    As in Kafka's OngoingReassignmentState, replicas that a reassignment adds are not expected to
+    be in sync yet.
+    """
+    adding = len(partition.adding_replicas)
+    return len(partition.isr) < len(partition.replicas) - adding
 
 
 def _led(manager: ReplicaManager) -> Iterator[Partition]:

@@ -159,7 +159,7 @@ class ZooKeeperCluster(SharedTime):
         Returns the leader and the first follower; the controller is the last replica. The
         connection between both can then be cut without cutting off the controller.
         """
-        leader, follower = (one for one in sorted(self.brokers) if one != self.controller)
+        leader, follower, *_ = (one for one in sorted(self.brokers) if one != self.controller)
         assignment = CreatableReplicaAssignment(
             partition_index=0, broker_ids=[leader, follower, self.controller]
         )

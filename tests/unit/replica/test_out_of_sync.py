@@ -7,6 +7,11 @@ from dataclasses import replace
 import pytest
 
 from plog.types import TopicPartition
+from plog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from tests.helpers.sim.sim_ports import outcome
 from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
 
@@ -96,3 +101,25 @@ def test_broker_that_returns_is_in_sync_again(cluster: ZooKeeperCluster) -> None
     cluster.start(2)
     cluster.until(lambda: found(cluster, 2) == [])
     assert cluster.replica(2, "t").log.log_end_offset == 1
+
+
+def test_replica_that_a_reassignment_adds_is_not_expected_to_be_in_sync() -> None:
+    cluster = ZooKeeperCluster(4)
+    leader, follower = cluster.create_away_from_controller("t")
+    old = [leader, follower, cluster.controller]
+    added = next(one for one in cluster.brokers if one not in old)
+    assert cluster.produce("t", b"a") == 0
+    cluster.cut(leader, added)
+    moved = ReassignablePartition(partition_index=0, replicas=[*old, added])
+    request = AlterPartitionReassignmentsRequest(
+        topics=[ReassignableTopic(name="t", partitions=[moved])], timeout_ms=10_000
+    )
+    [topic] = cluster.ask_controller(request, 0).responses
+    assert topic.partitions[0].error_code == 0
+    cluster.until(lambda: KEY in cluster.brokers[added].broker.replica_manager.topics.partitions)
+    cluster.advance(1_000)
+    assert added not in cluster.state("t").isr
+    assert [found(cluster, one) for one in (leader, added)] == [[], []]
+    text = cluster.brokers[leader].metrics.expose().decode().splitlines()
+    assert "kafka_server_replicamanager_underreplicatedpartitions 0" in text
+    assert 'kafka_cluster_partition_underreplicated{topic="t",partition="0"} 0' in text
