@@ -74,7 +74,9 @@ class Inode:
             self._stable, self._disk_tail = len(self.content), b""
 
     def fail_sync(self) -> None:
-        self._doomed = not self.is_durable
+        # Only the data is forgotten. The journal still contains a truncation, and the next sync of
+        # the file writes it, together with data that was written after the failure.
+        self._doomed = self._stable < len(self.content)
 
     def drop_cache(self, position: int = 0) -> None:
         """Drop clean pages, which are then read from disk; dirty ones stay."""

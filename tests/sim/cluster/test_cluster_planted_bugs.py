@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.sim.checker import Anomaly
@@ -36,12 +38,16 @@ FIRST_SEEDS: dict[str, int] = {}
 """A seed near one that finds the bug, by bug; others begin with seed 1."""
 
 
+def _run_seeds(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        ClusterWorld(seed, STEPS, BROKERS).run()
+
+
 @pytest.mark.parametrize("plant", sorted(FOUND_AS))
 def test_planted_bug_in_replication_is_found(plant: str) -> None:
     first = FIRST_SEEDS.get(plant, 1)
     with planted(plant), pytest.raises(Anomaly) as found:
-        for seed in range(first, first + SEEDS):
-            ClusterWorld(seed, STEPS, BROKERS).run()
+        _run_seeds(range(first, first + SEEDS))
     assert found.value.name in FOUND_AS[plant]
 
 
