@@ -96,14 +96,17 @@ class _Sample:
 class RateMeter:
     """Measures a rate over a sliding window of `samples` parts of `sample_ms` each.
 
-    A window shorter than `samples` - 1 parts is extended to that length; otherwise, a first burst
-    would look like a high rate.
+    A window shorter than `shortest_window` parts, by default `samples` - 1, is extended to that
+    length; otherwise, a first burst would look like a high rate.
     """
 
-    __slots__ = ("_current", "_sample_ms", "_samples", "_slots")
+    __slots__ = ("_current", "_sample_ms", "_samples", "_shortest", "_slots")
 
-    def __init__(self, samples: int, sample_ms: float) -> None:
+    def __init__(
+        self, samples: int, sample_ms: float, *, shortest_window: int | None = None
+    ) -> None:
         self._samples = samples
+        self._shortest = samples - 1 if shortest_window is None else shortest_window
         self._sample_ms = sample_ms
         self._slots: list[_Sample] = []
         self._current = 0
@@ -138,7 +141,7 @@ class RateMeter:
             oldest_ms = min(oldest_ms, sample.start_ms)
         window_ms = now_ms - oldest_ms
         # Kafka's Rate.windowSize extends a short window in the same way.
-        missing = self._samples - 1 - int(window_ms / self._sample_ms)
+        missing = self._shortest - int(window_ms / self._sample_ms)
         return total, max(window_ms + max(0, missing) * self._sample_ms, 1.0)
 
     def is_idle(self, now_ms: float) -> bool:

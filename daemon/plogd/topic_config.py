@@ -39,7 +39,6 @@ _PROBLEMS_MAX = 20
 _REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 _NO_COMPACTION = " Accepted, but has no effect: plog does not support compaction yet."
 _NO_REMOTE_STORAGE = " Accepted, but has no effect: plog does not support remote storage."
-_ONE_REPLICA = " Accepted, but has no effect while partitions have one replica."
 
 
 def _same_as(name: str, broker_name: str) -> Any:  # The checker cannot infer the field's type.
@@ -85,15 +84,15 @@ class TopicConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas",
         (),
-        "Replicas whose replication is throttled at the follower, as `partition:broker` or `*`."
-        + _ONE_REPLICA,
+        "Replicas that `follower.replication.throttled.rate` throttles while they are not in sync,"
+        " as a list of `partition:broker` pairs, or `*` for all.",
     )
     index_interval_bytes: int = _same_as("index.interval.bytes", "log.index.interval.bytes")
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "leader.replication.throttled.replicas",
         (),
-        "Replicas whose replication is throttled at the leader, as `partition:broker` or `*`."
-        + _ONE_REPLICA,
+        "Leaders that `leader.replication.throttled.rate` throttles when they send records to"
+        " replicas that are not in sync, as a list of `partition:broker` pairs, or `*` for all.",
     )
     local_retention_bytes: int = setting(
         "local.retention.bytes",

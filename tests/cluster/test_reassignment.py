@@ -71,11 +71,13 @@ def replicas(cluster: Cluster) -> tuple[list[int], set[int]]:
     return list(partition.replicas), set(partition.isrs)
 
 
-def move(run: RunTool, plan: Path, *target: int) -> None:
-    """Begin to move the partition."""
+def move(run: RunTool, plan: Path, *target: int, throttle: int | None = None) -> None:
+    """Begin to move the partition; `throttle` is in bytes per second."""
     moved = {"topic": "clicks", "partition": 0, "replicas": list(target)}
     plan.write_text(json.dumps({"version": 1, "partitions": [moved]}))
-    output = run("ReassignPartitionsCommand", "--reassignment-json-file", plan, "--execute")
+    options = [] if throttle is None else ["--throttle", str(throttle)]
+    execute = ("--reassignment-json-file", plan, "--execute", *options)
+    output = run("ReassignPartitionsCommand", *execute)
     assert "Successfully started partition reassignment for clicks-0" in output.text, output.text
 
 
@@ -109,3 +111,27 @@ def test_partition_moves_while_a_client_writes(
             lambda broker=broker, one=one: (broker.data_dir / "clicks-0").exists() == (one == 3),
             f"the log of broker {one}",
         )
+
+
+def test_throttled_move_can_be_listed_and_cancelled(
+    cluster: Cluster, kafka_tools: KafkaTools, tmp_path: Path
+) -> None:
+    run = kafka_tools.against(cluster.bootstrap_servers)
+    plan = tmp_path / "plan.json"
+    # More than the first fetch of a follower returns.
+    values = [bytes([number]) * 900_000 for number in range(4)]
+    produce(cluster, "clicks", *values)
+    move(run, plan, 1, 3, throttle=1)
+    listed = run("ReassignPartitionsCommand", "--list").text
+    assert "clicks-0: replicas: 1,3,2. adding: 3. removing: 2." in listed, listed
+    # The replicas in sync are not throttled.
+    produce(cluster, "clicks", b"4")
+    assert replicas(cluster) == ([1, 3, 2], {1, 2})
+    cancel = ("--reassignment-json-file", plan, "--cancel")
+    cancelled = run("ReassignPartitionsCommand", *cancel).text
+    assert "Successfully cancelled partition reassignment for: clicks-0" in cancelled, cancelled
+    eventually(lambda: replicas(cluster) == ([1, 2], {1, 2}), "the replicas are those of before")
+    # The tool has removed the throttle.
+    move(run, plan, 1, 3)
+    eventually(lambda: is_complete(run, plan), "the partition has moved")
+    assert consume(cluster, "clicks", "g", 5) == [*values, b"4"]

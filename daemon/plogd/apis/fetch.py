@@ -18,7 +18,8 @@ From version 11 on, a consumer may also read from a follower, up to the high wat
 follower knows. replica/replica_selector.py selects the follower.
 
 A fetch with a replica id is from a follower: it acknowledges the records below its offsets, so it
-is accepted only on the inter-broker listener. Quotas do not apply to it.
+is accepted only on the inter-broker listener. The quotas of clients do not apply to it, but those
+of replication do (replica/replication_quota.py).
 """
 
 from __future__ import annotations
@@ -295,8 +296,11 @@ class _Answer:
 
     def _throttle(self, reads: Sequence[PartitionRead]) -> tuple[int, FetchResponse | None]:
         """Return the throttle time and, if no records may be sent now, the empty response."""
-        # Quotas do not apply to followers.
-        if not self._broker.quotas.fetch.is_set or self.follower is not None:
+        # The quotas of clients do not apply to followers.
+        if self.follower is not None:
+            self._broker.replica_manager.count_sent(self._fetch.items, reads)
+            return 0, None
+        if not self._broker.quotas.fetch.is_set:
             return 0, None
         may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
         if may_send:

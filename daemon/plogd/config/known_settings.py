@@ -62,6 +62,7 @@ early.start.listeners
 fetch.max.bytes
 fetch.purgatory.purge.interval.requests
 follower.fetch.last.tiered.offset.enable
+follower.replication.throttled.rate
 group.consumer.assignment.interval.ms
 group.consumer.assignors
 group.consumer.heartbeat.interval.ms
@@ -122,6 +123,7 @@ inter.broker.listener.name
 kafka.metrics.polling.interval.secs
 kafka.metrics.reporters
 leader.imbalance.check.interval.seconds
+leader.replication.throttled.rate
 listener.security.protocol.map
 listeners
 log.cleaner.backoff.ms
@@ -356,6 +358,7 @@ unclean.leader.election.enable
 # Settings that Kafka removed with ZooKeeper mode, in version 4.0.
 _ZOOKEEPER_MODE = """
 broker.id.generation.enable
+leader.imbalance.per.broker.percentage
 reserved.broker.max.id
 zookeeper.clientCnxnSocket
 zookeeper.connect

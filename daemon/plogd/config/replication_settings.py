@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plog.settings import MIB, SECOND_MS, SettingType, setting
+from plog.settings import LONG_MAX, MIB, SECOND_MS, SettingType, setting
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 RACK_AWARE_REPLICA_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -26,6 +26,16 @@ class ReplicationSettings:
         importance="high",
         group="Replication",
     )
+    follower_replication_throttled_rate: int = setting(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "Maximum number of bytes per second that this broker receives for the replicas in the topic"
+        " setting `follower.replication.throttled.replicas` that are not in sync.",
+        type=SettingType.LONG,
+        at_least=0,
+        unit="bytes/s",
+        update="per-broker",
+    )
     leader_imbalance_check_interval_seconds: int = setting(
         "leader.imbalance.check.interval.seconds",
         300,
@@ -42,6 +52,16 @@ class ReplicationSettings:
         " than this percentage of the partitions whose preferred leader it is.",
         at_least=0,
         importance="high",
+    )
+    leader_replication_throttled_rate: int = setting(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "Maximum number of bytes per second that this broker sends to followers that are not in"
+        " sync, for the replicas in the topic setting `leader.replication.throttled.replicas`.",
+        type=SettingType.LONG,
+        at_least=0,
+        unit="bytes/s",
+        update="per-broker",
     )
     replica_fetch_backoff_ms: int = setting(
         "replica.fetch.backoff.ms",
@@ -111,6 +131,21 @@ class ReplicationSettings:
         at_least=1,
         unit="ms",
         importance="high",
+    )
+    replication_quota_window_num: int = setting(
+        "replication.quota.window.num",
+        11,
+        "Number of samples from which the rates of throttled replication are calculated.",
+        at_least=1,
+        importance="low",
+    )
+    replication_quota_window_size_seconds: int = setting(
+        "replication.quota.window.size.seconds",
+        1,
+        "Duration of each sample from which the rates of throttled replication are calculated.",
+        at_least=1,
+        unit="s",
+        importance="low",
     )
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable",

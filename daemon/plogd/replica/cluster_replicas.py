@@ -27,8 +27,10 @@ from plogd.replica.metadata_updates import MetadataUpdates
 from plogd.replica.out_of_sync import find_out_of_sync
 from plogd.replica.replica_manager import ReplicaManager
 from plogd.replica.replica_selector import RackAwareReplicaSelector
+from plogd.replica.replication_quota import ReplicationQuota
 from plogd.replica.role_changes import RoleChanges
 from plogd.replica.topic_stats import TopicStats
+from plogd.topic_config import TopicConfig
 
 
 class ClusterReplicas:
@@ -75,6 +77,14 @@ class ClusterReplicas:
             controller_id=lambda: cache.controller_id,
             on_bug=on_bug,
         )
+        self.leader_quota = self._make_quota(
+            lambda topic: topic.leader_replication_throttled_replicas,
+            lambda: config().leader_replication_throttled_rate,
+        )
+        self.follower_quota = self._make_quota(
+            lambda topic: topic.follower_replication_throttled_replicas,
+            lambda: config().follower_replication_throttled_rate,
+        )
         manager.use_cluster(
             # The controller knows the broker epochs of all brokers, and checks those in the request
             # (KIP-903).
@@ -82,6 +92,7 @@ class ClusterReplicas:
             max_lag_ms=lambda: config().replica_lag_time_max_ms,
             isr_changes=self.alter_partition,
             replica_selector=self._make_replica_selector(),
+            leader_quota=self.leader_quota,
             on_stop=self.stop,
         )
         self.fetchers = ReplicaFetcherManager(self._make_fetcher)
@@ -106,6 +117,18 @@ class ClusterReplicas:
             return None
         return RackAwareReplicaSelector(lambda: self._cache.live_brokers)
 
+    def _make_quota(
+        self, throttled_replicas: Callable[[TopicConfig], tuple[str, ...]], limit: Callable[[], int]
+    ) -> ReplicationQuota:
+        return ReplicationQuota(
+            broker_id=self._broker_id,
+            throttled_replicas=throttled_replicas,
+            limit=limit,
+            monotonic_ms=self._ports.clock.monotonic_ms,
+            samples=self._config().replication_quota_window_num,
+            sample_ms=self._config().replication_quota_window_size_seconds * 1000,
+        )
+
     def _make_fetcher(self, leader: int, log_dir: str) -> FollowerFetcher:
         return FollowerFetcher(
             RemoteLeader(
@@ -120,6 +143,7 @@ class ClusterReplicas:
             broker_epoch=self._broker_epoch,
             settings=self._config,
             fair_queue=self._queue,
+            quota=self.follower_quota,
             listen=self._manager.listen,
             stop_listening=self._manager.stop_listening,
             on_bug=self._on_bug,

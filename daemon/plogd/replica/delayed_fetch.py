@@ -63,6 +63,10 @@ class FetchReads(Protocol):
         """Return the partition, or None if this broker does not host it."""
         ...
 
+    def withholds(self, partition: Partition, follower: int) -> bool:
+        """Return whether a follower gets no records of the partition now."""
+        ...
+
     def read_one(self, item: FetchItem, params: FetchParams) -> MaybeLater[PartitionRead]:
         """Read one partition as if it were the first partition of its fetch.
 
@@ -151,8 +155,11 @@ class DelayedFetch:
     def _is_at_end(self, partition: Partition, item: FetchItem) -> bool:
         """Return whether there is nothing to send for a partition: no record and no error."""
         params, request = self._params, item.request
+        problem = partition.problem(request.current_leader_epoch, any_replica=params.any_replica)
         if params.follower is not None:
             remote, follower = partition.remote, params.follower.replica_id
+            if self._reads.withholds(partition, follower):
+                return problem is None
             if remote is not None and remote.owes_high_watermark(
                 follower, partition.high_watermark
             ):
@@ -163,7 +170,6 @@ class DelayedFetch:
         # A consumer may be ahead of a follower's high watermark, but not of its log.
         if not end_offset <= request.fetch_offset <= partition.log.log_end_offset:
             return False
-        problem = partition.problem(request.current_leader_epoch, any_replica=params.any_replica)
         return problem is None
 
     def _has_enough(self, key: Hashable, item: FetchItem) -> bool:

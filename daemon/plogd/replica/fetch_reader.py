@@ -37,6 +37,7 @@ from plogd.replica.partition import Partition
 from plogd.replica.partition_read import PartitionRead
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.replica_selector import ReplicaSelector
+from plogd.replica.replication_quota import ReplicationQuota
 
 # Most fetches need at most three rounds: for the index, its entries and the batches. The kernel may
 # evict pages between two rounds.
@@ -78,6 +79,8 @@ class FetchReader:
         self._on_bug = on_bug
         self.replica_selector: ReplicaSelector | None = None
         """Selects the followers from which consumers read; None if they read from leaders only."""
+        self.leader_quota: ReplicationQuota | None = None
+        """The quota for what followers fetch; None without followers."""
 
     def fetch(
         self, items: Sequence[FetchItem], params: FetchParams
@@ -178,6 +181,26 @@ class FetchReader:
         cold: Cold = []
         reads = self._read_all(items, params, cold)
         return spawn(self._warmed(items, params, reads, cold)) if cold else reads
+
+    def withholds(self, partition: Partition, follower: int) -> bool:
+        """Return whether a follower gets no records now, because it exceeds a quota (KIP-73)."""
+        quota = self.leader_quota
+        return (
+            quota is not None
+            and follower not in partition.isr
+            and quota.covers(partition)
+            and quota.is_exceeded
+        )
+
+    def count_sent(self, items: Sequence[FetchItem], reads: Sequence[PartitionRead]) -> None:
+        """Count records that a follower gets."""
+        quota = self.leader_quota
+        if quota is None or not quota.is_limited:
+            return
+        for item, read in zip(items, reads, strict=True):
+            partition = self.partition_of(item)
+            if read.region is not None and partition is not None:
+                quota.record(partition, read.region.nbytes)
 
     def forget(self, delayed: DelayedFetch) -> None:
         """Remove the fetch from purgatory."""
@@ -338,8 +361,14 @@ class FetchReader:
                 return _redirected(partition, request, preferred)
         try:
             if params.follower is not None:
+                is_withheld = self.withholds(partition, params.follower.replica_id)
                 read = _read_for_follower(
-                    partition, request, params.follower, max_bytes, at_least_one, cold is not None
+                    partition,
+                    request,
+                    params.follower,
+                    0 if is_withheld else max_bytes,
+                    at_least_one and not is_withheld,
+                    cold is not None,
                 )
             else:
                 read = partition.read(

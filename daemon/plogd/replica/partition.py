@@ -98,9 +98,8 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         """The confirmed in-sync replicas; empty while this broker is a follower."""
         self.replicas: tuple[int, ...] = ()
-        self.adding_replicas: tuple[int, ...] = ()
+        self.adding_replicas: tuple[int, ...] = ()  # By a reassignment (KIP-455).
         self.removing_replicas: tuple[int, ...] = ()
-        """The replicas that a reassignment adds and removes (KIP-455)."""
         self.remote: RemoteReplicas | None = None
         """The followers; None unless this broker is the leader and there are other replicas."""
         self._leader_high_watermark = 0
@@ -141,8 +140,10 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = state.replicas
-        self.adding_replicas = state.adding_replicas
-        self.removing_replicas = state.removing_replicas
+        self.adding_replicas, self.removing_replicas = (
+            state.adding_replicas,
+            state.removing_replicas,
+        )
 
     def _update_remote(self, state: PartitionState) -> None:
         now_ms = self.context.monotonic_ms()

@@ -43,6 +43,7 @@ from plogd.replica.partition_context import (
 from plogd.replica.pending_acks import PendingAcks
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.replica_selector import ReplicaSelector
+from plogd.replica.replication_quota import ReplicationQuota
 from plogd.replica.topic_stats import TopicStats
 
 # The timeout in a request is meant for followers; in Kafka, acks=1 does not wait at all. After a
@@ -120,6 +121,8 @@ class ReplicaManager:
             begin_read=log_manager.begin_read,
             on_bug=on_bug,
         )
+        self.count_sent = self._fetch_reader.count_sent
+        """Counts records that a follower gets; see `FetchReader.count_sent`."""
         self.fetch_records = self._fetch_reader.fetch
         """Reads each partition up to its high watermark; see `FetchReader.fetch`."""
 
@@ -130,14 +133,16 @@ class ReplicaManager:
         max_lag_ms: Callable[[], float],
         isr_changes: IsrChanges,
         replica_selector: ReplicaSelector | None,
+        leader_quota: ReplicationQuota,
         on_stop: Callable[[], None],
     ) -> None:
         """Let partitions have followers; see `PartitionContext`. Called before any is hosted.
 
-        `replica_selector` selects the followers from which consumers read. `on_stop` is called when
-        the broker stops.
+        `replica_selector` selects the followers from which consumers read. `leader_quota` limits
+        what followers fetch. `on_stop` is called when the broker stops.
         """
         assert not self._partitions, "the partitions have another context"
+        self._fetch_reader.leader_quota = leader_quota
         self._on_stop = on_stop
         self.topics.partition_context = replace(
             self.topics.partition_context,

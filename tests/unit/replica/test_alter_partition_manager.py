@@ -173,7 +173,14 @@ def test_answer_is_the_new_state(site: Site) -> None:
     site.respond(isr=[1, 2])
     assert site.outcomes == [
         PartitionState(
-            partition=0, leader=1, leader_epoch=3, replicas=(1, 2, 3), isr=(1, 2), partition_epoch=6
+            partition=0,
+            leader=1,
+            leader_epoch=3,
+            replicas=(1, 2, 3),
+            isr=(1, 2),
+            partition_epoch=6,
+            adding_replicas=(3,),
+            removing_replicas=(2,),
         )
     ]
 

@@ -33,7 +33,9 @@ from plogd.log.log_results import AppendInfo
 from plogd.ports import Later, Ports, Timer, spawn
 from plogd.replica.follower.divergence_repair import return_to_range, truncate, truncation_offset
 from plogd.replica.follower.fetch_session import FollowerSession, Key, Position
+from plogd.replica.follower.followed_partition import FollowedPartition
 from plogd.replica.partition import Partition
+from plogd.replica.replication_quota import ReplicationQuota
 from plogd.waiters import Waiters
 
 T = TypeVar("T")
@@ -95,44 +97,6 @@ class Leader(Protocol):
         ...
 
 
-class _Followed:
-    """A partition and the time of its next fetch."""
-
-    __slots__ = (
-        "failures",
-        "leader_epoch",
-        "leader_high_watermark",
-        "leader_start_offset",
-        "partition",
-        "retry_at_ms",
-    )
-
-    def __init__(self, partition: Partition) -> None:
-        self.partition = partition
-        self.leader_epoch = partition.leader_epoch
-        self.leader_start_offset = 0
-        self.leader_high_watermark = 0
-        self.retry_at_ms = 0.0
-        self.failures = 0
-
-    def position(self) -> Position:
-        """Return what the next fetch requests."""
-        log = self.partition.log
-        return Position(
-            offset=log.log_end_offset,
-            leader_epoch=self.leader_epoch,
-            last_fetched_epoch=log.leader_epochs.latest_epoch,
-            log_start_offset=log.log_start_offset,
-        )
-
-    def raise_log_start(self) -> None:
-        """Follow DeleteRecords and retention on the leader, up to this replica's high watermark."""
-        log = self.partition.log
-        start_offset = min(self.leader_start_offset, log.high_watermark)
-        if start_offset > log.log_start_offset and log.is_writable:
-            log.delete_records_before(start_offset)
-
-
 class FollowerFetcher:
     """Follows partitions that have the same leader and are in the same log directory.
 
@@ -141,6 +105,7 @@ class FollowerFetcher:
         broker_id: the id of this broker.
         broker_epoch: returns the epoch of this broker's registration; -1 while it has none, during
             which it does not fetch.
+        quota: limits what this broker receives (KIP-73); None without a limit.
         listen: calls the function at the end of each turn in which the partition made progress.
         stop_listening: ends that.
         on_copied: called with the size of the records that were received for a partition.
@@ -155,6 +120,7 @@ class FollowerFetcher:
         broker_epoch: Callable[[], int],
         settings: Callable[[], FetcherSettings],
         fair_queue: FairQueue,
+        quota: ReplicationQuota | None = None,
         listen: Callable[[TopicPartition, Callable[[], None]], None],
         stop_listening: Callable[[TopicPartition], None],
         on_bug: Callable[[str, Exception], None],
@@ -169,12 +135,13 @@ class FollowerFetcher:
         self._broker_epoch = broker_epoch
         self._settings = settings
         self._queue = fair_queue
+        self._quota = quota
         self._listen = listen
         self._stop_listening = stop_listening
         self._on_bug = on_bug
         self._on_copied = on_copied
         self._session = FollowerSession(settings().replica_fetch_max_bytes)
-        self._followed: dict[TopicPartition, _Followed] = {}
+        self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._unacknowledged: dict[TopicPartition, AppendInfo] = {}
         """The appends of the last response that this replica cannot acknowledge yet."""
         self._in_progress: TopicPartition | None = None
@@ -218,7 +185,7 @@ class FollowerFetcher:
         if partition.log.offline:
             self.remove(key)
             return
-        self._followed[key] = _Followed(partition)
+        self._followed[key] = FollowedPartition(partition)
         self._listen(key, lambda: self._progress(key))
         # At the end of the turn, because a turn adds many partitions.
         if not self._is_waking:
@@ -262,11 +229,25 @@ class FollowerFetcher:
         while not self._is_closed:
             now_ms = self._clock.monotonic_ms()
             ready = [one for one in self._followed.values() if one.retry_at_ms <= now_ms]
+            ready = self._within_quota(ready)
             if ready:
                 await self._fetch(ready)
             else:
                 await self._wait_for_work(now_ms)
         self._is_running = False
+
+    def _within_quota(self, ready: list[FollowedPartition]) -> list[FollowedPartition]:
+        """Return the partitions that may be fetched now; delay the others."""
+        quota = self._quota
+        if quota is None or not quota.is_exceeded:
+            return ready
+        allowed: list[FollowedPartition] = []
+        withheld: list[FollowedPartition] = []
+        for one in ready:
+            is_withheld = one.is_behind and quota.covers(one.partition)
+            (withheld if is_withheld else allowed).append(one)
+        self._delay(withheld, self._settings().replica_fetch_backoff_ms)
+        return allowed
 
     async def _wait_for_work(self, now_ms: float) -> None:
         waiting: Later[None] = Later()
@@ -285,9 +266,9 @@ class FollowerFetcher:
             waiting, self._waiting = self._waiting, None
             waiting.succeed(None)
 
-    async def _fetch(self, ready: Sequence[_Followed]) -> None:
+    async def _fetch(self, ready: Sequence[FollowedPartition]) -> None:
         """Send one request, append its records, and wait until they can be acknowledged."""
-        by_key: dict[Key, _Followed] = {}
+        by_key: dict[Key, FollowedPartition] = {}
         positions: dict[Key, Position] = {}
         async for one in Slices(self._queue, size=_POSITIONS_PER_TURN).over(ready):
             key = _key(one.partition)
@@ -341,7 +322,9 @@ class FollowerFetcher:
                 level="warn",
             )
 
-    async def _append_all(self, response: FetchResponse, by_key: dict[Key, _Followed]) -> None:
+    async def _append_all(
+        self, response: FetchResponse, by_key: dict[Key, FollowedPartition]
+    ) -> None:
         parts = [(t.topic_id, data) for t in response.responses for data in t.partitions]
         # A slice is small, because a partition may have up to `replica.fetch.max.bytes`.
         slices = Slices(self._queue, size=_PARTITIONS_PER_TURN)
@@ -358,16 +341,16 @@ class FollowerFetcher:
             else:
                 followed.failures = 0
 
-    def _is_current(self, followed: _Followed) -> bool:
+    def _is_current(self, followed: FollowedPartition) -> bool:
         key = followed.partition.topic_partition
         return self._followed.get(key) is followed
 
-    def _delay(self, ones: Sequence[_Followed], backoff_ms: float) -> None:
+    def _delay(self, ones: Sequence[FollowedPartition], backoff_ms: float) -> None:
         retry_at_ms = self._clock.monotonic_ms() + backoff_ms
         for one in ones:
             one.retry_at_ms = retry_at_ms
 
-    def _partition_failed(self, followed: _Followed, error: Exception) -> None:
+    def _partition_failed(self, followed: FollowedPartition, error: Exception) -> None:
         self._delay([followed], self._settings().replica_fetch_backoff_ms)
         followed.failures += 1
         if followed.failures == 1:  # Otherwise, every retry would be reported.
@@ -381,7 +364,7 @@ class FollowerFetcher:
 
     # -- one partition ------------------------------------------------------------------------
 
-    async def _process(self, followed: _Followed, data: PartitionData) -> None:
+    async def _process(self, followed: FollowedPartition, data: PartitionData) -> None:
         """Handle the response for one partition. Raises KafkaError, PlogError."""
         partition = followed.partition
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -407,7 +390,7 @@ class FollowerFetcher:
             self._in_progress = None
             self._operation_ended.succeed(None)
 
-    async def _return_to_range(self, followed: _Followed) -> None:
+    async def _return_to_range(self, followed: FollowedPartition) -> None:
         partition = followed.partition
         start_offset, end_offset = await self._leader.offsets(partition)
         if not self._is_current(followed):
@@ -418,10 +401,12 @@ class FollowerFetcher:
             # contradicts itself does not cause a busy loop.
             self._delay([followed], self._settings().replica_fetch_backoff_ms)
 
-    async def _append(self, followed: _Followed, data: PartitionData) -> None:
+    async def _append(self, followed: FollowedPartition, data: PartitionData) -> None:
         partition, log = followed.partition, followed.partition.log
         # In a response that was received, records are a view of it.
         records = cast(bytes, data.records or b"")
+        if self._quota is not None and self._quota.is_limited:
+            self._quota.record(partition, len(records))
         appended = partition.append_records_to_follower(
             memoryview(records),
             leader_epoch=followed.leader_epoch,

@@ -1,0 +1,52 @@
+"""A partition that a fetcher follows: what it knows about the leader, and when it fetches next.
+
+Called on the reactor's thread, by follower_fetcher.py. Source: Kafka 3.9 PartitionFetchState.
+"""
+
+from __future__ import annotations
+
+from plogd.replica.follower.fetch_session import Position
+from plogd.replica.partition import Partition
+
+
+class FollowedPartition:
+    """A partition that is followed in a leader epoch, and the time of its next fetch."""
+
+    __slots__ = (
+        "failures",
+        "leader_epoch",
+        "leader_high_watermark",
+        "leader_start_offset",
+        "partition",
+        "retry_at_ms",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.leader_start_offset = 0
+        self.leader_high_watermark = 0
+        self.retry_at_ms = 0.0
+        self.failures = 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether this replica lacks records that its leader has committed, as far as known."""
+        return self.partition.log.log_end_offset < self.leader_high_watermark
+
+    def position(self) -> Position:
+        """Return what the next fetch requests."""
+        log = self.partition.log
+        return Position(
+            offset=log.log_end_offset,
+            leader_epoch=self.leader_epoch,
+            last_fetched_epoch=log.leader_epochs.latest_epoch,
+            log_start_offset=log.log_start_offset,
+        )
+
+    def raise_log_start(self) -> None:
+        """Follow DeleteRecords and retention on the leader, up to this replica's high watermark."""
+        log = self.partition.log
+        start_offset = min(self.leader_start_offset, log.high_watermark)
+        if start_offset > log.log_start_offset and log.is_writable:
+            log.delete_records_before(start_offset)
