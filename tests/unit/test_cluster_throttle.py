@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from plog.wire.messages.alter_partition_reassignments import (
@@ -14,7 +17,9 @@ from plog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from tests.helpers.sim.zookeeper_cluster import ZooKeeperCluster
+from plogd.replica.delayed_fetch import FetchParams
+from plogd.replica.fetch_context import FetchItem
+from tests.helpers.sim.zookeeper_cluster import ZooKeeperCluster, error_of
 
 _TOPIC, _BROKER = 2, 4
 _RATE = 20_000
@@ -23,77 +28,119 @@ _COUNT = 20
 
 
 def set_config(
-    cluster: ZooKeeperCluster, node_id: int, resource_type: int, name: str, **values: str
+    cluster: ZooKeeperCluster, node_id: int, resource_type: int, name: str, key: str, value: str
 ) -> None:
-    """Change settings, through broker `node_id`."""
-    configs = [
-        IncrementalAlterableConfig(name=key.replace("_", "."), value=value)
-        for key, value in values.items()
-    ]
+    """Change a setting, through broker `node_id`."""
     resource = IncrementalAlterConfigsResource(
-        resource_type=resource_type, resource_name=name, configs=configs
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[IncrementalAlterableConfig(name=key, value=value)],
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
     [response] = cluster.ask(node_id, request, 1).responses
     assert response.error_code == 0, response.error_message
 
 
-@pytest.mark.parametrize("side", ["leader", "follower"])
-def test_added_replica_copies_at_the_rate(side: str) -> None:
-    # One batch in each response, so that the rate is exact enough.
-    cluster = ZooKeeperCluster(4, replica_fetch_max_bytes=_SIZE)
-    cluster.create("t")
+def fill(cluster: ZooKeeperCluster, topic: str) -> None:
+    """Write records, each of which is as large as a follower's fetch may be."""
     for number in range(_COUNT):
-        assert cluster.produce("t", b"%d" % number * _SIZE) == 0
-    leader = cluster.leader("t")
-    [added] = {1, 2, 3, 4} - set(cluster.state("t").isr)
-    throttled = leader if side == "leader" else added
-    set_config(
-        cluster,
-        throttled,
-        _BROKER,
-        str(throttled),
-        **{f"{side}_replication_throttled_rate": str(_RATE)},
-    )
-    replicas = {f"{side}_replication_throttled_replicas": f"0:{throttled}"}
-    set_config(cluster, cluster.controller, _TOPIC, "t", **replicas)
-    cluster.advance(500)
-    moved = ReassignablePartition(
-        partition_index=0, replicas=[leader, added, *cluster.state("t").isr[1:]]
-    )
+        assert cluster.produce(topic, b"%02d" % number * (_SIZE // 2)) == 0
+
+
+def move(cluster: ZooKeeperCluster, topic: str, *replicas: int) -> None:
+    """Begin to move a partition."""
+    moved = ReassignablePartition(partition_index=0, replicas=list(replicas))
     request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name="t", partitions=[moved])], timeout_ms=10_000
+        topics=[ReassignableTopic(name=topic, partitions=[moved])], timeout_ms=10_000
     )
-    begin_ms = cluster.timers.clock.monotonic_ms()
     response = cluster.ask_controller(request, 1)
     assert response.responses[0].partitions[0].error_code == 0
-    # The replicas in sync are not delayed.
-    cluster.advance(2_000)
-    assert added not in cluster.state("t").isr
-    before_ms = cluster.timers.clock.monotonic_ms()
-    assert cluster.produce("t", b"new") == 0
-    assert cluster.timers.clock.monotonic_ms() - before_ms < 500
+
+
+def throttle(cluster: ZooKeeperCluster, side: str, topic: str, replicas: str, rate: int) -> None:
+    """Set the rate of all brokers, and the replicas of a topic."""
+    for one in cluster.brokers:
+        set_config(cluster, one, _BROKER, str(one), f"{side}.replication.throttled.rate", str(rate))
+    name = f"{side}.replication.throttled.replicas"
+    set_config(cluster, cluster.controller, _TOPIC, topic, name, replicas)
+    cluster.advance(500)
+
+
+def without_replica(cluster: ZooKeeperCluster, topic: str) -> int:
+    """Return the broker that has no replica of a topic."""
+    [one] = set(cluster.brokers) - set(cluster.state(topic).isr)
+    return one
+
+
+@pytest.fixture
+def cluster() -> ZooKeeperCluster:
+    """Four brokers, and a topic with records on three of them."""
+    cluster = ZooKeeperCluster(4, replica_fetch_max_bytes=_SIZE)
+    cluster.create("t")
+    fill(cluster, "t")
+    return cluster
+
+
+every_side = pytest.mark.parametrize("side", ["leader", "follower"])
+
+
+@every_side
+def test_added_replica_copies_at_the_rate(cluster: ZooKeeperCluster, side: str) -> None:
+    leader, *others = cluster.state("t").isr
+    added = without_replica(cluster, "t")
+    throttle(cluster, side, "t", f"0:{leader if side == 'leader' else added}", _RATE)
+    begin_ms = cluster.timers.clock.monotonic_ms()
+    move(cluster, "t", leader, added, *others)
     cluster.until(lambda: added in cluster.state("t").isr)
     duration_s = (cluster.timers.clock.monotonic_ms() - begin_ms) / 1000
-    total = sum(len(b"%d" % number * _SIZE) for number in range(_COUNT))
     # A batch may exceed the rate, and a follower waits up to a second after that.
-    assert 0.7 * total / _RATE <= duration_s <= 2.5 * total / _RATE
-    assert cluster.replica(added, "t").log.log_end_offset == _COUNT + 1
+    assert 0.7 * _COUNT * _SIZE / _RATE <= duration_s <= 2.5 * _COUNT * _SIZE / _RATE
+    assert cluster.replica(added, "t").log.log_end_offset == _COUNT
 
 
-@pytest.mark.parametrize("side", ["leader", "follower"])
-def test_partition_that_is_not_listed_is_not_throttled(side: str) -> None:
-    cluster = ZooKeeperCluster(4)
-    cluster.create("t")
-    for number in range(_COUNT):
-        assert cluster.produce("t", b"%d" % number * _SIZE) == 0
-    for one in (1, 2, 3, 4):
-        rate = {f"{side}_replication_throttled_rate": "1"}
-        set_config(cluster, one, _BROKER, str(one), **rate)
-    [added] = {1, 2, 3, 4} - set(cluster.state("t").isr)
-    moved = ReassignablePartition(partition_index=0, replicas=[added])
-    request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name="t", partitions=[moved])], timeout_ms=10_000
-    )
-    cluster.ask_controller(request, 1)
-    cluster.until(lambda: cluster.state("t").isr == (added,), within_ms=2_000)
+@every_side
+def test_replicas_in_sync_are_not_delayed(cluster: ZooKeeperCluster, side: str) -> None:
+    throttle(cluster, side, "t", "*", 1)
+    for number in range(5):
+        begun = cluster.begin_produce("t", b"%02d" % number * (_SIZE // 2))
+        cluster.advance(200)
+        assert begun.is_done
+        assert error_of(begun) == 0
+
+
+@every_side
+def test_other_partitions_are_not_delayed(cluster: ZooKeeperCluster, side: str) -> None:
+    cluster.create("u")
+    fill(cluster, "u")
+    throttle(cluster, side, "t", "*", 1)
+    move(cluster, "t", without_replica(cluster, "t"))
+    cluster.advance(200)
+    target = without_replica(cluster, "u")
+    move(cluster, "u", target)
+    cluster.until(lambda: cluster.state("u").isr == (target,), within_ms=3_000)
+    assert len(cluster.state("t").isr) == 3
+
+
+def test_withheld_fetches_wait_at_the_leader(
+    cluster: ZooKeeperCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each append would complete them otherwise, although they get no records."""
+    leader, *others = cluster.state("t").isr
+    added = without_replica(cluster, "t")
+    throttle(cluster, "leader", "t", "*", 1)
+    move(cluster, "t", leader, added, *others)
+    cluster.advance(500)
+    manager = cluster.brokers[leader].broker.replica_manager
+    fetch, fetches = manager.fetch_records, 0
+
+    def count(items: Sequence[FetchItem], params: FetchParams) -> Any:
+        nonlocal fetches
+        fetches += params.follower is not None and params.follower.replica_id == added
+        return fetch(items, params)
+
+    monkeypatch.setattr(manager, "fetch_records", count)
+    for _ in range(40):
+        assert cluster.produce("t", b"x") == 0
+        cluster.advance(50)
+    # One in each replica.fetch.wait.max.ms.
+    assert 2 <= fetches <= 8

@@ -57,6 +57,13 @@ def test_topic_setting_lists_the_throttled_replicas(
     assert not quota.covers(partition(0, topic="another"))
 
 
+def test_list_of_replicas_can_change() -> None:
+    quota = _Site().quota
+    assert quota.covers(partition(0, "0:2"))
+    assert not quota.covers(partition(0, "1:2"))
+    assert quota.covers(partition(1, "1:2"))
+
+
 def test_rate_is_exceeded_after_a_burst_and_recovers() -> None:
     site = _Site()
     quota, throttled = site.quota, partition(0, "*")
