@@ -79,9 +79,9 @@ def test_successful_responses_do_not_name_leaders(cluster: ZooKeeperCluster) -> 
     assert (one.error_code, hint(one), nodes(response)) == (0, (-1, -1), [])
 
 
-@pytest.mark.parametrize("copies", [1, 100])
+@pytest.mark.parametrize("copies", [1, 200])
 def test_leaders_of_several_partitions_are_named(cluster: ZooKeeperCluster, copies: int) -> None:
-    """With 100 copies of each partition, the request is handled in slices."""
+    """With 200 copies of each partition, the request is handled in slices."""
     asked = [
         PartitionProduceData(index=number % 3, records=records_of([b"a"]))
         for number in range(3 * copies)

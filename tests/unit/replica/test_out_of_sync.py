@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,19 @@ def test_partitions_of_a_broker_that_has_just_started_are_not_in_sync(
     assert KEY in found(cluster, follower)
     cluster.heal(controller, follower)
     cluster.until(lambda: found(cluster, follower) == [])
+
+
+@pytest.mark.parametrize("change", [{"isr": (9,)}, {"leader_epoch": 9}])
+def test_state_from_the_controller_counts(
+    cluster: ZooKeeperCluster, change: dict[str, Any]
+) -> None:
+    """The replica has left the ISR, or has not taken its present role yet."""
+    for sim in cluster.brokers.values():
+        topic = sim.broker.cache.topic("t")
+        assert topic is not None
+        state = replace(topic.partitions[0], **change)
+        sim.broker.cache.update(replace(topic, partitions=(state,)))
+    assert [found(cluster, one) for one in (1, 2, 3)] == [[KEY]] * 3
 
 
 def test_follower_that_cannot_fetch_is_not_in_sync(cluster: ZooKeeperCluster) -> None:

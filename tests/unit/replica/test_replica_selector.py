@@ -157,6 +157,22 @@ def test_most_caught_up_follower_is_chosen() -> None:
     assert choose(replicas, broker(1, "b"), broker(2, "b"), broker(3, "a"), offset=2) == 1
 
 
+def test_live_follower_that_has_left_the_isr_is_not_chosen() -> None:
+    replicas = SimReplicas(2)
+    replicas.elect(1)
+    replicas.produce(b"a")
+    replicas.advance(1_000)
+    assert choose(replicas, broker(1, "b"), broker(2, "a")) == 2
+    replicas.cut(2, 1)
+    replicas.produce(b"b")
+    replicas.advance(60_000)
+    replicas.leader.check_isr()
+    replicas.confirm()
+    assert replicas.leader.isr == (1,)
+    # It has the offset, but may never get the next ones.
+    assert choose(replicas, broker(1, "b"), broker(2, "a")) == 1
+
+
 def test_leader_in_the_rack_is_preferred() -> None:
     replicas = SimReplicas(2)
     replicas.elect(1)
@@ -219,6 +235,7 @@ def test_follower_serves_records_only_below_its_high_watermark() -> None:
     assert (data.error_code, data.records) == (0, b"")
     # The consumer is ahead of the high watermark, but not of the log.
     asked = begin(cluster, follower, 3, max_wait_ms=10_000)
+    replica.context.on_progress(replica)
     cluster.settle()
     assert not asked.is_done
     assert cluster.produce("t", b"d") == 0
