@@ -99,6 +99,23 @@ def test_lag_of_a_follower_is_the_number_of_committed_records_that_it_lacks() ->
     assert seen[-1] == (10, 0, 0)
 
 
+def test_records_for_followers_do_not_count_as_sent_to_consumers(
+    cluster: ZooKeeperCluster,
+) -> None:
+    prefix, leader = "kafka_server_brokertopicmetrics_", cluster.leader("t")
+    assert cluster.produce("t", b"a") == 0
+    nbytes = cluster.replica(leader, "t").log.size_bytes
+    found = metrics(cluster, leader)
+    assert found[f"{prefix}replicationbytesout_total"] == 2 * nbytes
+    assert found[f'{prefix}bytesout_total{{topic="t"}}'] == 0
+    for follower in {1, 2, 3} - {leader}:
+        assert metrics(cluster, follower)[f"{prefix}replicationbytesin_total"] == nbytes
+    assert cluster.values("t") == [b"a"]
+    found = metrics(cluster, leader)
+    assert found[f'{prefix}bytesout_total{{topic="t"}}'] == nbytes
+    assert found[f"{prefix}replicationbytesout_total"] == 2 * nbytes
+
+
 def test_partitions_that_cannot_be_fetched_are_counted(cluster: ZooKeeperCluster) -> None:
     leader = cluster.leader("t")
     follower = next(one for one in (1, 2, 3) if one != leader)
