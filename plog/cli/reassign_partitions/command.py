@@ -27,6 +27,7 @@ from plog.cli.output import Table, print_json, show
 from plog.cli.parser import add_examples
 from plog.cli.reassign_partitions.available_brokers import available_racks
 from plog.cli.reassign_partitions.log_dir_moves import (
+    check_supported,
     current_log_dirs,
     find_log_dir_moves,
     start_log_dir_moves,
@@ -256,6 +257,9 @@ async def execute(cluster: Cluster, wanted: Reassignments, arguments: argparse.N
     missing = sorted(wanted.replicas.keys() - current.keys())
     if missing:
         raise UsageError(f"Unable to find partition: {', '.join(map(str, missing))}")
+    if wanted.log_dirs or arguments.replica_alter_log_dirs_throttle >= 0:
+        # Checked first: otherwise, the moves between brokers would have started.
+        await check_supported(cluster, min(wanted.brokers))
     before = {partition: current[partition] for partition in wanted.replicas}
     # With its directories, a rollback puts the replicas back where they are now.
     log_dirs = await current_log_dirs(cluster, before)

@@ -10,7 +10,7 @@ from plog.client.admin.log_dirs import LogDirAdmin
 from plog.client.admin.results import Results
 from plog.client.admin.values import LogDirDescription, TopicPartitionReplica
 from plog.client.network.cluster import Cluster
-from plog.errors import ErrorCode, KafkaError
+from plog.errors import ErrorCode, KafkaError, UnsupportedVersion
 from plog.types import TopicPartition
 from plog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 
@@ -83,11 +83,24 @@ async def current_log_dirs(
     wanted = [replica for replica in wanted if replica.broker in available]
     if not wanted:
         return {}
-    connection = await cluster.connection(wanted[0].broker)
-    if not connection.speaks(AlterReplicaLogDirsRequest):
+    if not await _is_supported(cluster, wanted[0].broker):
         return {}
     paths = _paths((await _describe(cluster, wanted)).values_by_key, is_future=False)
     return {replica: paths[replica] for replica in wanted if replica in paths}
+
+
+async def check_supported(cluster: Cluster, broker: int) -> None:
+    """Raise UnsupportedVersion unless a broker can move replicas between its directories."""
+    if not await _is_supported(cluster, broker):
+        raise UnsupportedVersion(
+            f"cannot move replicas to other log directories: broker {broker} does not support"
+            " AlterReplicaLogDirs; remove log_dirs from the file, and"
+            " --replica-alter-log-dirs-throttle from the command"
+        )
+
+
+async def _is_supported(cluster: Cluster, broker: int) -> bool:
+    return (await cluster.connection(broker)).speaks(AlterReplicaLogDirsRequest)
 
 
 async def _describe(
