@@ -202,9 +202,10 @@ def decode_into_columns(
     is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     append_time, cut, position, rows = header.max_timestamp, data, 0, len(columns)
     offsets, timestamps = columns.offsets, columns.timestamps
-    has_key, key_ends, keys = columns.has_key, columns.key_ends, columns.keys
-    has_value, value_ends, values = columns.has_value, columns.value_ends, columns.values
-    key_end, value_end = key_ends[row], value_ends[row]
+    has_key, key_ends, has_value = columns.has_key, columns.key_ends, columns.has_value
+    value_ends, key_end, value_end = columns.value_ends, key_ends[row], columns.value_ends[row]
+    keys: list[bytes] = []
+    values: list[bytes] = []
     for _ in range(header.records_count):
         next_position = position
         end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
@@ -237,6 +238,12 @@ def decode_into_columns(
         timestamps[row] = append_time if is_append_time else base_timestamp + timestamp_delta
         row += 1
         key_ends[row], value_ends[row] = key_end, value_end
+    # Joined here, while they are in the processor's cache, so that the next call can use their
+    # memory again. Without keys or values, this adds nothing.
+    if keys:
+        columns.keys.append(b"".join(keys))
+    if values:
+        columns.values.append(b"".join(values))
     return row, position, next_delta
 
 

@@ -62,9 +62,9 @@ class ColumnDecoder:
 
     def close(self) -> None:
         """Remove the rows that have not been filled."""
-        self._columns.truncate(self.row)
+        self._columns.remove_unfilled(self.row)
 
     def _restart(self, row: int) -> None:
         """Empty the rows from `row` on."""
-        self._columns.truncate(row)
+        self._columns.remove_unfilled(row)
         self._columns.extend(self._rows - row)

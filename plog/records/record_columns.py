@@ -17,10 +17,10 @@ _MAX_BYTES = 1 << 30
 class RecordColumns:
     """Records as columns in Arrow's memory layout; see `ColumnDecoder`.
 
-    `keys` and `values` are lists of all keys and values that are not null. `key_ends` and
-    `value_ends` start with 0, followed by the end of each key and value in their concatenation.
-    A null key or value is empty there, with a 0 in `has_key` or `has_value`; all others have a 1.
-    `headers` maps the few rows that have headers to the headers.
+    `keys` and `values` are lists of bytes, which together contain all keys and all values.
+    `key_ends` and `value_ends` start with 0, followed by the end of each key and value in these
+    bytes. A null key or value is empty there, with a 0 in `has_key` or `has_value`; all others have
+    a 1. `headers` maps the few rows that have headers to the headers.
     """
 
     __slots__ = (
@@ -67,14 +67,27 @@ class RecordColumns:
         self.has_value += bytes(rows)
 
     def truncate(self, rows: int) -> None:
-        """Remove all rows except the first `rows`."""
+        """Remove all rows except the first `rows`; all rows must have been filled."""
+        _remove_end(self.keys, self.key_ends[-1] - self.key_ends[rows])
+        _remove_end(self.values, self.value_ends[-1] - self.value_ends[rows])
+        self.remove_unfilled(rows)
+
+    def remove_unfilled(self, rows: int) -> None:
+        """Remove all rows except the first `rows`, without keys and values."""
         if rows == len(self.offsets):
             return
-        # Counted first, because the lists contain only the rows that are not null.
-        del self.keys[self.has_key.count(1, 0, rows) :]
-        del self.values[self.has_value.count(1, 0, rows) :]
         del self.offsets[rows:], self.timestamps[rows:]
         del self.has_key[rows:], self.has_value[rows:]
         del self.key_ends[rows + 1 :], self.value_ends[rows + 1 :]
         if self.headers:
             self.headers = {row: kept for row, kept in self.headers.items() if row < rows}
+
+
+def _remove_end(parts: list[bytes], size_bytes: int) -> None:
+    """Remove the last `size_bytes` bytes of `parts`."""
+    while size_bytes:
+        last = parts.pop()
+        if len(last) > size_bytes:
+            parts.append(last[:-size_bytes])
+            return
+        size_bytes -= len(last)

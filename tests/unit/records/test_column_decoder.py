@@ -149,6 +149,29 @@ def test_truncated_bytes_are_corrupt() -> None:
     assert columns.value_ends.tolist() == [0]
 
 
+@given(records_of_a_batch, st.data())
+def test_truncated_columns_contain_the_first_rows(
+    records: list[Record], data: st.DataObject
+) -> None:
+    columns = RecordColumns()
+    for base in (0, 100):
+        decode(build_batch([one._replace(offset=-1) for one in records], base_offset=base), columns)
+    before = rows(columns)
+    kept = data.draw(st.integers(0, len(before)))
+    columns.truncate(kept)
+    assert rows(columns) == before[:kept]
+    assert sum(map(len, columns.values)) == columns.value_ends[-1]
+    assert sum(map(len, columns.keys)) == columns.key_ends[-1]
+
+
+def test_keys_and_values_of_a_batch_are_joined() -> None:
+    columns = RecordColumns()
+    records = [Record(timestamp=1, key=b"k", value=value) for value in (b"a", None, b"b")]
+    for base in (0, 3):
+        decode(build_batch(records, base_offset=base), columns)
+    assert (columns.keys, columns.values) == ([b"kkk", b"kkk"], [b"ab", b"ab"])
+
+
 def test_full_columns_reject_more_records() -> None:
     batch = build_batch([Record(timestamp=1, value=b"v" * 20)] * 2)
     columns = RecordColumns()
