@@ -27,7 +27,8 @@ _SIZE = Struct(">i")
 # If the peer speaks HTTP or TLS, its first bytes, read as a size, exceed this limit.
 _MAX_RESPONSE_BYTES = 256 << 20
 # Memory is allocated in parts of this size as bytes arrive, regardless of the size in the response.
-_RECEIVE_BYTES = 4 << 20
+# A fetch of 4 MiB fits in one part with its header: to extend the part would copy it.
+_RECEIVE_BYTES = (4 << 20) + (64 << 10)
 
 _Response = TypeVar("_Response", bound=ApiMessage)
 
