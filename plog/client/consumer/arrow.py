@@ -119,6 +119,11 @@ class SparkColumns:
             header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
             fields.append(("headers", pa.list_(pa.field("element", header))))
         self.schema: pyarrow.Schema = pa.schema(fields)
+        self._constants: dict[str, tuple[int | str, pyarrow.Array]] = {}
+        """For each column with the same value in all rows, the value and the longest such column.
+
+        The batches of a task contain the same topic and partition, so they can share the columns.
+        """
 
     def build(self, columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.RecordBatch:
         """Return the records in `columns` as a record batch; `runs` describes their batches.
@@ -131,17 +136,29 @@ class SparkColumns:
         arrays = [
             _binary(pa, columns.has_key, columns.key_ends, columns.keys),
             _binary(pa, columns.has_value, columns.value_ends, columns.values),
-            _repeated(pa, pa.string(), [run.partition.topic for run in runs], runs),
-            _repeated(pa, pa.int32(), [run.partition.partition for run in runs], runs),
+            self._repeated("topic", [run.partition.topic for run in runs], runs),
+            self._repeated("partition", [run.partition.partition for run in runs], runs),
             _fixed(pa, pa.int64(), columns.offsets),
             _microseconds(pa, schema.field("timestamp").type, columns),
-            _repeated(pa, pa.int32(), [int(run.timestamp_type) for run in runs], runs),
+            self._repeated("timestampType", [int(run.timestamp_type) for run in runs], runs),
         ]
         if self._with_headers:
             kind = schema.field("headers").type
             # As in Spark's connector, a record without headers has null, not an empty list.
             arrays.append(_headers(pa, kind, columns, len(columns), missing=None))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _repeated(self, name: str, values: Sequence[int | str], runs: Sequence[ColumnRun]) -> Any:
+        """Return a column that repeats each value for all rows of its run."""
+        pa, kind = _pyarrow(), self.schema.field(name).type
+        if len(set(values)) != 1:
+            return _repeated(pa, kind, values, runs)
+        value, rows = values[0], sum(run.rows for run in runs)
+        known, column = self._constants.get(name, (None, None))
+        if column is None or known != value or len(column) < rows:
+            column = _repeated(pa, kind, values, runs)
+            self._constants[name] = value, column
+        return column if len(column) == rows else column.slice(0, rows)
 
 
 def _fixed(pa: Any, kind: Any, numbers: array[int], valid: Any = None) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from plog.client.consumer.arrow import SparkColumns, record_batch, record_schema
 from plog.client.consumer.completed_fetch import ColumnRun
 from plog.client.errors import CorruptRecords, MissingExtra
+from plog.records.batch import TimestampType
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.record_columns import RecordColumns
@@ -131,6 +132,25 @@ def test_spark_row_equals_the_record() -> None:
         "headers": [{"key": "h", "value": b"x"}, {"key": "g", "value": None}],
     }
     assert (rows[1]["topic"], rows[1]["partition"], rows[1]["headers"]) == ("u", 3, None)
+
+
+def test_spark_batches_of_one_builder_contain_their_own_topics_and_partitions() -> None:
+    builder = SparkColumns(with_headers=False)
+    written = ((U3, 2, 0), (U3, 5, 0), (U3, 3, 1), (TopicPartition("t", 4), 3, 1), (U3, 4, 0))
+    for partition, count, kind in written:
+        columns = RecordColumns()
+        one = build_batch([Record(timestamp=1)] * count, timestamp_type=TimestampType(kind))
+        runs = [x._replace(partition=partition) for x in fetched(one).take_columns(columns, 9)]
+        made = builder.build(columns, runs)
+        made.validate(full=True)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, made.schema) as stream:
+            stream.write_batch(made)
+        [read] = pa.ipc.open_stream(sink.getvalue())
+        assert read.equals(made)
+        for name, value in (("topic", partition.topic), ("partition", partition.partition)):
+            assert read[name].to_pylist() == [value] * count
+        assert read["timestampType"].to_pylist() == [kind] * count
 
 
 def test_spark_headers_are_null_when_no_record_has_any() -> None:
