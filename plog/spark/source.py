@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from plog.settings import ConfigError
+from plog.spark.frozen_modules import freeze_modules
 from plog.spark.options.option_values import OptionReader
 
 if TYPE_CHECKING:
@@ -42,12 +43,14 @@ class PlogSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns, which are the same for all topics."""
+        freeze_modules()
         # Other wrong options are reported by the reader, together.
         with_headers = OptionReader(self.options).boolean("includeHeaders", False)
         return source_schema(with_headers=with_headers)
 
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader for a batch query. Raises ConfigError for invalid options."""
+        freeze_modules()
         from plog.spark.options.source_options import read_source_options
         from plog.spark.reader.batch_reader import BatchReader, FilteringBatchReader
 
@@ -59,6 +62,7 @@ class PlogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Return the reader for a streaming query. Raises ConfigError for invalid options."""
+        freeze_modules()
         from plog.spark.options.source_options import read_source_options
         from plog.spark.reader.stream_reader import StreamReader
 
@@ -104,6 +108,7 @@ class PlogSource(DataSource):
         return DeduplicatingWriter(options, options.deduplicate)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
+        freeze_modules()
         from plog.spark.options.sink_options import read_sink_options
         from plog.spark.sink.row_columns import check_row_columns
 

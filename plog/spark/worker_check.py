@@ -2,27 +2,23 @@
 
 Readers and writers travel from the driver to the workers in pickled form. `CheckedPickle` makes the
 check the first thing that happens there, because another version of plog might not even be able to
-restore them. This module imports little for the same reason. When the second object arrives, all
-modules have been imported, and `CheckedPickle` excludes them from garbage collections.
+restore them. This module imports little for the same reason.
 """
 
 from __future__ import annotations
 
-import gc
-import os
 import pickle
 import sys
 from functools import cache
 from importlib import import_module
-from itertools import count
 from typing import Any, Final
 
 from plog.error_base import PlogError
+from plog.spark.frozen_modules import freeze_modules
 from plog.version import VERSION
 
 # The compiled packages: one for checksums and three for compression. gzip is a part of Python.
 _CODECS: Final = ("crc32c", "lz4.frame", "snappy", "zstandard")
-_restorations = count(1)
 _REMEDY: Final = (
     "install the driver's version of plog on all executors with pip, or pack it with plog spark"
     " pack and pass it with --archives"
@@ -48,10 +44,7 @@ def _restored(driver_version: str, module: str, name: str, state: bytes) -> obje
     kind = getattr(import_module(module), name)
     made: object = kind.__new__(kind)
     vars(made).update(pickle.loads(state))  # noqa: S301 - Spark has already unpickled this object
-    if "SPARK_REUSE_WORKER" in os.environ and next(_restorations) == 2:
-        # Spark collects garbage after each task. With the modules of pyspark, pyarrow and plog, a
-        # collection takes 60 ms, as much as reading 150,000 records.
-        gc.freeze()
+    freeze_modules()
     return made
 
 

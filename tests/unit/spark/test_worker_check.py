@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -84,32 +82,3 @@ def test_missing_codec_is_named(monkeypatch: pytest.MonkeyPatch, name: str) -> N
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(WorkerError, match=f"cannot import {name.partition('.')[0]}: .* plog spark"):
         restored(data)
-
-
-@pytest.mark.parametrize(
-    ("environment", "is_frozen"), [({"SPARK_REUSE_WORKER": "1"}, True), ({}, False)]
-)
-def test_modules_are_not_collected_after_the_first_task_of_a_worker(
-    environment: dict[str, str], is_frozen: bool
-) -> None:
-    script = (
-        "import gc, pickle\n"
-        "from plog.spark.worker_check import CheckedPickle\n"
-        "reader = CheckedPickle()\n"
-        "reader.options = {}\n"
-        "data = pickle.dumps(reader)\n"
-        "for _ in range(3):\n"
-        "    pickle.loads(data)\n"
-        "    print(gc.get_freeze_count())\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={"PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    first, second, third = map(int, done.stdout.split())
-    assert first == 0
-    assert (second > 1000) is is_frozen
-    assert third <= second
