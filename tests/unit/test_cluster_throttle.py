@@ -112,10 +112,14 @@ def test_replicas_in_sync_are_not_delayed(cluster: ZooKeeperCluster, side: str) 
 def test_other_partitions_are_not_delayed(cluster: ZooKeeperCluster, side: str) -> None:
     cluster.create("u")
     fill(cluster, "u")
+    target = without_replica(cluster, "t")
+    # The same broker gets both partitions, from the same leader.
+    leader = cluster.leader("t")
+    move(cluster, "u", leader)
+    cluster.until(lambda: cluster.state("u").isr == (leader,))
     throttle(cluster, side, "t", "*", 1)
-    move(cluster, "t", without_replica(cluster, "t"))
+    move(cluster, "t", target)
     cluster.advance(200)
-    target = without_replica(cluster, "u")
     move(cluster, "u", target)
     cluster.until(lambda: cluster.state("u").isr == (target,), within_ms=3_000)
     assert len(cluster.state("t").isr) == 3
