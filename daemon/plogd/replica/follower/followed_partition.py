@@ -14,6 +14,7 @@ class FollowedPartition:
 
     __slots__ = (
         "failures",
+        "is_unsynced",
         "leader_epoch",
         "leader_high_watermark",
         "leader_start_offset",
@@ -28,11 +29,22 @@ class FollowedPartition:
         self.leader_high_watermark = 0
         self.retry_at_ms = 0.0
         self.failures = 0
+        self.is_unsynced = False
 
     @property
     def is_behind(self) -> bool:
         """Whether this replica lacks records that its leader has committed, as far as known."""
         return self.partition.log.log_end_offset < self.leader_high_watermark
+
+    def must_sync(self) -> bool:
+        """Return whether this replica has records that it cannot acknowledge yet.
+
+        A fetch would acknowledge them (rule R5). They are from an earlier leader epoch, or from a
+        response of which only a part could be written. `is_unsynced` keeps the result.
+        """
+        log = self.partition.log
+        self.is_unsynced = log.acknowledged_end_offset < log.log_end_offset
+        return self.is_unsynced
 
     def position(self) -> Position:
         """Return what the next fetch requests."""

@@ -228,7 +228,11 @@ class FollowerFetcher:
     async def _run(self) -> None:
         while not self._is_closed:
             now_ms = self._clock.monotonic_ms()
-            ready = [one for one in self._followed.values() if one.retry_at_ms <= now_ms]
+            ready = [
+                one
+                for one in self._followed.values()
+                if one.retry_at_ms <= now_ms and not one.must_sync()
+            ]
             ready = self._within_quota(ready)
             if ready:
                 await self._fetch(ready)
@@ -252,8 +256,10 @@ class FollowerFetcher:
     async def _wait_for_work(self, now_ms: float) -> None:
         waiting: Later[None] = Later()
         self._waiting = waiting
-        if self._followed:
-            next_ms = min(one.retry_at_ms for one in self._followed.values())
+        # The others wait for `_progress`.
+        retries = [one.retry_at_ms for one in self._followed.values() if not one.is_unsynced]
+        if retries:
+            next_ms = min(retries)
             self._timer = self._timers.call_later(max(0.0, next_ms - now_ms), self._work_arrived)
         await waiting
 
@@ -441,6 +447,8 @@ class FollowerFetcher:
             self.remove(key)
             return
         followed.raise_log_start()
+        if followed.is_unsynced and not followed.must_sync():
+            self._work_arrived()
         if info is None:
             return
         if info.writing is not None and info.writing.error is not None:

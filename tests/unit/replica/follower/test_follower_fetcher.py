@@ -61,6 +61,26 @@ def test_next_fetch_waits_until_the_records_are_durable() -> None:
     assert len(replicas.leaders[2][-1].pending) == 1
 
 
+def test_first_fetch_in_an_epoch_waits_until_earlier_records_are_durable() -> None:
+    replicas = started(3)
+    replicas.produce(b"a")
+    replicas.brokers[1].settle()
+    replicas.leaders[2][-1].deliver()
+    follower = replicas.brokers[2]
+    follower.ports.timers.run_due()
+    assert replicas.partition(2).log.durable_end_offset == 0
+    replicas.leaders[3][-1].deliver()
+    replicas.brokers[3].settle()
+    # A fetch would tell the new leader that the record is durable on this broker.
+    replicas.elect(3)
+    follower.ports.timers.run_due()
+    assert replicas.leaders[2][-1].broker_id == 3
+    assert replicas.leaders[2][-1].pending == []
+    follower.settle()
+    assert replicas.partition(2).log.durable_end_offset == 1
+    assert len(replicas.leaders[2][-1].pending) == 1
+
+
 def test_broker_does_not_fetch_while_it_is_not_registered() -> None:
     replicas = SimReplicas(2)
     replicas.broker_epochs[2] = -1
