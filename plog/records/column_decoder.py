@@ -20,20 +20,17 @@ class ColumnDecoder:
     of records in these batches, or more.
     """
 
-    __slots__ = ("_columns", "_max_row", "_rows", "row")
+    __slots__ = ("_columns", "_max_row", "_rows", "is_full", "row")
 
     def __init__(self, columns: RecordColumns, *, max_rows: int, records_count: int) -> None:
         self._columns = columns
         self.row = len(columns)
         """The number of rows that have been filled, including those from before."""
         self._max_row = self.row + max_rows
+        self.is_full = max_rows == 0 or columns.is_full
+        """Whether `max_rows` rows are filled, or the columns cannot contain more bytes."""
         columns.extend(min(max_rows, records_count))
         self._rows = len(columns)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether `max_rows` rows are filled, or the columns cannot contain more bytes."""
-        return self.row == self._max_row or self._columns.is_full_at(self.row)
 
     def decode(self, payload: Buffer, header: BatchHeader, *, from_offset: int = 0) -> int:
         """Append the records of a batch that are at or after `from_offset`, while rows are left.
@@ -58,6 +55,7 @@ class ColumnDecoder:
             self._restart(row)
             raise
         self.row = end_row
+        self.is_full = end_row == self._max_row or columns.is_full_at(end_row)
         return header.next_offset if next_delta < 0 else header.base_offset + next_delta
 
     def close(self) -> None:

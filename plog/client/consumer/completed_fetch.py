@@ -378,6 +378,9 @@ def _add_run(
 ) -> None:
     """Add the rows of a batch to the last run, or to a new one if their values differ."""
     kind, epoch = header.timestamp_type, header.partition_leader_epoch
-    if runs and runs[-1].timestamp_type is kind and runs[-1].leader_epoch == epoch:
-        rows += runs.pop().rows
+    if runs:
+        _, last_kind, last_epoch, last_rows = runs[-1]
+        if last_kind is kind and last_epoch == epoch:
+            runs[-1] = ColumnRun(partition, kind, epoch, last_rows + rows)
+            return
     runs.append(ColumnRun(partition, kind, epoch, rows))
