@@ -375,6 +375,12 @@ class MemberIdRequired(KafkaError):
     code = ErrorCode.MEMBER_ID_REQUIRED
 
 
+class ReplicaNotAvailable(KafkaError):
+    """The replica cannot take a role now, because its log lacks records."""
+
+    code = ErrorCode.REPLICA_NOT_AVAILABLE
+
+
 class PreferredLeaderNotAvailable(KafkaError):
     """The partition's preferred leader is not available."""
 

@@ -128,7 +128,10 @@ class ClusterBroker(Broker):
             state = values.get(("partition", *key))
             epoch = -1 if state is None else state.leader_epoch
             return KnownTopic(
-                topic_id=topic.topic_id, config=configs[key.topic], leader_epoch=epoch
+                topic_id=topic.topic_id,
+                config=configs[key.topic],
+                leader_epoch=epoch,
+                has_other_replicas=len(topic.assignments[key.partition]) > 1,
             )
 
         await self.log_manager.load_logs(known)
@@ -196,11 +199,15 @@ class ClusterBroker(Broker):
         if ended != self._ended_registrations:
             return  # The session has expired again.
         values = stored.values
-        self.cluster_replicas.roles.epoch_floors = {
-            (values["topic", key[1]].topic_id, int(key[2])): value.leader_epoch
+        roles = self.cluster_replicas.roles
+        states = {
+            (values["topic", key[1]].topic_id, int(key[2])): value
             for key, value in values.items()
             if key[0] == "partition" and ("topic", key[1]) in values
         }
+        roles.epoch_floors = {one: value.leader_epoch for one, value in states.items()}
+        own_id = self.config.node_id
+        roles.lost.registered({one for one, value in states.items() if own_id in value.isr})
         self.broker_epoch = broker_epoch
 
     async def _show_cluster(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -141,3 +142,40 @@ def test_too_few_replicas_in_sync_reject_records(cluster: Cluster) -> None:
         produce(cluster, "safe", b"2", message_timeout_ms=3000)
     # The producer repeats the request until its timeout.
     assert rejected.value.args[0].code() == KafkaError._MSG_TIMED_OUT
+
+
+def test_leader_that_returns_at_once_with_an_empty_disk_loses_no_record(cluster: Cluster) -> None:
+    values = [b"%d" % number for number in range(100)]
+    produce(cluster, "clicks", *values)
+    wiped = cluster.leader("clicks")
+    cluster.brokers[wiped].kill()
+    shutil.rmtree(cluster.brokers[wiped].data_dir)
+    # Within the session timeout, so the znodes still say that it is in sync.
+    cluster.brokers[wiped].start()
+    eventually(lambda: cluster.isr("clicks") == set(IDS), "all replicas are in sync")
+    produce(cluster, "clicks", b"100")
+    assert consume(cluster, "clicks", "g", 101) == [*values, b"100"]
+
+
+def test_first_broker_to_return_has_an_empty_disk(cluster: Cluster, znodes: KazooClient) -> None:
+    values = [b"%d" % number for number in range(100)]
+    produce(cluster, "clicks", *values)
+    wiped = cluster.leader("clicks")
+    for broker in cluster.brokers.values():
+        broker.kill()
+    shutil.rmtree(cluster.brokers[wiped].data_dir)
+    cluster.brokers[wiped].start()
+
+    def leader() -> int:
+        state = json.loads(znodes.get("/brokers/topics/clicks/partitions/0/state")[0])
+        number: int = state["leader"]
+        return number
+
+    # It becomes the controller, and is soon the only live broker.
+    eventually(lambda: leader() == -1, "no leader")
+    for one, broker in cluster.brokers.items():
+        if one != wiped:
+            broker.start()
+    eventually(lambda: cluster.isr("clicks") == set(IDS), "all replicas are in sync")
+    produce(cluster, "clicks", b"100")
+    assert consume(cluster, "clicks", "g", 101) == [*values, b"100"]

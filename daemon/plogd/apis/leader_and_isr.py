@@ -72,6 +72,7 @@ async def _apply(
     errors = [invalid.get(number) or next(outcomes) for number in range(len(keys))]
     if request.type == FULL:
         await replicas.roles.remove_strays({key for key, _ in keys})
+        await replicas.roles.lost.all_received()
     replicas.fetchers.close_idle()
     return await _response(keys, errors, slices)
 

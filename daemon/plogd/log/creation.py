@@ -27,6 +27,7 @@ from plogd.log import file_names
 from plogd.log.deletion import remove_tree
 from plogd.log.disk.checkpoint_files import write_first_topic_id
 from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log_loss import LogLoss, write_first_loss
 from plogd.log.log_state import LogState
 from plogd.log.producer_snapshot import ProducerSnapshots
 from plogd.log.producer_state import ProducerStateManager
@@ -44,6 +45,7 @@ _MADE_FILES = frozenset(
         file_names.segment_file_name(0, file_names.INDEX_SUFFIX),
         file_names.segment_file_name(0, file_names.TIME_INDEX_SUFFIX),
         file_names.PARTITION_METADATA,
+        file_names.LOST_RECORDS,
         f"{file_names.PARTITION_METADATA}.tmp",  # Left by a crash while the file was replaced.
     }
 )
@@ -56,6 +58,8 @@ class NewLog:
     topic_partition: TopicPartition
     topic_id: Uuid
     config: TopicConfig
+    loss: LogLoss | None = None
+    """What the log lacks if it replaces a log that this broker has lost (rule C2)."""
 
 
 def lack_of_descriptors(descriptors: DescriptorBudget, *, existing: int, count: int) -> str:
@@ -83,6 +87,9 @@ def create_logs(
         for new_log in new_logs:
             state = _create_log(files, log_dir, new_log, producer_id_expiration_ms)
             states.append(state)
+            if new_log.loss is not None:
+                # Before the topic id: without it, the directory is not yet the log of the topic.
+                write_first_loss(files, state.directory, new_log.loss, sync=not uses_sync_fs)
             write_first_topic_id(files, state.directory, state.topic_id, sync=not uses_sync_fs)
             if not uses_sync_fs:
                 files.sync_dir(state.directory)
@@ -130,6 +137,7 @@ def _create_log(
         log_end_offset=0,
         high_watermark=0,
         recovery_point=0,
+        loss=new_log.loss,
     )
 
 

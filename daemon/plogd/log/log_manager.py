@@ -33,6 +33,7 @@ from plogd.log.disk.write_refusals import WriteRefusals
 from plogd.log.housekeeping import Housekeeping
 from plogd.log.io_errors import describe, is_out_of_files, is_refusal
 from plogd.log.log import Log
+from plogd.log.log_loss import LogLosses
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.recovery.load_progress import LoadProgress
 from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
@@ -93,6 +94,7 @@ class LogManager:
         self._log_start_writes = LogStartCheckpoint(turn=ports.turn, write=self._note_log_starts)
         self._deletions = self._make_deletions()
         self._index_rebuilds = IndexRebuilds(ports, housekeeping=self.housekeeping)
+        self.losses = LogLosses(ports.files, ports.jobs, storage_failed=self.storage_failed)
         self._hooks = self._make_hooks()
         self._loading = self._make_loading()
         self.cleaner = self._make_cleaner()
@@ -289,6 +291,7 @@ class LogManager:
         if self._dirs[state.log_dir].offline:
             log.go_offline()  # The directory failed while a job created or loaded the log.
         self.logs[log.topic_partition] = log
+        self.losses.opened(log.topic_partition, state.loss)
         return log
 
     # -- creating and deleting ----------------------------------------------------------------

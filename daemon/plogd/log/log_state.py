@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 
 from plog.types import TopicPartition, Uuid
 from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log_loss import LogLoss
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Later, Report
@@ -38,6 +39,8 @@ class LogState:
     """The value in the checkpoint, limited to the offsets of the log."""
     recovery_point: int
     """All records below this offset were durable before this process started."""
+    loss: LogLoss | None = None
+    """What the log lacks (rule C2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

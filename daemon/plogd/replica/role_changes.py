@@ -6,7 +6,8 @@ the log, and the jobs that write to a slow disk end (rule C5). Only then can rec
 epoch follow. Other partitions of the request do not wait for that.
 
 A broker never leads in an epoch that its log or its registration contains (rule C1): the records
-that it wrote in that epoch may be lost, and two records must not have the same epoch and offset.
+that it wrote in that epoch may be lost, and two records must not have the same epoch and offset. If
+the replica has lost records, lost_records.py decides about its role.
 
 Requests may contain thousands of partitions, so they are handled in slices. The caller makes one
 call at a time (control_requests.py). Called on the reactor thread. Source: Kafka 3.9
@@ -16,7 +17,7 @@ ReplicaManager.becomeLeaderOrFollower, ReplicaManager.stopReplicas.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -41,6 +42,7 @@ from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.ports import Later, Report, gather, ready
 from plogd.replica.hosted_topics import HostedTopics
+from plogd.replica.lost_records import LostRecords
 from plogd.replica.partition import NO_EPOCH, Partition
 from plogd.replica.topic_start import shown_partitions
 from plogd.topic_config import TopicConfig
@@ -108,6 +110,8 @@ class RoleChanges:
         self._queue = fair_queue
         self._report = report
         self._on_bug = on_bug
+        self.lost = LostRecords(log_manager, broker_id=broker_id, report=report)
+        """What this broker may do with replicas that have lost records (rule C2)."""
         self._ended_registrations = 0
         """Number of calls of `resign_all`."""
         self._resolved: dict[str, tuple[BrokerConfig, Mapping[str, str], TopicConfig]] = {}
@@ -141,7 +145,9 @@ class RoleChanges:
             key = new.topic_partition
             apply = partial(self._apply, new, failures.get(key), registrations)
             changes.append(in_order.setdefault(key, OneAtATime()).run(apply))
-        return await gather(changes)
+        errors = await gather(changes)
+        self.lost.report_refusals()
+        return errors
 
     async def _create_missing_logs(
         self, states: Sequence[NewState], slices: Slices
@@ -163,8 +169,13 @@ class RoleChanges:
             if topic_id == ZERO_UUID:
                 failures[key] = UnknownTopicId(f"cannot create {key}: its topic id is unknown")
                 continue
-            config = self._config_of(key.topic)
-            missing[key] = NewLog(topic_partition=key, topic_id=topic_id, config=config)
+            loss = None if new.is_new else self.lost.loss_of_missing(topic_id, new.state)
+            missing[key] = NewLog(
+                topic_partition=key,
+                topic_id=topic_id,
+                config=self._config_of(key.topic),
+                loss=loss,
+            )
             self._note_creation(new)
         if missing:
             failures.update(await self._create(missing))
@@ -190,7 +201,6 @@ class RoleChanges:
 
     def _note_creation(self, new: NewState) -> None:
         """Report the creation of a log that should exist: the disk is new, or has lost it."""
-        # Rule C2 will record this durably: such a replica must not lead until it is in sync again.
         if not new.is_new:
             self._report(
                 "creating an empty log for {topic_partition}, which is not a new partition: this"
@@ -234,6 +244,10 @@ class RoleChanges:
                 f"{new.topic_partition}: the leader epoch is {partition.leader_epoch}, not"
                 f" {state.leader_epoch}"
             )
+        refusal = self.lost.refusal(new.topic_partition, state)
+        if refusal is not None:
+            # It does not follow either, because its log still has to be truncated.
+            state = replace(state, leader=NO_LEADER)
         is_same_role = (
             state.leader_epoch == partition.leader_epoch and state.leader == partition.leader
         )
@@ -243,6 +257,8 @@ class RoleChanges:
             self._set_role(partition, state)
             # Requests with acks=all depend on the size of the ISR.
             self._topics.partition_context.on_progress(partition)
+        if refusal is not None:
+            raise refusal
 
     def _partition_of(self, new: NewState) -> Partition:
         """Return the replica, which may have no role yet. Raises the KafkaError for the controller.
@@ -274,6 +290,7 @@ class RoleChanges:
         log = partition.log
         await self._followers.remove(partition.topic_partition)
         await log.lane_writes_ended()
+        await self.lost.excluded(log, state)
         self._check_registration(registrations)
         if log.closed or log.offline:
             raise log.not_open()

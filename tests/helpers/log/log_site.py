@@ -78,6 +78,8 @@ class LogSite:
         self.last_is_offline = False
         self.topics: dict[TopicPartition, tuple[bytes, TopicConfig]] = {}
         self.epoch = 0
+        self.has_other_replicas = False
+        """Whether other brokers have replicas of all partitions."""
         self.leads = True
         """Whether the site advances high watermarks."""
         ports_of_manager = self.ports.bundle()
@@ -108,7 +110,9 @@ class LogSite:
         if key not in self.topics:
             return None
         topic_id, config = self.topics[key]
-        return KnownTopic(topic_id=topic_id, config=config)
+        return KnownTopic(
+            topic_id=topic_id, config=config, has_other_replicas=self.has_other_replicas
+        )
 
     def stop(self) -> None:
         """Stop cleanly."""
@@ -135,6 +139,7 @@ class LogSite:
         site = LogSite(self.log_dirs, ports=self.ports.next_life(files), **self.settings)
         site.topics = dict(self.topics)
         site.epoch = self.epoch + 1
+        site.has_other_replicas = self.has_other_replicas
         return site
 
     def settle(self, later: Any = None) -> Any:

@@ -48,6 +48,9 @@ class LogDir:
         """Whether the last broker that used the directory stopped cleanly."""
         self.clean_since_ms: int | None = None
         """The wall-clock time of that clean stop."""
+        self.may_lack_logs = False
+        """Whether the directory was new to a broker of a cluster, so that it may replace one with
+        logs, and the lost logs have not all been created yet (rule C2)."""
         self.identity: MetaProperties | None = None
         """The content of meta.properties; None if the file is missing."""
         self._offsets: dict[str, Mapping[TopicPartition, int]] = {
@@ -137,9 +140,21 @@ class LogDir:
         if not self.was_clean:
             # A broker that was killed while it created logs may not have synced their names.
             self.files.sync_dir(self.path)
+        mark = posixpath.join(self.path, file_names.NEW_LOG_DIR)
+        # In Kafka's ZooKeeper mode, the version is 0.
+        if self.identity is None and identity.version == 0:
+            # Before meta.properties, without which the directory is still new after a crash.
+            checkpoint_files.write_atomic(self.files, mark, b"version: 0\n")
+        self.may_lack_logs = self.files.exists(mark)
         if self.identity != identity:
             checkpoint_files.write_meta_properties(self.files, self.path, identity)
             self.identity = identity
+
+    def remove_new_mark(self) -> None:
+        """Durably record that all lost logs have been created."""
+        self.files.unlink(posixpath.join(self.path, file_names.NEW_LOG_DIR))
+        self.files.sync_dir(self.path)
+        self.may_lack_logs = False
 
     def holds_partitions(self) -> bool:
         """Return whether the directory contains a partition that is neither deleted nor stray."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from plog.types import TopicPartition
 from plogd.log.disk.checkpoint_files import EpochEntry
 from plogd.log.file_names import STRAY_SUFFIX
+from plogd.log.log_loss import LogLoss
 from plogd.log.recovery.segment_recovery import RecoveredSegment
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Report
@@ -22,18 +23,26 @@ _NAMED = 5
 
 
 class DamageReport:
-    """Reports the damage found in one log."""
+    """Reports the damage found in one log; `on_loss` gets each loss of durable records."""
 
-    def __init__(self, topic_partition: TopicPartition, directory: str, report: Report) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        directory: str,
+        report: Report,
+        on_loss: Callable[[LogLoss], None] = lambda loss: None,
+    ) -> None:
         self._topic_partition = topic_partition
         self._directory = directory
         self._report = report
+        self._on_loss = on_loss
 
     def of_segment(self, segment: LogSegment, recovered: RecoveredSegment) -> None:
         """Report the damage that recovery has kept in a segment, and the truncated bytes."""
         path = segment.records_file.path
         # An error, as for missing records, because these records may have been acknowledged.
         for damaged in recovered.corrupt_ranges:
+            self._on_loss(LogLoss(first_offset=damaged.base_offset, lacks_end=False))
             self._report(
                 "{topic_partition} is damaged on disk: cannot read offsets {first} to {last},"
                 " bytes {start} to {end} of {path}; other records are served, but consumers"
@@ -80,14 +89,19 @@ class DamageReport:
             level="error",
         )
 
-    def lost_at_end(self, first_offset: int, end_offset: int) -> None:
-        """Report that the log ends before its durable end."""
-        self._lost(first_offset, end_offset, "the log continues after them")
+    def lost_at_end(self, first_offset: int, end_offset: int, *, continues: bool) -> None:
+        """Report that the log ends before its durable end; it may continue after the loss."""
+        self._on_loss(LogLoss(first_offset=first_offset, lacks_end=True))
+        consequence = "the log continues after them"
+        if not continues:
+            consequence = "this replica does not lead before it has copied them from another one"
+        self._lost(first_offset, end_offset, consequence)
 
     def lost_before(self, segments: Sequence[LogSegment], *, log_start_offset: int | None) -> None:
         """Report that the log begins after its log start offset, if the start offset is known."""
         base_offset = segments[0].base_offset
         if log_start_offset is not None and log_start_offset < base_offset:
+            self._on_loss(LogLoss(first_offset=log_start_offset, lacks_end=False))
             self._lost(log_start_offset, base_offset, "the log starts after them")
 
     def lost_between(
@@ -97,6 +111,7 @@ class DamageReport:
         for segment, following in itertools.pairwise(segments):
             end_offset = end_offset_by_base.get(segment.base_offset, following.base_offset)
             if end_offset < following.base_offset:
+                self._on_loss(LogLoss(first_offset=end_offset, lacks_end=False))
                 self._lost(end_offset, following.base_offset, "consumers continue after them")
 
     def _lost(self, first_offset: int, end_offset: int, consequence: str) -> None:
@@ -129,6 +144,7 @@ class DamageReport:
 
     def start_beyond_end(self, log_start_offset: int, log_end_offset: int, suffix: str) -> None:
         """Report that the log start offset checkpoint contradicts the log."""
+        self._on_loss(LogLoss(first_offset=log_start_offset, lacks_end=True))
         self._report(
             "{topic_partition} ends at {end}, but log-start-offset-checkpoint says that it starts "
             "at {start}: a file in {directory} was truncated or removed, or the checkpoint is "

@@ -44,6 +44,9 @@ class LoadRequest:
     work: LoadWork = field(default_factory=LoadWork)
     """Counts the work of loading this log, and ends the work if the broker is stopping."""
 
+    has_other_replicas: bool = False
+    """Whether other brokers have replicas, from which lost records can be copied (rule C2)."""
+
     was_compacted: bool = False
     """Whether a part of the log has been compacted, even if it no longer is."""
 

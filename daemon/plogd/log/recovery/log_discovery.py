@@ -36,6 +36,8 @@ class KnownTopic:
     config: TopicConfig
     leader_epoch: int | None = None
     """The leader epoch that the partition is about to enter; None if unknown."""
+    has_other_replicas: bool = False
+    """Whether other brokers have replicas of the partition."""
 
     @property
     def was_on_disk(self) -> bool:

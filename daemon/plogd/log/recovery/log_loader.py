@@ -2,8 +2,9 @@
 
 The directory of an unknown partition gets a ``-stray`` name. If the directory of a known partition
 is missing, an error is logged, and an empty log continues at the end offset known from the
-checkpoints. log_recovery.py loads a single log; log_manager.py calls this module at startup and
-owns the loaded logs.
+checkpoints. If other brokers have replicas, the empty log is marked instead (log_loss.py).
+log_recovery.py loads a single log; log_manager.py calls this module at startup and owns the loaded
+logs.
 
 Called on the reactor's thread; file access runs in jobs on the directories' lanes. Source: Kafka
 3.9 LogManager.loadLogs.
@@ -105,6 +106,7 @@ class LogLoader:
             high_watermark=log_dir.high_watermarks.get(key, 0),
             log_start_offset=log_dir.log_starts.get(key, 0),
             knows_log_start=key in log_dir.log_starts,
+            has_other_replicas=topic.has_other_replicas,
             was_compacted=key in log_dir.cleaner_offsets,
             producer_id_expiration_ms=self._config().producer_id_expiration_ms,
             now_ms=self._clock.now_ms(),
@@ -310,11 +312,15 @@ class LogLoader:
             # Sorted, because the order of a set of strings differs between runs.
             for key in sorted({*log_dir.high_watermarks, *log_dir.recovery_points} - claimed):
                 topic = topic_of(key)
-                # In any other case, the entry may belong to a deleted topic with the same name:
-                # the broker may have been killed before it created the new topic's directory.
                 if topic is None or topic.topic_id == ZERO_UUID:
                     continue
-                if topic.was_on_disk or log_dir.was_clean:
+                if topic.has_other_replicas:
+                    has_existed = _known_end(log_dir, key) > 0
+                else:
+                    # Otherwise, the entry may belong to a deleted topic with the same name: the
+                    # broker may have been killed before it created the new topic's directory.
+                    has_existed = topic.was_on_disk or log_dir.was_clean
+                if has_existed:
                     claimed.add(key)
                     loads.append(spawn(self._recreate(log_dir, key, topic)))
         return loads
@@ -322,11 +328,13 @@ class LogLoader:
     async def _recreate(self, log_dir: LogDir, key: TopicPartition, topic: KnownTopic) -> None:
         directory = _directory(log_dir, key)
         self._report(
-            "cannot find {directory}: created an empty log for {topic_partition}, starting after "
-            "its last known offset; to recover the records, stop the broker and restore the "
-            "directory from a backup",
+            "cannot find {directory}: created an empty log for {topic_partition}, {start}; to"
+            " recover the records, stop the broker and restore the directory from a backup",
             directory=directory,
             topic_partition=key,
+            start="which other replicas can fill"
+            if topic.has_other_replicas
+            else "starting after its last known offset",
             level="error",
         )
 
@@ -347,6 +355,11 @@ class LogLoader:
 
 def _directory(log_dir: LogDir, key: TopicPartition) -> str:
     return posixpath.join(log_dir.path, file_names.partition_dir_name(key))
+
+
+def _known_end(log_dir: LogDir, key: TopicPartition) -> int:
+    """Return the offset below which the checkpoints prove that records existed."""
+    return max(log_dir.high_watermarks.get(key, 0), log_dir.recovery_points.get(key, 0))
 
 
 def _nothing() -> None:

@@ -13,7 +13,8 @@ segment that recovery rejects is renamed to ``.stray``, never unlinked.
 
 If a file was truncated or removed, durable records are missing. They cannot be restored, but their
 offsets are never assigned to other records: the log continues after these offsets in a new segment,
-and an error with the missing offsets is logged.
+and an error with the missing offsets is logged. If other brokers have replicas, every loss is
+marked (log_loss.py), and the log ends where its end is missing, so that it can be copied again.
 
 segment_recovery.py recovers one segment. All functions run in jobs, and access only files that are
 not in use yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14. Invariants:
@@ -32,6 +33,7 @@ from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import sync_topic_id
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log_loss import LossMark
 from plogd.log.log_state import LogState
 from plogd.log.recovery.damage_report import DamageReport
 from plogd.log.recovery.epoch_recovery import load_epochs, note_epoch
@@ -65,7 +67,8 @@ def load_steps(
     if not request.clean:
         request.work.check()
     request = replace(request, durable_end_offset=_durable_end(files, request))
-    findings = DamageReport(request.topic_partition, request.directory, report)
+    mark = LossMark(files, request.directory, is_kept=request.has_other_replicas)
+    findings = DamageReport(request.topic_partition, request.directory, report, mark.note)
     unchanged = UnchangedFiles(files, request)
     segments = _open_segments(files, request)
     dropped: list[LogSegment] = []
@@ -99,9 +102,6 @@ def load_steps(
     _release_indexes(segments)
     # After recovery, all segments are durable, but there is no snapshot at the active one's end.
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
-    # If the epochs could not be written, the next startup must find them in the batches again.
-    if len(suspects) > 1 and not _write_epochs(epochs):
-        recovery_point = min(recovery_point, suspects[0].base_offset)
     return LogState(
         topic_partition=request.topic_partition,
         topic_id=request.topic_id,
@@ -114,7 +114,8 @@ def load_steps(
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         high_watermark=min(max(request.high_watermark, log_start_offset), log_end_offset),
-        recovery_point=recovery_point,
+        recovery_point=_with_epochs(recovery_point, suspects, epochs),
+        loss=mark.loss,
     )
 
 
@@ -203,6 +204,14 @@ def _open_segments(files: Files, request: LoadRequest) -> list[LogSegment]:
         LogSegment(files, request.directory, base_offset, request.config)
         for base_offset in base_offsets
     ]
+
+
+def _with_epochs(recovery_point: int, suspects: Sequence[LogSegment], epochs: LeaderEpochs) -> int:
+    """Write the epochs found in `suspects`; return the recovery point, lowered if that fails."""
+    # If they could not be written, the next startup must find them in the batches again.
+    if len(suspects) > 1 and not _write_epochs(epochs):
+        return min(recovery_point, suspects[0].base_offset)
+    return recovery_point
 
 
 def _write_epochs(epochs: LeaderEpochs) -> bool:
@@ -447,7 +456,13 @@ def _continue_after_loss(
             mark_stray(files, segment)
         kept = []
     if lost_from < next_offset:
-        findings.lost_at_end(lost_from, next_offset)
+        continues = not request.has_other_replicas
+        findings.lost_at_end(lost_from, next_offset, continues=continues)
+        if not continues:
+            # Otherwise, as the leader, this replica would make the others remove what it lacks.
+            if kept and not kept[-1].ends_damaged:
+                return kept
+            next_offset = lost_from
     # An empty segment could have the same base offset as the new segment.
     while kept and not kept[-1].size_bytes:
         kept.pop().delete_files()
