@@ -173,6 +173,7 @@ class ClusterBroker(Broker):
             self.ports,
             config=lambda: self.config,
             broker_epoch=lambda: self.broker_epoch,
+            is_leased=self._is_leased,
             topic_overrides=self._topic_overrides,
             fair_queue=self.fair_queue,
             stats=self.topic_stats,
@@ -198,8 +199,7 @@ class ClusterBroker(Broker):
         stored = await self.metadata.read_cluster()
         if ended != self._ended_registrations:
             return  # The session has expired again.
-        values = stored.values
-        roles = self.cluster_replicas.roles
+        values, roles = stored.values, self.cluster_replicas.roles
         states = {
             (values["topic", key[1]].topic_id, int(key[2])): value
             for key, value in values.items()
@@ -241,6 +241,10 @@ class ClusterBroker(Broker):
             config=self._topic_overrides(name),
         )
 
+    def _is_leased(self) -> bool:
+        """Return whether no other broker can have taken this one's place (rule C3)."""
+        return self.clock.monotonic_ms() < self.store.lease_end_ms
+
     def _unregistered(self) -> None:
         # Another broker may lead its partitions now.
         self.broker_epoch = -1
@@ -267,6 +271,7 @@ class ClusterBroker(Broker):
                 inter_broker_listener=self.config.used_inter_broker_listener_name,
                 peers=self.peers,
                 store=self.store,
+                is_leased=self._is_leased,
                 timers=self.timers,
                 fair_queue=self.fair_queue,
                 config=lambda: self.config,

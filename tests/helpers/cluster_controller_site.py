@@ -62,6 +62,8 @@ class RecordingPeers:
         self.sent: list[tuple[int, Any]] = []
         self.errors: dict[tuple[int, int], int] = {}
         """Error codes of LeaderAndIsr responses by broker and partition; each is used once."""
+        self.broken: set[tuple[int, int]] = set()
+        """Brokers and partitions whose LeaderAndIsr responses have KAFKA_STORAGE_ERROR."""
         self.silent: set[int] = set()
         self.log_ends: dict[tuple[int, int], tuple[int, int]] = {}
         """The last leader epoch and the end offset of replicas' logs, by broker and partition."""
@@ -95,7 +97,9 @@ class RecordingPeers:
                 partition_errors=[
                     LeaderAndIsrPartitionError(
                         partition_index=state.partition_index,
-                        error_code=self.errors.pop((broker_id, state.partition_index), 0),
+                        error_code=ErrorCode.KAFKA_STORAGE_ERROR
+                        if (broker_id, state.partition_index) in self.broken
+                        else self.errors.pop((broker_id, state.partition_index), 0),
                     )
                     for state in topic.partition_states
                 ],
@@ -172,6 +176,7 @@ class ClusterControllerSite:
                 inter_broker_listener="INTERNAL",
                 peers=self.peers,
                 store=store,
+                is_leased=lambda: True,
                 timers=ports.timers,
                 fair_queue=fair_queue,
                 config=lambda: self.config,
@@ -188,6 +193,7 @@ class ClusterControllerSite:
         self.changes, self.brokers = self.cluster.changes, self.cluster.brokers
         self.updates, self.requests = self.brokers.updates, self.cluster.requests
         store.watch(("broker",), lambda *_: self.cluster.brokers_changed())
+        store.watch(("log_dir_failure",), lambda *_: self.cluster.log_dir_failed())
         if is_created:
             self.create()
 

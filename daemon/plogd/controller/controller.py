@@ -79,6 +79,7 @@ class Controller:
         self._store.watch(("delete_topic",), self._deletion_marked)
         self._store.watch(("broker",), self._brokers_changed)
         self._store.watch(("reassign_partitions",), self._reassignment_requested)
+        self._store.watch(("log_dir_failure",), self._log_dir_failed)
         spawn(self._campaign()).then(_ignore, self._failed)
         return self._loaded
 
@@ -148,7 +149,11 @@ class Controller:
     def is_active(self) -> bool:
         """Whether this broker is the controller and has loaded all topics."""
         active = self._active
-        return active is not None and active.is_loaded and not active.term.is_over
+        if active is None or not active.is_loaded or active.term.is_over:
+            return False
+        # Rule C3: a process that was paused may handle requests before it learns that it was
+        # replaced.
+        return self._cluster is None or self._cluster.is_leased()
 
     def check_active(self) -> None:
         """Raise NotController unless this broker is the controller."""
@@ -191,6 +196,10 @@ class Controller:
     def _reassignment_requested(self, *_: object) -> None:
         if self._cluster_term is not None:
             self._cluster_term.reassignment_requested()
+
+    def _log_dir_failed(self, _key: Key, value: int | None, _version: int) -> None:
+        if value is not None and self._cluster_term is not None:
+            self._cluster_term.log_dir_failed()
 
     def _deletion_marked(self, key: Key, value: bool | None, _version: int) -> None:
         if value is not None and self._active is not None:

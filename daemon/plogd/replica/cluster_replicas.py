@@ -39,6 +39,7 @@ class ClusterReplicas:
     Args:
         config: returns the current settings.
         broker_epoch: returns the epoch of this broker's registration.
+        is_leased: returns whether no other broker can have taken this one's place (rule C3).
         topic_overrides: returns the own settings of a topic.
     """
 
@@ -52,6 +53,7 @@ class ClusterReplicas:
         *,
         config: Callable[[], BrokerConfig],
         broker_epoch: Callable[[], int],
+        is_leased: Callable[[], bool],
         topic_overrides: Callable[[str], Mapping[str, str]],
         fair_queue: FairQueue,
         stats: TopicStats,
@@ -69,14 +71,7 @@ class ClusterReplicas:
         self._on_bug = on_bug
         self._timer: Timer | None = None
         self._is_stopped = False
-        self.alter_partition = AlterPartitionManager(
-            peers,
-            ports,
-            broker_id=self._broker_id,
-            broker_epoch=broker_epoch,
-            controller_id=lambda: cache.controller_id,
-            on_bug=on_bug,
-        )
+        self.alter_partition = self._make_alter_partition()
         self.leader_quota = self._make_quota(
             lambda topic: topic.leader_replication_throttled_replicas,
             lambda: config().leader_replication_throttled_rate,
@@ -89,6 +84,7 @@ class ClusterReplicas:
             # The controller knows the broker epochs of all brokers, and checks those in the request
             # (KIP-903).
             is_eligible=lambda broker_id, broker_epoch: broker_id in cache.live_broker_ids,
+            is_leased=is_leased,
             max_lag_ms=lambda: config().replica_lag_time_max_ms,
             isr_changes=self.alter_partition,
             replica_selector=self._make_replica_selector(),
@@ -97,20 +93,35 @@ class ClusterReplicas:
         )
         self.fetchers = ReplicaFetcherManager(self._make_fetcher)
         self.control = ControlRequests(broker_epoch)
-        self.roles = RoleChanges(
-            manager.topics,
-            log_manager,
-            self.fetchers,
-            broker_id=self._broker_id,
-            topic_overrides=topic_overrides,
-            fair_queue=fair_queue,
-            report=ports.report,
-            on_bug=on_bug,
-        )
+        self.roles = self._make_roles(log_manager, topic_overrides)
         self.metadata = MetadataUpdates(
             cache, manager.topics, topic_overrides=topic_overrides, fair_queue=fair_queue
         )
         self.metadata.on_brokers = manager.brokers_changed
+
+    def _make_alter_partition(self) -> AlterPartitionManager:
+        return AlterPartitionManager(
+            self._peers,
+            self._ports,
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch,
+            controller_id=lambda: self._cache.controller_id,
+            on_bug=self._on_bug,
+        )
+
+    def _make_roles(
+        self, log_manager: LogManager, topic_overrides: Callable[[str], Mapping[str, str]]
+    ) -> RoleChanges:
+        return RoleChanges(
+            self._manager.topics,
+            log_manager,
+            self.fetchers,
+            broker_id=self._broker_id,
+            topic_overrides=topic_overrides,
+            fair_queue=self._queue,
+            report=self._ports.report,
+            on_bug=self._on_bug,
+        )
 
     def _make_replica_selector(self) -> RackAwareReplicaSelector | None:
         if self._config().replica_selector_class != RACK_AWARE_REPLICA_SELECTOR:

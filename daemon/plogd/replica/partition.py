@@ -148,16 +148,8 @@ class Partition:
     def _update_remote(self, state: PartitionState) -> None:
         now_ms = self.context.monotonic_ms()
         if self.remote is None:
-            self.remote = RemoteReplicas(
-                self.topic_partition,
-                leader=self.broker_id,
-                replicas=state.replicas,
-                isr=state.isr,
-                epoch_start_offset=self.epoch_start_offset,
-                is_eligible=self.context.is_eligible,
-                max_lag_ms=self.context.max_lag_ms,
-                prompt_high_watermark=self.context.prompt_high_watermark,
-                now_ms=now_ms,
+            self.remote = self.context.remote_replicas(
+                self.topic_partition, state, epoch_start_offset=self.epoch_start_offset
             )
         else:
             self.remote.confirm(state.isr)
@@ -251,6 +243,8 @@ class Partition:
         # The conditions of `problem`, repeated here to save every append a call.
         if self.is_deleted or log.offline or self.leader != self.broker_id:
             self.check_leader()
+        if self.remote is not None and required_acks != ACKS_ALL:
+            self.remote.check_lease()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_isr:
             raise NotEnoughReplicas(
                 f"cannot append to {self.topic_partition}: it has {len(self.isr)} in-sync replicas"
@@ -398,7 +392,7 @@ class Partition:
         )
         if self._raise_high_watermark() or has_deleted:
             self._on_progress(self)
-        self._propose(self.remote.expanded(follower, self.log.high_watermark))
+        self._propose(self.remote.after_fetch(follower, self.log.high_watermark))
 
     def check_isr(self) -> None:
         """Propose to remove followers that have fallen behind; called at regular intervals."""

@@ -102,9 +102,28 @@ class PartitionContext:
     is_eligible: Callable[[int, int], bool]
     """Returns whether a broker is live, in this broker epoch, and not shutting down, so that it may
     join an ISR."""
+    is_leased: Callable[[], bool]
+    """Returns whether no other broker can have taken this one's place (rule C3)."""
     max_lag_ms: Callable[[], float]
     """Returns ``replica.lag.time.max.ms``."""
     isr_changes: IsrChanges
     prompt_high_watermark: Callable[[], bool] = lambda: False
     """Returns whether followers receive a new high watermark without waiting for records, because
     consumers read from them (KIP-392)."""
+
+    def remote_replicas(
+        self, topic_partition: TopicPartition, state: PartitionState, *, epoch_start_offset: int
+    ) -> RemoteReplicas:
+        """Return the followers of a partition that this broker has begun to lead in `state`."""
+        return RemoteReplicas(
+            topic_partition,
+            leader=self.broker_id,
+            replicas=state.replicas,
+            isr=state.isr,
+            epoch_start_offset=epoch_start_offset,
+            is_eligible=self.is_eligible,
+            is_leased=self.is_leased,
+            max_lag_ms=self.max_lag_ms,
+            prompt_high_watermark=self.prompt_high_watermark,
+            now_ms=self.monotonic_ms(),
+        )

@@ -94,6 +94,7 @@ class RemoteReplicas:
         epoch_start_offset: the leader's end offset when its epoch began.
         is_eligible: returns whether the broker is live and not shutting down (KIP-841), and has the
             given broker epoch (KIP-903).
+        is_leased: returns whether no other broker can have taken this one's place (rule C3).
         max_lag_ms: returns ``replica.lag.time.max.ms``.
         prompt_high_watermark: returns whether followers receive a new high watermark without
             waiting for records, because consumers read from them (KIP-392).
@@ -109,6 +110,7 @@ class RemoteReplicas:
         isr: Collection[int],
         epoch_start_offset: int,
         is_eligible: Callable[[int, int], bool],
+        is_leased: Callable[[], bool],
         max_lag_ms: Callable[[], float],
         prompt_high_watermark: Callable[[], bool] = lambda: False,
         now_ms: float,
@@ -117,6 +119,7 @@ class RemoteReplicas:
         self._leader = leader
         self._epoch_start_offset = epoch_start_offset
         self._is_eligible = is_eligible
+        self._is_leased = is_leased
         self._max_lag_ms = max_lag_ms
         self._prompt_high_watermark = prompt_high_watermark
         self.isr = tuple(isr)
@@ -146,6 +149,20 @@ class RemoteReplicas:
             raise NotLeaderOrFollower(
                 f"broker {broker_id} has fetched {self._topic_partition} in broker epoch"
                 f" {follower.broker_epoch}, which is newer than {broker_epoch}"
+            )
+
+    def check_lease(self) -> None:
+        """Raise NotLeaderOrFollower if another member of the ISR may lead already (rule C3).
+
+        Records with acks=all need no check: they wait for all members of the ISR, which do not
+        fetch from this broker any more once there is another leader.
+        """
+        # A proposed member may be elected, too. If the leader is alone, only an unclean election
+        # can replace it.
+        if (len(self.isr) > 1 or self.proposed is not None) and not self._is_leased():
+            raise NotLeaderOrFollower(
+                f"another broker may lead {self._topic_partition}: this broker has not reached"
+                " ZooKeeper for zookeeper.session.timeout.ms"
             )
 
     def assign(self, replicas: Iterable[int], now_ms: float) -> None:
@@ -217,6 +234,19 @@ class RemoteReplicas:
 
     # -- changes of the ISR -------------------------------------------------------------------
 
+    def after_fetch(self, broker_id: int, high_watermark: int) -> tuple[int, ...] | None:
+        """Return the ISR to propose after a fetch of this follower, or None."""
+        if broker_id not in self.isr:
+            return self.expanded(broker_id, high_watermark)
+        if self.proposed is not None or not self._has_lost_records(broker_id, high_watermark):
+            return None
+        return tuple(one for one in self.isr if one != broker_id)
+
+    def _has_lost_records(self, broker_id: int, high_watermark: int) -> bool:
+        """Return whether a member of the ISR lacks committed records, so that it has lost them."""
+        follower = self._followers.get(broker_id)
+        return follower is not None and UNKNOWN_OFFSET != follower.end_offset < high_watermark
+
     def expanded(self, broker_id: int, high_watermark: int) -> tuple[int, ...] | None:
         """Return the ISR with this follower added, or None if it must not join now."""
         if self.proposed is not None or broker_id in self.isr:
@@ -256,8 +286,6 @@ class RemoteReplicas:
         follower = self._followers.get(broker_id)
         if follower is None:
             return False
-        # Rule C8: it lacks records that were committed while it was in the ISR, so it has lost
-        # them.
-        if UNKNOWN_OFFSET != follower.end_offset < high_watermark:
+        if self._has_lost_records(broker_id, high_watermark):
             return False
         return follower.is_caught_up(leader_end_offset, now_ms, max_lag_ms)

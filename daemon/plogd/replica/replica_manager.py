@@ -87,6 +87,7 @@ class ReplicaManager:
                 on_progress=self._progress,
                 monotonic_ms=ports.clock.monotonic_ms,
                 is_eligible=lambda broker_id, broker_epoch: False,
+                is_leased=lambda: True,
                 max_lag_ms=lambda: _MAX_LAG_MS,
                 isr_changes=NoIsrChanges(),
             ),
@@ -130,6 +131,7 @@ class ReplicaManager:
         self,
         *,
         is_eligible: Callable[[int, int], bool],
+        is_leased: Callable[[], bool],
         max_lag_ms: Callable[[], float],
         isr_changes: IsrChanges,
         replica_selector: ReplicaSelector | None,
@@ -147,6 +149,7 @@ class ReplicaManager:
         self.topics.partition_context = replace(
             self.topics.partition_context,
             is_eligible=is_eligible,
+            is_leased=is_leased,
             max_lag_ms=max_lag_ms,
             isr_changes=isr_changes,
             prompt_high_watermark=lambda: replica_selector is not None,

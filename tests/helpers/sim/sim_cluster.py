@@ -92,6 +92,7 @@ def join_cluster(
         inner.ports,
         config=lambda: inner.config,
         broker_epoch=lambda: broker_epoch,
+        is_leased=lambda: True,
         topic_overrides=topic_overrides,
         fair_queue=inner.fair_queue,
         stats=inner.topic_stats,

@@ -53,6 +53,7 @@ class FakePartition:
             isr=(1,),
             epoch_start_offset=0,
             is_eligible=lambda *_: True,
+            is_leased=lambda: True,
             max_lag_ms=lambda: 1.0,
             now_ms=0.0,
         )

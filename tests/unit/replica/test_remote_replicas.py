@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from plog.errors import NotLeaderOrFollower
 from plog.types import TopicPartition
 from plogd.replica.remote_replicas import RemoteReplica, RemoteReplicas
 
@@ -15,7 +18,11 @@ def fetched(replica: RemoteReplica, offset: int, end: int, now_ms: float) -> Non
 
 
 def make(
-    isr: tuple[int, ...] = (1, 2, 3), *, eligible: tuple[int, ...] = (1, 2, 3), start: int = 0
+    isr: tuple[int, ...] = (1, 2, 3),
+    *,
+    eligible: tuple[int, ...] = (1, 2, 3),
+    start: int = 0,
+    is_leased: bool = True,
 ) -> RemoteReplicas:
     return RemoteReplicas(
         TopicPartition("t", 0),
@@ -24,6 +31,7 @@ def make(
         isr=isr,
         epoch_start_offset=start,
         is_eligible=lambda one, epoch: one in eligible and epoch == 1,
+        is_leased=lambda: is_leased,
         max_lag_ms=lambda: LAG_MS,
         now_ms=0.0,
     )
@@ -153,3 +161,21 @@ def test_low_watermark_is_the_smallest_start_of_live_replicas() -> None:
             9, log_start_offset=start, broker_epoch=1, leader_end_offset=9, now_ms=1.0
         )
     assert replicas.low_watermark(5) == 3
+
+
+class TestLease:
+    """Rule C3."""
+
+    def test_leader_whose_lease_has_ended_may_have_been_replaced_by_a_member(self) -> None:
+        make().check_lease()
+        with pytest.raises(NotLeaderOrFollower, match="another broker may lead t-0"):
+            make(is_leased=False).check_lease()
+
+    def test_leader_that_is_alone_in_sync_cannot_have_been_replaced(self) -> None:
+        make(isr=(1,), is_leased=False).check_lease()
+
+    def test_proposed_member_may_have_replaced_the_leader(self) -> None:
+        replicas = make(isr=(1,), is_leased=False)
+        replicas.proposed = (1, 2)
+        with pytest.raises(NotLeaderOrFollower):
+            replicas.check_lease()

@@ -5,6 +5,12 @@ knows, elects leaders for the partitions that need one, and informs the brokers.
 meanwhile are handled in the next round. Nothing waits for a single broker: the responses of brokers
 are events of their own.
 
+A broker that has registered again between two looks, or that rejects a leader epoch because it has
+restarted (rule C1), is treated as if it had been gone: it may have lost records or its disk. A
+replica that reports an error of its log is offline until a later response reports success. If other
+members of the ISR are online, such replicas leave the ISR. REPLICA_NOT_AVAILABLE means that the log
+lacks records, and could be served if all others do so, too.
+
 Source: Kafka 3.9 KafkaController.onBrokerStartup, onBrokerFailure, onReplicasBecomeOffline.
 """
 
@@ -12,23 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from plog.errors import ErrorCode, KafkaError, NotController
 from plog.types import TopicPartition
 from plogd.controller.cluster.broker_channels import BrokerChannels
-from plogd.controller.cluster.broker_updates import BrokerUpdates, ReplicaFailure
+from plogd.controller.cluster.broker_updates import BrokerUpdates, ReplicaStatus
 from plogd.controller.cluster.leader_election import (
     Brokers,
-    in_next_epoch,
-    without_offline_replicas,
+    led_by_damaged_replica,
+    without_restarted,
 )
 from plogd.controller.cluster.partition_changes import PartitionChanges
 from plogd.controller.controller_context import ControllerContext
-from plogd.metadata.cache import PartitionState, TopicState
+from plogd.metadata.cache import NO_LEADER, PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration, MetadataStore
 from plogd.ports import Later, Report, Timers, spawn
 
+_OFFLINE: Final = frozenset({ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.REPLICA_NOT_AVAILABLE})
+"""The errors of replicas that cannot do anything."""
 _RETRY_MS: Final = 1_000.0
 """Time until elections that could not be written are tried again."""
 
@@ -62,10 +71,20 @@ class BrokerChanges:
         """The broker epochs of the live brokers by id."""
         self.shutting_down: set[int] = set()
         """The brokers that have requested a controlled shutdown."""
-        self._offline: dict[TopicPartition, set[int]] = {}
-        """The brokers of replicas whose log directory has failed."""
-        self._fenced: set[TopicPartition] = set()
-        """Partitions that need a new leader epoch."""
+        self.offline: dict[TopicPartition, set[int]] = {}
+        """The brokers of the replicas whose log cannot be used."""
+        self._damaged: dict[TopicPartition, set[int]] = {}
+        """Those of them whose log only lacks records."""
+        self._marked: set[TopicPartition] = set()
+        """Partitions whose offline replicas have changed, which clients do not know yet."""
+        self._failed: list[ReplicaStatus] = []
+        """Failures that were reported since the last round."""
+        self._fenced: dict[TopicPartition, int] = {}
+        """Leaders that have rejected their leader epoch."""
+        self._unconfirmed: set[int] = set()
+        """Live brokers that have not responded to `BrokerUpdates.send_all` yet."""
+        self._restarted: set[int] = set()
+        """Brokers that have registered again between two looks."""
         self._is_due = False
         self._is_running = False
         self._is_over = False
@@ -77,7 +96,11 @@ class BrokerChanges:
     @property
     def liveness(self) -> Brokers:
         """The brokers that can lead partitions."""
-        return Brokers(live=self.brokers.keys(), shutting_down=frozenset(self.shutting_down))
+        return Brokers(
+            live=self.brokers.keys(),
+            shutting_down=frozenset(self.shutting_down),
+            unconfirmed=frozenset(self._unconfirmed),
+        )
 
     def begin(self) -> None:
         """Inform all brokers, after the controller has loaded all topics."""
@@ -90,13 +113,29 @@ class BrokerChanges:
             self._is_running = True
             spawn(self._run()).then(_ignore, self._ended)
 
-    def replicas_failed(self, failures: Iterable[ReplicaFailure]) -> None:
-        """Note that replicas could not do what the controller has requested."""
-        some = list(failures)
-        for failure in some:
-            self._note(failure)
-        if some:
-            self.changed()
+    def replicas_responded(self, statuses: Sequence[ReplicaStatus]) -> None:
+        """Note which replicas have failed, and which ones work again."""
+        if not statuses:
+            return
+        known = sum(map(len, self.offline.values()))
+        for status in statuses:
+            self._note(status)
+        newly_offline = sum(map(len, self.offline.values())) - known
+        if newly_offline > 0:
+            self._report(
+                "the replicas of {count} partitions on broker {broker_id} are offline, such as"
+                " {topic_partition}",
+                broker_id=statuses[0].broker_id,
+                count=newly_offline,
+                topic_partition=statuses[0].topic_partition,
+                level="warn",
+            )
+        self.changed()
+
+    def log_dir_failed(self, broker_id: int) -> None:
+        """Find out which replicas of a broker are offline."""
+        if broker_id in self.brokers:
+            self.watch(self.updates.send_hosted(broker_id))
 
     async def _run(self) -> None:
         try:
@@ -122,20 +161,60 @@ class BrokerChanges:
     async def _handle(self) -> None:
         started = self._compare()
         for broker_id in started:
-            self.watch(self.updates.send_all(broker_id))
-        fenced = frozenset(self._fenced)
-        await self._changes.change_all(
-            lambda key, state: self._decide(state, is_fenced=key in fenced), self.inform
-        )
-        self._fenced -= fenced
+            confirmed = partial(self._confirmed, broker_id, self.epochs[broker_id])
+            self.updates.send_all(broker_id).then(confirmed, self._ended)
+        fenced, restarted = dict(self._fenced), frozenset(self._restarted)
+        marked, failed = set(self._marked), list(self._failed)
+        informed: set[TopicPartition] = set()
+
+        def decide(key: TopicPartition, state: PartitionState) -> PartitionState | None:
+            # Rule C1: the leader has found records of this epoch in its log, from before a restart.
+            doubtful = restarted
+            if fenced.get(key, NO_LEADER) == state.leader != NO_LEADER:
+                doubtful = restarted | {state.leader}
+            new = without_restarted(state, self.liveness, doubtful)
+            if key in self._damaged and (new or state).leader == NO_LEADER:
+                damaged = self._damaged[key]
+                return led_by_damaged_replica(state, self.liveness, damaged) or new
+            return new
+
+        def inform(keys: Collection[TopicPartition]) -> None:
+            informed.update(keys)
+            self._forget_failures_of_leaders(keys)
+            self.inform(keys)
+
+        await self._changes.change_all(decide, inform)
+        # Only now, because after an error, all of this is tried again.
+        self._fenced = {key: one for key, one in self._fenced.items() if fenced.get(key) != one}
+        self._restarted -= restarted
+        self._marked -= marked
+        del self._failed[: len(failed)]
+        # A replica joins the ISR again only after it has learned that it has left it, but brokers
+        # are not informed about changes of the ISR that a leader has requested.
+        self.inform({one.topic_partition for one in failed if self._is_outdated(one)} - informed)
+        if marked - informed:
+            self.updates.send(marked - informed, to_replicas=False)
         self.on_handled()
 
-    def _decide(self, state: PartitionState, *, is_fenced: bool) -> PartitionState | None:
-        new = without_offline_replicas(state, self.liveness)
-        # Rule C1: its leader has found records of this epoch in its log, from before its restart.
-        if is_fenced and (new is None or new.leader_epoch == state.leader_epoch):
-            return in_next_epoch(new or state)
-        return new
+    def _confirmed(
+        self, broker_id: int, broker_epoch: int, statuses: Sequence[ReplicaStatus]
+    ) -> None:
+        """Note that a broker has responded to the states of all its partitions."""
+        # Without a response, because the broker is gone, this is too late.
+        if self.epochs.get(broker_id) == broker_epoch:
+            self._unconfirmed.discard(broker_id)
+            self.replicas_responded(statuses)
+            self.changed()
+
+    def _is_outdated(self, failed: ReplicaStatus) -> bool:
+        """Return whether a replica has left the ISR since the request to which it responded."""
+        name, number = failed.topic_partition
+        topic = self._context.existing(name)
+        if topic is None or number >= len(topic.partitions):
+            return False
+        state = topic.partitions[number]
+        is_newer = state.partition_epoch > failed.partition_epoch
+        return is_newer and failed.broker_id not in state.isr
 
     def inform(self, partitions: Collection[TopicPartition]) -> None:
         """Send the present state of partitions to the brokers."""
@@ -143,9 +222,9 @@ class BrokerChanges:
             for sent in self.updates.send(partitions).values():
                 self.watch(sent)
 
-    def watch(self, sent: Later[list[ReplicaFailure]]) -> None:
-        """Handle the failures that the response of a broker reports, when it arrives."""
-        sent.then(self.replicas_failed, self._ended)
+    def watch(self, sent: Later[list[ReplicaStatus]]) -> None:
+        """Handle what the response of a broker reports, when it arrives."""
+        sent.then(self.replicas_responded, self._ended)
 
     # -- brokers ------------------------------------------------------------------------------
 
@@ -163,6 +242,8 @@ class BrokerChanges:
             if broker_id not in old or old[broker_id].broker_epoch != broker.broker_epoch
         ]
         gone = [broker_id for broker_id in old if broker_id not in found]
+        self._restarted.update(broker_id for broker_id in started if broker_id in old)
+        self._unconfirmed = self._unconfirmed - set(gone) | set(started)
         self.shutting_down -= {*started, *gone}
         if started or gone:
             self._report_brokers(started, gone)
@@ -184,42 +265,61 @@ class BrokerChanges:
         """Forget the failures of a topic's replicas: a new topic may get its name."""
         for state in topic.partitions:
             key = TopicPartition(topic.name, state.partition)
-            self._offline.pop(key, None)
-            self._fenced.discard(key)
+            self.offline.pop(key, None)
+            self._damaged.pop(key, None)
+            self._fenced.pop(key, None)
 
     # -- failed replicas ----------------------------------------------------------------------
 
-    def _note(self, failure: ReplicaFailure) -> None:
-        key = failure.topic_partition
-        if failure.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
-            self._offline.setdefault(key, set()).add(failure.broker_id)
+    def _note(self, status: ReplicaStatus) -> None:
+        key = status.topic_partition
+        if not status.error_code:
+            self._works_again(key, {status.broker_id})
+        elif status.error_code in _OFFLINE:
+            self._failed.append(status)
+            self.offline.setdefault(key, set()).add(status.broker_id)
+            if status.error_code == ErrorCode.REPLICA_NOT_AVAILABLE:
+                self._damaged.setdefault(key, set()).add(status.broker_id)
             self._mark(key)
-        elif failure.error_code == ErrorCode.FENCED_LEADER_EPOCH:
-            self._fenced.add(key)
+        elif status.error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            self._fenced[key] = status.broker_id
         else:
             self._report(
                 "broker {broker_id} cannot host {topic_partition}: error {error_code}",
-                broker_id=failure.broker_id,
+                broker_id=status.broker_id,
                 topic_partition=key,
-                error_code=failure.error_code,
+                error_code=status.error_code,
                 level="warn",
             )
 
     def _forget_failures(self, started: Sequence[int]) -> None:
         """Assume that the replicas of brokers that have restarted work again."""
-        for key, broker_ids in list(self._offline.items()):
+        for key, broker_ids in list(self.offline.items()):
             if not broker_ids.isdisjoint(started):
-                broker_ids.difference_update(started)
-                self._mark(key)
-                if not broker_ids:
-                    del self._offline[key]
+                self._works_again(key, started)
+
+    def _works_again(self, key: TopicPartition, broker_ids: Iterable[int]) -> None:
+        for failures in (self.offline, self._damaged):
+            failed = failures.get(key, set())
+            failed.difference_update(broker_ids)
+            if not failed:
+                failures.pop(key, None)
+        self._mark(key)
+
+    def _forget_failures_of_leaders(self, keys: Collection[TopicPartition]) -> None:
+        """Assume that damaged replicas that have just been elected work."""
+        for key in keys:
+            topic = self._context.existing(key.topic) if key in self._damaged else None
+            if topic is not None and key.partition < len(topic.partitions):
+                self._works_again(key, {topic.partitions[key.partition].leader})
 
     def _mark(self, key: TopicPartition) -> None:
         """Set the offline replicas of a partition in the context."""
+        self._marked.add(key)
         name, number = key
         known = self._context.get(name)
         if known is not None and number < len(known.state.partitions):
-            offline = tuple(sorted(self._offline[key]))
+            offline = tuple(sorted(self.offline.get(key, ())))
             state = replace(known.state.partitions[number], offline_replicas=offline)
             version = known.partition_versions[number]
             self._context.put_partitions(name, {number: (state, version)})

@@ -30,18 +30,23 @@ _PARTITIONS_MAX: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaFailure:
-    """A replica that could not do what the controller has requested."""
+class ReplicaStatus:
+    """A replica that could not do what the controller has requested, or that works again."""
 
     broker_id: int
     topic_partition: TopicPartition
     error_code: int
+    """0 if the replica works."""
+    partition_epoch: int
+    """The partition epoch in the request."""
 
 
 class BrokerUpdates:
     """Sends the controller's state to the live brokers, in one term.
 
-    `brokers` returns the live brokers by id.
+    Args:
+        brokers: returns the live brokers by id.
+        offline: the brokers of the offline replicas of each partition that has any.
     """
 
     def __init__(
@@ -50,11 +55,13 @@ class BrokerUpdates:
         requests: ControlRequests,
         context: ControllerContext,
         brokers: Callable[[], Mapping[int, BrokerRegistration]],
+        offline: Mapping[TopicPartition, Collection[int]],
     ) -> None:
         self._channels = channels
         self._requests = requests
         self._context = context
         self._brokers = brokers
+        self._offline = offline
 
     # -- partitions ---------------------------------------------------------------------------
 
@@ -64,16 +71,16 @@ class BrokerUpdates:
         *,
         new: Collection[TopicPartition] = (),
         to_replicas: bool = True,
-    ) -> dict[int, Later[list[ReplicaFailure]]]:
+    ) -> dict[int, Later[list[ReplicaStatus]]]:
         """Send the present state of partitions to their replicas and to all brokers.
 
-        Returns the replicas that have failed, by broker: known when the broker has responded, and
-        none if the broker is gone, which causes elections of its own. Without `to_replicas`, only
-        the metadata for clients is sent.
+        Returns the replicas that have failed, and the offline ones that work again, by broker:
+        known when the broker has responded, and none if the broker is gone, which causes elections
+        of its own. Without `to_replicas`, only the metadata for clients is sent.
         """
         topics = self._present(partitions)
         brokers = self._brokers()
-        sent: dict[int, Later[list[ReplicaFailure]]] = {}
+        sent: dict[int, Later[list[ReplicaStatus]]] = {}
         for broker_id, broker in brokers.items():
             hosted = _hosted_by(broker_id, topics) if to_replicas else []
             if hosted:
@@ -88,7 +95,7 @@ class BrokerUpdates:
         *,
         new: Collection[TopicPartition] = (),
         is_full: bool = False,
-    ) -> Later[list[ReplicaFailure]]:
+    ) -> Later[list[ReplicaStatus]]:
         """Send the partitions that a broker hosts; with `is_full`, the last request says so."""
         *parts, last = _in_parts(hosted)
         responded = []
@@ -101,7 +108,7 @@ class BrokerUpdates:
                 is_full=is_full and part is last,
             )
             responded.append(self._channels.send(broker.broker_id, request))
-        return spawn(_failures_in(broker.broker_id, responded, hosted))
+        return spawn(self._statuses_in(broker.broker_id, responded, hosted))
 
     def _present(self, partitions: Collection[TopicPartition]) -> list[TopicState]:
         """Return the topics with only these partitions, without those that no longer exist."""
@@ -115,7 +122,12 @@ class BrokerUpdates:
             if topic is not None
         ]
 
-    def send_all(self, broker_id: int) -> Later[list[ReplicaFailure]]:
+    def send_hosted(self, broker_id: int) -> Later[list[ReplicaStatus]]:
+        """Send a live broker the partitions that it hosts; see `send`."""
+        hosted = _hosted_by(broker_id, self._context.served_topics())
+        return self._send_partitions(self._brokers()[broker_id], hosted)
+
+    def send_all(self, broker_id: int) -> Later[list[ReplicaStatus]]:
         """Send everything to a live broker that has just registered; see `send`."""
         brokers = self._brokers()
         broker = brokers[broker_id]
@@ -151,6 +163,42 @@ class BrokerUpdates:
             )
             # Nothing depends on the response: a broker that is gone needs no metadata.
             self._channels.send(broker.broker_id, request).then(_ignore, _ignore)
+
+    async def _statuses_in(
+        self,
+        broker_id: int,
+        responded: Sequence[Later[LeaderAndIsrResponse]],
+        topics: Sequence[TopicState],
+    ) -> list[ReplicaStatus]:
+        """Return the replicas that have an error, or had one before; none if the broker is gone."""
+        try:
+            responses = await gather([*responded])
+        except KafkaError:
+            return []
+        names = {topic.topic_id: topic.name for topic in topics}
+        codes = [
+            (TopicPartition(names[topic.topic_id], one.partition_index), one.error_code)
+            for response in responses
+            for topic in response.topics
+            for one in topic.partition_errors
+            if topic.topic_id in names
+        ]
+        found = {
+            key: code for key, code in codes if code or broker_id in self._offline.get(key, ())
+        }
+        if not found:
+            return []
+        return [
+            ReplicaStatus(
+                broker_id=broker_id,
+                topic_partition=key,
+                error_code=found[key],
+                partition_epoch=state.partition_epoch,
+            )
+            for topic in topics
+            for state in topic.partitions
+            if (key := TopicPartition(topic.name, state.partition)) in found
+        ]
 
     # -- deletion -----------------------------------------------------------------------------
 
@@ -225,33 +273,6 @@ def _in_parts(topics: Iterable[TopicState]) -> list[list[TopicState]]:
         parts[-1].append(replace(topic, partitions=partitions))
         room -= len(partitions)
     return parts
-
-
-async def _failures_in(
-    broker_id: int, responded: Sequence[Later[LeaderAndIsrResponse]], topics: Sequence[TopicState]
-) -> list[ReplicaFailure]:
-    """Return the partitions of responses that have an error; none if the broker is gone."""
-    try:
-        responses = await gather([*responded])
-    except KafkaError:
-        return []
-    names = {topic.topic_id: topic.name for topic in topics}
-    errors = [
-        (names[topic.topic_id], one)
-        for response in responses
-        for topic in response.topics
-        for one in topic.partition_errors
-        if topic.topic_id in names
-    ]
-    return [
-        ReplicaFailure(
-            broker_id=broker_id,
-            topic_partition=TopicPartition(name, one.partition_index),
-            error_code=one.error_code,
-        )
-        for name, one in errors
-        if one.error_code
-    ]
 
 
 def _ignore(_: object) -> None:

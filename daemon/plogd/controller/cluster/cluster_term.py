@@ -17,11 +17,12 @@ from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.controller.cluster.broker_changes import BrokerChanges
 from plogd.controller.cluster.broker_channels import BrokerChannels
-from plogd.controller.cluster.broker_updates import BrokerUpdates, ReplicaFailure
+from plogd.controller.cluster.broker_updates import BrokerUpdates, ReplicaStatus
 from plogd.controller.cluster.control_requests import ControlRequests
 from plogd.controller.cluster.leader_balance import LeaderBalance
 from plogd.controller.cluster.leader_election import without_offline_replicas
 from plogd.controller.cluster.leader_requests import LeaderRequests
+from plogd.controller.cluster.log_dir_failures import LogDirFailures
 from plogd.controller.cluster.partition_changes import PartitionChanges
 from plogd.controller.cluster.partition_reassignments import PartitionReassignments, TopicAccess
 from plogd.controller.cluster.reassignment_znode import ReassignmentZnode
@@ -44,6 +45,8 @@ class Cluster:
     inter_broker_listener: str
     peers: Peers
     store: MetadataStore
+    is_leased: Callable[[], bool]
+    """Returns whether no other broker can have become the controller in place of this one."""
     timers: Timers
     fair_queue: FairQueue
     config: Callable[[], BrokerConfig]
@@ -78,9 +81,13 @@ class ClusterTerm:
             ),
             context,
             lambda: self.brokers.brokers,
+            self.brokers.offline,
         )
         self.brokers.updates = self._updates
         self.requests = LeaderRequests(context=context, brokers=self.brokers, changes=self.changes)
+        self._log_dir_failures = LogDirFailures(
+            term, store=cluster.store, failed=self.brokers.log_dir_failed, report=cluster.report
+        )
         self.unclean_elections = UncleanElections(
             context=context,
             brokers=self.brokers,
@@ -135,6 +142,7 @@ class ClusterTerm:
         self.reassignments.begin()
         self._znode.check()
         self._balance.begin()
+        self._log_dir_failures.handle()
 
     def brokers_changed(self) -> None:
         """Note that the registered brokers may have changed."""
@@ -150,6 +158,11 @@ class ClusterTerm:
         """Note that settings of topics or brokers may allow unclean elections now."""
         if self._has_begun:
             self.unclean_elections.check()
+
+    def log_dir_failed(self) -> None:
+        """Note that a broker may have lost a log directory."""
+        if self._has_begun:
+            self._log_dir_failures.handle()
 
     def end(self) -> None:
         """Send nothing more."""
@@ -176,13 +189,13 @@ class ClusterTerm:
             return
         sent = self._updates.send(keys, new=self._announce(topic))
         leaders = {state.leader for state in present.partitions}
-        failures: list[ReplicaFailure] = []
+        statuses: list[ReplicaStatus] = []
         for broker_id, later in sent.items():
             if broker_id in leaders:
-                failures += await later
+                statuses += await later
             else:
                 self.brokers.watch(later)
-        self.brokers.replicas_failed(failures)
+        self.brokers.replicas_responded(statuses)
 
     def _announce(self, topic: TopicState) -> list[TopicPartition]:
         """Return the partitions of a topic that no broker can know yet."""

@@ -6,7 +6,10 @@ raise the leader epoch. The partition epoch of a result is still that of the old
 metadata store assigns it.
 
 A replica is *online* if its broker is live and its log directory has not failed. Brokers that are
-shutting down are not elected, but keep what they have until they have handed it over.
+shutting down are not elected, but keep what they have until they have handed it over. A broker that
+has just registered is *unconfirmed* until it has responded to the states of its partitions, because
+its disk may be new (rule C2): it is not elected, and the last members of an ISR cannot be only such
+brokers.
 
 Source: Kafka 3.9 Election, PartitionLeaderElectionAlgorithms; docs/architecture.md, rule C9.
 """
@@ -28,14 +31,24 @@ class Brokers:
     """Brokers that are registered."""
     shutting_down: Collection[int] = ()
     """Live brokers that have requested a controlled shutdown."""
+    unconfirmed: Collection[int] = ()
+    """Live brokers that have not responded yet."""
 
     def is_online(self, replica: int, state: PartitionState) -> bool:
         """Return whether a replica of the partition is online."""
         return replica in self.live and replica not in state.offline_replicas
 
     def can_lead(self, replica: int, state: PartitionState) -> bool:
-        """Return whether a replica of the partition is online, and its broker goes on running."""
-        return self.is_online(replica, state) and replica not in self.shutting_down
+        """Return whether a replica of the partition is online, and its broker can be elected."""
+        return (
+            self.is_online(replica, state)
+            and replica not in self.shutting_down
+            and replica not in self.unconfirmed
+        )
+
+    def are_unconfirmed(self, isr: Collection[int]) -> bool:
+        """Return whether no member of an ISR has confirmed that it has its log."""
+        return all(replica in self.unconfirmed for replica in isr)
 
 
 def without_offline_replicas(state: PartitionState, brokers: Brokers) -> PartitionState | None:
@@ -47,12 +60,53 @@ def without_offline_replicas(state: PartitionState, brokers: Brokers) -> Partiti
     isr = _online(state.isr, state, brokers)
     # Another program may have written a leader that is not in sync.
     if state.leader in isr:
+        if len(isr) == len(state.isr) or brokers.are_unconfirmed(isr):
+            return None
         # The leader keeps its epoch, as after an ISR change that it has requested itself.
-        return None if len(isr) == len(state.isr) else replace(state, isr=isr)
+        return replace(state, isr=isr)
     leader = _first_leader(state.replicas, isr, state, brokers)
     if leader != NO_LEADER:
         return _led_by(leader, isr, state)
-    return None if state.leader == NO_LEADER else _led_by(NO_LEADER, state.isr, state)
+    if state.leader == NO_LEADER or any(replica in brokers.unconfirmed for replica in isr):
+        return None  # With an unconfirmed member, it is decided when that broker responds.
+    return _led_by(NO_LEADER, state.isr, state)
+
+
+def without_restarted(
+    state: PartitionState, brokers: Brokers, restarted: Collection[int]
+) -> PartitionState | None:
+    """Return the state after brokers were offline for a moment; None if nothing changes.
+
+    A broker that has restarted may have lost records, or its disk. It leaves the ISR, and joins it
+    again when it has fetched what it lacks, unless no other member is online.
+    """
+    if not any(replica in restarted for replica in state.isr):
+        return without_offline_replicas(state, brokers)
+    others = Brokers(
+        live=[one for one in brokers.live if one not in restarted],
+        shutting_down=brokers.shutting_down,
+        unconfirmed=brokers.unconfirmed,
+    )
+    without = without_offline_replicas(state, others)
+    new = without_offline_replicas(without or state, brokers) or without
+    if new is None or new.leader_epoch == state.leader_epoch:
+        return new
+    return replace(new, leader_epoch=state.leader_epoch + 1)
+
+
+def led_by_damaged_replica(
+    state: PartitionState, brokers: Brokers, damaged: Collection[int]
+) -> PartitionState | None:
+    """Return the state of a partition without a leader if all members of its ISR are damaged.
+
+    Their logs lack records, but they can lead (rule C2). The first one leads alone. None if a
+    member is not live: it may have all records.
+    """
+    if not all(replica in damaged and replica in brokers.live for replica in state.isr):
+        return None
+    able = (one for one in state.replicas if one in state.isr and one not in brokers.shutting_down)
+    leader = next(able, NO_LEADER)
+    return None if leader == NO_LEADER else _led_by(leader, (leader,), state)
 
 
 def preferred(state: PartitionState, brokers: Brokers) -> PartitionState | None:
@@ -71,6 +125,8 @@ def for_shutdown(state: PartitionState, brokers: Brokers) -> PartitionState | No
     if not any(replica in brokers.shutting_down for replica in state.isr):
         return None
     isr = tuple(replica for replica in state.isr if replica not in brokers.shutting_down)
+    if brokers.are_unconfirmed(isr):
+        return None
     if state.leader != NO_LEADER and state.leader not in brokers.shutting_down:
         return replace(state, isr=isr)
     leader = _first_leader(state.replicas, isr, state, brokers)
@@ -123,11 +179,6 @@ def uncleanly_led_by(leader: int, state: PartitionState) -> PartitionState:
     return _led_by(
         leader, (leader,), replace(state, is_recovering=is_unclean or state.is_recovering)
     )
-
-
-def in_next_epoch(state: PartitionState) -> PartitionState:
-    """Return the state with the same leader in a new leader epoch."""
-    return _led_by(state.leader, state.isr, state)
 
 
 def _first_leader(

@@ -142,7 +142,7 @@ class ShardRuntime(Generic[S]):
         number = self._load_number
         self._timers = EventTimers(
             self._context.ports.timers,
-            lambda run: self.write(lambda _: run()),
+            lambda run: self._write(lambda _: run()),
             self._context.on_bug,
         )
         # New state: a failed load may have replayed a part of the log, and its timers are stopped.
@@ -314,6 +314,24 @@ class ShardRuntime(Generic[S]):
         the operation raises, or with NotCoordinator, CoordinatorLoadInProgress,
         CoordinatorNotAvailable, RecordsTooLarge.
         """
+        try:
+            self._check_lease()
+        except KafkaError as error:
+            return failed(error)
+        return self._write(operation, atomic=atomic)
+
+    def _check_lease(self) -> None:
+        """Raise NotCoordinator if another broker may be the coordinator already (rule C3).
+
+        The shard stays loaded, and its timers run: if no other broker is elected, it continues.
+        """
+        if self.partition.remote is not None:
+            try:
+                self.partition.remote.check_lease()
+            except NotLeaderOrFollower as error:
+                raise NotCoordinator(f"{self} is not available: {error.message}") from error
+
+    def _write(self, operation: Callable[[S], Result[T]], *, atomic: bool = True) -> Later[T]:
         try:
             result = operation(self.shard)
         except Exception as error:

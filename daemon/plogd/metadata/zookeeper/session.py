@@ -4,7 +4,8 @@
 the servers cannot have ended the session: when the last *answered* request was sent, plus the
 session timeout, by the monotonic clock. A request counts because
 the server that answers it has renewed the session after the request was sent. The heartbeat is a
-read, three times in each session timeout, so the lease is renewed without other requests.
+read, three times in each session timeout, so the lease is renewed without other requests. The lease
+can end while the client still seems to be connected: the client notices a dead connection later.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ class Session:
         """Waits for a watch, which end when the connection is lost."""
         self._heartbeat: Timer | None = None
         self._lease_end_ms = -1.0
+        self._lease_timer: Timer | None = None
+        self.on_lease_ended: Callable[[], None] = lambda: None
+        """Called when the lease has ended, unless the session was lost before."""
         self._is_closed = False
         self.state = SessionState.SUSPENDED
         self.connections = 0
@@ -125,6 +129,7 @@ class Session:
         """Stop the heartbeat, and fail everything that waits for a connection."""
         self._is_closed = True
         self._stop_heartbeat()
+        self._stop_lease_timer()
         self.state = SessionState.SUSPENDED
         waiting = [*self._waiting, *self._watching]
         self._waiting, self._watching = [], []
@@ -164,19 +169,37 @@ class Session:
             if session_id == self._client.session_id != 0:
                 end_ms = sent_ms + self._client.session_timeout_ms
                 self._lease_end_ms = max(self._lease_end_ms, end_ms)
+                if self._lease_timer is None and not self._is_closed:
+                    self._check_lease()
 
         def on_value(value: T) -> None:
             answered()
             outcome.succeed(value)
 
         def on_error(error: Exception) -> None:
+            if isinstance(error, ClientClosed):
+                self._stop_lease_timer()  # The broker is stopping.
             # Any other error is a server's answer.
-            if isinstance(error, ZooKeeperError) and not isinstance(error, (*LOST, ClientClosed)):
+            elif isinstance(error, ZooKeeperError) and not isinstance(error, LOST):
                 answered()
             outcome.fail(error)
 
         work.then(on_value, on_error)
         return outcome
+
+    def _check_lease(self) -> None:
+        """Wait until the lease ends; a renewal only moves `lease_end_ms`, not the timer."""
+        self._lease_timer = None
+        left_ms = self._lease_end_ms - self._clock.monotonic_ms()
+        if left_ms > 0:
+            self._lease_timer = self._timers.call_later(left_ms, self._check_lease)
+        else:
+            self.on_lease_ended()
+
+    def _stop_lease_timer(self) -> None:
+        if self._lease_timer is not None:
+            self._lease_timer.cancel()
+            self._lease_timer = None
 
     # -- state --------------------------------------------------------------------------------
 
@@ -187,6 +210,7 @@ class Session:
         self._stop_heartbeat()
         if state is SessionState.EXPIRED:
             self._lease_end_ms = -1.0
+            self._stop_lease_timer()
         if state is not SessionState.CONNECTED:
             watching, self._watching = self._watching, []
             error = ConnectionLost("the connection to ZooKeeper was lost")

@@ -136,6 +136,8 @@ class ZooKeeperStore:
         self._is_stale = True
         """Whether the shared part of the mirror has to be read again."""
         self._session.listen(self._on_state)
+        # Rule C3: another broker may be the controller from now on.
+        self._session.on_lease_ended = self._resign
 
     # -- starting -----------------------------------------------------------------------------
 

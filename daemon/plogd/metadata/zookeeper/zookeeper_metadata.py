@@ -132,7 +132,10 @@ class ZooKeeperMetadata:
         """Do nothing: the broker was registered before."""
 
     def logs_failed(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Do nothing: the controller learns it when it next sends these partitions."""
+        """Notify the controller, which lets other replicas lead these partitions."""
+        # Before the registration, no replica has a role.
+        if self._registration is not None:
+            self._store.report_log_dir_failure().then(_ignore, _ignore_closed)
 
     # -- the registration ---------------------------------------------------------------------
 
@@ -232,3 +235,12 @@ class ZooKeeperMetadata:
             await within(self._client.close(), _CLOSE_MAX_MS, timers, lambda: given_up)
         except ClientClosed:
             pass  # The session ends by its timeout.
+
+
+def _ignore(_: None) -> None:
+    """Do nothing: the controller asks this broker about its partitions."""
+
+
+def _ignore_closed(error: Exception) -> None:
+    if not isinstance(error, ClientClosed):  # The broker is stopping.
+        raise error

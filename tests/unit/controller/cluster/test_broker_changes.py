@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.leader_and_isr import FULL, LeaderAndIsrRequest
 from plog.wire.messages.stop_replica import StopReplicaRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
+from plogd.controller.cluster.broker_updates import ReplicaStatus
 from plogd.metadata.cache import NO_LEADER
 from plogd.ports import spawn
 from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
@@ -20,6 +23,15 @@ def site() -> ClusterControllerSite:
     site = ClusterControllerSite({0: (1, 2, 3), 1: (2, 3, 1)})
     site.start(1, 2, 3)
     return site
+
+
+def restart_unseen(site: ClusterControllerSite) -> None:
+    """Let broker 2 register again before the controller sees that it was gone."""
+    site.site.client.hold()
+    site.others.pop(2).client.close()
+    site.register(2)
+    site.site.client.catch_up()
+    site.run()
 
 
 def test_new_broker_gets_its_partitions_and_all_metadata() -> None:
@@ -87,11 +99,12 @@ def test_silent_broker_does_not_delay_elections(site: ClusterControllerSite) -> 
 
 def test_replica_whose_log_directory_has_failed_is_replaced_as_leader() -> None:
     site = ClusterControllerSite({0: (2, 3)})
-    site.peers.errors[2, 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    site.peers.broken.add((2, 0))
     site.start(1, 2, 3)
     state = site.state(0)
     assert (state.leader, state.isr, state.offline_replicas) == (3, (3,), (2,))
     assert site.peers.last_states(1, UpdateMetadataRequest)[0].offline_replicas == [2]
+    site.peers.broken.clear()
     site.leave(2)
     site.register(2)
     assert site.state(0).offline_replicas == ()
@@ -105,6 +118,141 @@ def test_leader_that_finds_its_epoch_in_its_log_gets_a_new_one() -> None:
     site.start(1, 2)
     assert (site.state(0).leader, site.state(0).leader_epoch) == (2, 1)
     assert site.peers.last_states(2, LeaderAndIsrRequest)[0].leader_epoch == 1
+
+
+def test_leader_that_has_restarted_unnoticed_is_replaced_by_another_member_of_the_isr() -> None:
+    site = ClusterControllerSite({0: (2, 3)})
+    site.peers.errors[2, 0] = ErrorCode.FENCED_LEADER_EPOCH
+    site.start(1, 2, 3)
+    state = site.state(0)
+    assert (state.leader, state.leader_epoch, state.isr) == (3, 1, (3,))
+
+
+def test_epoch_that_an_earlier_leader_has_rejected_is_kept() -> None:
+    site = ClusterControllerSite({0: (2, 3)})
+    site.start(1, 2, 3)
+    site.leave(2)
+    assert (site.state(0).leader, site.state(0).leader_epoch) == (3, 1)
+    site.peers.errors[2, 0] = ErrorCode.FENCED_LEADER_EPOCH
+    site.register(2)
+    assert (site.state(0).leader, site.state(0).leader_epoch) == (3, 1)
+
+
+def test_broker_that_has_restarted_between_two_looks_leaves_the_isr(
+    site: ClusterControllerSite,
+) -> None:
+    """It may have lost its disk: rule C2."""
+    restart_unseen(site)
+    assert (site.state(0).leader, site.state(0).isr) == (1, (1, 3))
+    state = site.state(1)
+    assert (state.leader, state.leader_epoch, state.isr) == (3, 1, (3, 1))
+
+
+def test_only_member_of_the_isr_leads_again_after_a_restart_between_two_looks() -> None:
+    site = ClusterControllerSite({0: (2,)})
+    site.start(1, 2)
+    restart_unseen(site)
+    assert (site.state(0).leader, site.state(0).leader_epoch, site.state(0).isr) == (2, 1, (2,))
+
+
+def test_broker_that_has_not_responded_does_not_become_the_only_member_of_the_isr() -> None:
+    """Its disk may be new, and the others may have all records (rule C2)."""
+    site = ClusterControllerSite({0: (2, 3)})
+    site.register(1, 2)
+    site.peers.silent.add(2)
+    site.cluster.begin()
+    site.run()
+    assert (site.state(0).leader, site.state(0).isr) == (2, (2, 3))
+    site.peers.silent.clear()
+    site.peers.broken.add((2, 0))
+    site.leave(2)
+    site.register(2)
+    assert (site.state(0).leader, site.state(0).isr) == (NO_LEADER, (2, 3))
+    site.register(3)
+    assert (site.state(0).leader, site.state(0).isr) == (3, (3,))
+
+
+def test_first_of_several_damaged_replicas_leads_alone() -> None:
+    site = ClusterControllerSite({0: (2, 3)})
+    for broker_id in (2, 3):
+        site.peers.errors[broker_id, 0] = ErrorCode.REPLICA_NOT_AVAILABLE
+    site.start(1, 2, 3)
+    state = site.state(0)
+    assert (state.leader, state.isr, state.offline_replicas) == (2, (2,), ())
+
+
+class TestFailedLogDirectories:
+    """A directory fails while its broker runs."""
+
+    def test_replicas_in_it_are_replaced_as_leaders(self, site: ClusterControllerSite) -> None:
+        site.peers.broken.add((2, 1))
+        site.settle(site.others[2].store.report_log_dir_failure())
+        site.run()
+        state = site.state(1)
+        assert (state.leader, state.isr, state.offline_replicas) == (3, (3, 1), (2,))
+        # Its other replica works.
+        assert (site.state(0).isr, site.state(0).offline_replicas) == ((1, 2, 3), ())
+        assert site.site.zookeeper.names("/log_dir_event_notification") == []
+        warnings = [text for text in site.site.ports.reports if "are offline, such as t-1" in text]
+        assert len(warnings) == 1
+
+    def test_report_from_before_the_term_is_handled(self) -> None:
+        site = ClusterControllerSite({0: (2, 3)})
+        site.register(1, 2, 3)
+        site.settle(site.others[2].store.report_log_dir_failure())
+        site.run()
+        site.peers.broken.add((2, 0))
+        site.cluster.begin()
+        site.run()
+        assert site.state(0).leader == 3
+        assert site.site.zookeeper.names("/log_dir_event_notification") == []
+
+    def test_replica_that_is_not_in_sync_is_shown_as_offline(self) -> None:
+        site = ClusterControllerSite({0: (1, 2)})
+        site.start(1, 2)
+        site.leave(2)
+        site.register(2)
+        assert site.state(0).isr == (1,)
+        site.peers.broken.add((2, 0))
+        site.settle(site.others[2].store.report_log_dir_failure())
+        site.run()
+        shown = site.peers.last_states(1, UpdateMetadataRequest)[0]
+        assert (shown.offline_replicas, shown.isr) == ([2], [1])
+
+    def test_replica_works_again_when_the_broker_says_so(self) -> None:
+        site = ClusterControllerSite({0: (2, 3)})
+        site.peers.broken.add((2, 0))
+        site.start(1, 2, 3)
+        assert site.state(0).offline_replicas == (2,)
+        site.peers.broken.clear()
+        site.brokers.inform([key(0)])
+        site.run()
+        assert site.state(0).offline_replicas == ()
+        assert site.peers.last_states(1, UpdateMetadataRequest)[0].offline_replicas == []
+        # It can lead when it has joined the ISR again.
+        site.leave(3)
+        assert site.state(0).leader == NO_LEADER
+
+
+def test_failed_replica_learns_that_it_has_left_the_isr_at_the_request_of_the_leader(
+    site: ClusterControllerSite,
+) -> None:
+    """Brokers are not informed about changes that a leader has requested."""
+    old = site.state(0)
+    shrunk = spawn(site.changes.change([key(0)], lambda _, state: replace(state, isr=(1, 3))))
+    site.settle(shrunk)
+    site.peers.sent.clear()
+    status = ReplicaStatus(
+        broker_id=2,
+        topic_partition=key(0),
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+        partition_epoch=old.partition_epoch,
+    )
+    site.brokers.replicas_responded([status])
+    site.run()
+    assert site.peers.last_states(2, LeaderAndIsrRequest)[0].isr == [1, 3]
+    # Its response to this request reports no error.
+    assert site.state(0).offline_replicas == ()
 
 
 def test_term_that_ends_during_an_election_writes_nothing_more(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from plog.errors import ErrorCode
 from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from plog.wire.messages.stop_replica import StopReplicaRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
@@ -81,7 +80,7 @@ def test_broker_that_has_gone_since_the_placement_does_not_lead() -> None:
 
 def test_log_that_cannot_be_created_moves_the_partition() -> None:
     site = _site()
-    site.peers.errors[2, 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    site.peers.broken.add((2, 0))
     site.settle(site.cluster.start_topic(site.known.state))
     site.run()
     assert (site.state(0).leader, site.state(0).offline_replicas) == (3, (2,))
@@ -129,7 +128,7 @@ def _operations(site: ClusterControllerSite) -> ActiveController:
 
 def test_new_partitions_do_not_hide_that_a_replica_is_offline() -> None:
     site = ClusterControllerSite({0: (2, 3)})
-    site.peers.errors[2, 0] = ErrorCode.KAFKA_STORAGE_ERROR
+    site.peers.broken.add((2, 0))
     site.start(1, 2, 3)
     assert site.state(0).offline_replicas == (2,)
     expansion = _operations(site).create_partitions(NewPartitions(topic="t", count=2))

@@ -12,11 +12,13 @@ from plogd.controller.cluster.leader_election import (
     NO_LEADER,
     Brokers,
     for_shutdown,
+    led_by_damaged_replica,
     preferred,
     reassigned,
     uncleanly_led_by,
     with_assignment,
     without_offline_replicas,
+    without_restarted,
 )
 from plogd.controller.replica_assignment import ReplicaAssignment
 from plogd.metadata.cache import PartitionState
@@ -204,3 +206,85 @@ def test_leader_that_was_not_in_sync_is_recovering() -> None:
     again = without_offline_replicas(replace(new, leader=NO_LEADER), ALL)
     assert again is not None
     assert again.is_recovering
+
+
+# -- brokers whose disks may be new -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "live", "unconfirmed", "expected"),
+    [
+        # The others are dead, but the broker may have lost what they have.
+        (1, (1, 2, 3), {1}, {1}, None),
+        (NO_LEADER, (1, 2, 3), {1}, {1}, None),
+        (2, (1, 2), {1, 3}, {1}, None),
+        # A confirmed member leads.
+        (1, (1, 2, 3), {2, 3}, {2}, (3, (2, 3), 6)),
+        (1, (1, 2, 3), {1, 2}, {1}, (1, (1, 2), 5)),
+        # A leader that is the last member anyway needs no election.
+        (1, (1,), {1}, {1}, None),
+        # Other brokers are not waited for.
+        (1, (1,), {2}, {2}, (NO_LEADER, (1,), 6)),
+    ],
+)
+def test_broker_that_has_not_responded_is_not_elected_and_not_left_alone_in_the_isr(
+    leader: int,
+    isr: tuple[int, ...],
+    live: set[int],
+    unconfirmed: set[int],
+    expected: tuple[int, tuple[int, ...], int] | None,
+) -> None:
+    """Rule C2."""
+    state = replace(STATE, leader=leader, isr=isr)
+    brokers = Brokers(live=live, unconfirmed=unconfirmed)
+    assert _summary(without_offline_replicas(state, brokers)) == expected
+
+
+def test_broker_that_stops_does_not_leave_an_unconfirmed_member_alone_in_the_isr() -> None:
+    brokers = Brokers(live={1, 2}, shutting_down={1}, unconfirmed={2})
+    assert for_shutdown(replace(STATE, isr=(1, 2)), brokers) is None
+    assert for_shutdown(replace(STATE, leader=2, isr=(1, 2)), brokers) is None
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "live", "restarted", "expected"),
+    [
+        (1, (1, 2, 3), {1, 2, 3}, {1}, (2, (2, 3), 6)),
+        (1, (1, 2, 3), {1, 2, 3}, {3}, (1, (1, 2), 5)),
+        # One new epoch, although the leader has been gone and has returned.
+        (1, (1,), {1, 2}, {1}, (1, (1,), 6)),
+        (1, (1, 2), {1, 2}, {1, 2}, (1, (1, 2), 6)),
+        (1, (1, 2), {1, 2, 3}, {3}, None),
+        # Other members have died at the same time.
+        (1, (1, 2), {1}, {1}, (1, (1,), 6)),
+    ],
+)
+def test_broker_that_has_restarted_leaves_the_isr_if_another_member_is_online(
+    leader: int,
+    isr: tuple[int, ...],
+    live: set[int],
+    restarted: set[int],
+    expected: tuple[int, tuple[int, ...], int] | None,
+) -> None:
+    state = replace(STATE, leader=leader, isr=isr)
+    assert _summary(without_restarted(state, Brokers(live=live), restarted)) == expected
+
+
+@pytest.mark.parametrize(
+    ("isr", "live", "damaged", "expected"),
+    [
+        ((1, 2), {1, 2, 3}, {1, 2}, (1, (1,), 6)),
+        ((3, 2), {2, 3}, {2, 3}, (2, (2,), 6)),
+        # A member that is intact, or may be.
+        ((1, 2), {1, 2, 3}, {2}, None),
+        ((1, 2), {2, 3}, {1, 2}, None),
+    ],
+)
+def test_damaged_replica_leads_alone_if_all_members_of_the_isr_are_damaged(
+    isr: tuple[int, ...],
+    live: set[int],
+    damaged: set[int],
+    expected: tuple[int, tuple[int, ...], int] | None,
+) -> None:
+    state = replace(STATE, leader=NO_LEADER, isr=isr, offline_replicas=(1, 2, 3))
+    assert _summary(led_by_damaged_replica(state, Brokers(live=live), damaged)) == expected
