@@ -180,6 +180,10 @@ def test_reassignment_in_progress_is_listed_and_can_be_cancelled(cluster: _Clust
     # Its session goes on, so the controller does not know that it is dead.
     assert cluster.move(spare, old[0]) == 0
     assert cluster.ongoing() == [([spare, *old], [spare], [*old[1:]])]
+    cluster.advance(100)
+    name = "kafka_server_replicamanager_reassigningpartitions"
+    metrics = cluster.brokers[cluster.leader("t")].metrics.expose().decode().splitlines()
+    assert f"{name} 1" in metrics
     listed = ListPartitionReassignmentsRequest(
         topics=[ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 0, 7])]
     )
@@ -286,6 +290,21 @@ def test_reassignment_that_kafka_has_begun_is_completed(cluster: _Cluster) -> No
     data = cluster.zookeeper.data(TOPIC_ZNODE)
     assert data is not None
     assert json.loads(data)["field_of_a_newer_kafka"] == 7
+
+
+def test_topic_that_another_program_has_changed_is_taken_over_first(cluster: _Cluster) -> None:
+    old, spare = cluster.replicas, cluster.spare
+    data = cluster.zookeeper.data(TOPIC_ZNODE)
+    assert data is not None
+    znode = json.loads(data)
+    znode["partitions"]["1"] = [spare]
+    cluster.zookeeper.write(SetData(path=TOPIC_ZNODE, data=json.dumps(znode).encode()))
+    target = (spare, *old[:2])
+    assert cluster.move(*target) == 0
+    cluster.until(lambda: cluster.is_on(*target))
+    assert cluster.assignment.assignments == {0: target, 1: (spare,)}
+    cluster.advance(500)
+    assert cluster.produce("t", b"a", number=1) == 0
 
 
 # -- failures ---------------------------------------------------------------------------------

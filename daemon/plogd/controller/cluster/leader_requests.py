@@ -105,10 +105,12 @@ class LeaderRequests:
                 return None
 
         # Together, because a leader may have thousands of partitions with the same follower.
-        changed = await self._changes.change(wanted, decide)
-        if changed:
+        await self._changes.change(
+            wanted,
+            decide,
             # The leader learns the new state from the response, and followers do not need it.
-            self._brokers.updates.send(changed, to_replicas=False)
+            lambda changed: self._brokers.updates.send(changed, to_replicas=False),
+        )
         return errors
 
     def _result(
@@ -167,7 +169,7 @@ class LeaderRequests:
         if partitions is None:
             await self._changes.change_all(decide, inform)
         else:
-            inform(await self._changes.change(partitions, decide))
+            await self._changes.change(partitions, decide, inform)
         return frozenset(changed)
 
     # -- controlled shutdown ------------------------------------------------------------------

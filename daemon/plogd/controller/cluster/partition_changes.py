@@ -25,6 +25,8 @@ from plogd.metadata.store import Change, MetadataStore, Written
 
 Decision: TypeAlias = Callable[[TopicPartition, PartitionState], PartitionState | None]
 """Returns the next state of a partition, or None if it must not change."""
+Inform: TypeAlias = Callable[[Collection[TopicPartition]], object]
+"""Called with the changed partitions of a topic."""
 
 _MAX_TRIES: Final = 10
 """Number of attempts to change a partition that another program changes again and again."""
@@ -55,9 +57,7 @@ class PartitionChanges:
         self.on_changed: Callable[[Collection[TopicPartition]], None] = _ignore
         """Called with the changed partitions of a topic, before the caller knows them."""
 
-    async def change_all(
-        self, decide: Decision, inform: Callable[[Collection[TopicPartition]], None]
-    ) -> None:
+    async def change_all(self, decide: Decision, inform: Inform) -> None:
         """Decide about every partition, and call `inform` with the changed ones of each topic.
 
         A topic that cannot be written does not affect the others: its error is raised at the end.
@@ -81,16 +81,27 @@ class PartitionChanges:
             raise failure
 
     async def change(
-        self, partitions: Iterable[TopicPartition], decide: Decision
+        self, partitions: Iterable[TopicPartition], decide: Decision, inform: Inform | None = None
     ) -> list[TopicPartition]:
-        """Decide about these partitions, like `change_all`; ignore those that do not exist."""
+        """Decide about these partitions, like `change_all`; ignore those that do not exist.
+
+        Returns the changed ones. After an error, the topics that follow are not changed.
+        """
         numbers: dict[str, list[int]] = {}
         for name, number in partitions:
             numbers.setdefault(name, []).append(number)
-        changed: list[TopicPartition] = []
+        all_changed: list[TopicPartition] = []
         for name, some in numbers.items():
-            await self._change(name, some, decide, changed)
-        return changed
+            changed: list[TopicPartition] = []
+            try:
+                await self._change(name, some, decide, changed)
+            finally:
+                # Also after an error, because otherwise the brokers would not learn of the changes
+                # that have been made.
+                if changed and inform is not None and not self._term.is_over:
+                    inform(changed)
+            all_changed += changed
+        return all_changed
 
     async def _change(
         self,

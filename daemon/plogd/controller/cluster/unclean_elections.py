@@ -165,7 +165,7 @@ class UncleanElections:
                 if topic is not None:
                     wanted[key] = topic.partitions[key.partition]
         asked, ends = await self._log_ends(wanted, slices)
-        elected = await self._write(wanted, ends)
+        elected = await self._write(wanted, ends, slices)
         if asked - len(ends):
             # A broker has not responded, or does not know yet that it hosts the partition.
             self._retry()
@@ -175,6 +175,7 @@ class UncleanElections:
         self,
         wanted: Mapping[TopicPartition, PartitionState],
         ends: Mapping[TopicPartition, Mapping[int, LogEnd]],
+        slices: Slices,
     ) -> Collection[TopicPartition]:
         chosen: dict[TopicPartition, int] = {}
 
@@ -185,13 +186,15 @@ class UncleanElections:
                 chosen[key] = new.leader
             return new
 
-        changed = await self._changes.change(wanted, decide)
-        elected = [key for key in changed if key in chosen]
-        for key in elected:
-            self._elections.inc()
-            self._report_election(key, wanted[key], chosen[key], ends[key][chosen[key]])
-        self._brokers.inform(changed)
-        return frozenset(elected)
+        changed = await self._changes.change(wanted, decide, self._brokers.inform)
+        elected: set[TopicPartition] = set()
+        async for key in slices.over(changed):
+            # Others have changed in the meantime, and have been taken over.
+            if key in chosen:
+                elected.add(key)
+                self._elections.inc()
+                self._report_election(key, wanted[key], chosen[key], ends[key][chosen[key]])
+        return elected
 
     def _report_election(
         self, key: TopicPartition, old: PartitionState, leader: int, end: LogEnd
@@ -225,11 +228,16 @@ class UncleanElections:
                 if self._brokers.liveness.can_lead(replica, state):
                     by_broker.setdefault(replica, []).append(key)
                     asked_keys.add(key)
-        # All brokers at once, so that silent ones are waited for together.
-        asked = [
-            (broker_id, self._ask(broker_id, keys[start : start + _PARTITIONS_MAX]))
+        # All brokers at once, so that silent ones are waited for together. Each turn builds one
+        # request.
+        parts = [
+            (broker_id, keys[start : start + _PARTITIONS_MAX])
             for broker_id, keys in sorted(by_broker.items())
             for start in range(0, len(keys), _PARTITIONS_MAX)
+        ]
+        asked = [
+            (broker_id, self._ask(broker_id, some))
+            async for broker_id, some in Slices(self._queue, size=1).over(parts)
         ]
         ends: dict[TopicPartition, dict[int, LogEnd]] = {}
         for broker_id, later in asked:
