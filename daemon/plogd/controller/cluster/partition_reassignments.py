@@ -218,7 +218,10 @@ class PartitionReassignments:
             name, numbers, lambda state: reassigned(state, self._brokers.liveness), {}
         )
         if done:
-            shown = ", ".join(f"{name}-{one.partition} to {one.replicas}" for one in done[:10])
+            shown = ", ".join(
+                f"{name}-{one.partition} to brokers {list(one.replicas)}"
+                for one in done[:_SHOWN_PARTITIONS]
+            )
             self._report(
                 "completed the reassignment of {count} partitions: {partitions}",
                 count=len(done),

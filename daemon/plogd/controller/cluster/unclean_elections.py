@@ -26,7 +26,10 @@ from plog.wire.messages.list_offsets import (
 from plogd.concurrency import OneAtATime
 from plogd.config import BrokerConfig
 from plogd.controller.cluster.broker_changes import BrokerChanges
-from plogd.controller.cluster.leader_election import uncleanly_led_by
+from plogd.controller.cluster.leader_election import (
+    uncleanly_led_by,
+    without_offline_replicas,
+)
 from plogd.controller.cluster.partition_changes import PartitionChanges
 from plogd.controller.controller_context import ControllerContext
 from plogd.fair_queue import FairQueue, Slices
@@ -177,23 +180,28 @@ class UncleanElections:
         ends: Mapping[TopicPartition, Mapping[int, LogEnd]],
         slices: Slices,
     ) -> Collection[TopicPartition]:
-        chosen: dict[TopicPartition, int] = {}
+        decided: dict[TopicPartition, PartitionState] = {}
 
         def decide(key: TopicPartition, state: PartitionState) -> PartitionState | None:
-            chosen.pop(key, None)
-            new = _longest(state, ends.get(key, {}), self._brokers)
+            decided.pop(key, None)
+            # A replica in sync may have come back during the requests.
+            new = without_offline_replicas(state, self._brokers.liveness)
+            if new is None or new.leader == NO_LEADER:
+                new = _longest(state, ends.get(key, {}), self._brokers)
             if new is not None:
-                chosen[key] = new.leader
+                decided[key] = new
             return new
 
         changed = await self._changes.change(wanted, decide, self._brokers.inform)
         elected: set[TopicPartition] = set()
         async for key in slices.over(changed):
-            # Others have changed in the meantime, and have been taken over.
-            if key in chosen:
+            # Another election has changed the others in the meantime.
+            if key in decided:
                 elected.add(key)
-                self._elections.inc()
-                self._report_election(key, wanted[key], chosen[key], ends[key][chosen[key]])
+                leader = decided[key].leader
+                if leader not in wanted[key].isr:
+                    self._elections.inc()
+                    self._report_election(key, wanted[key], leader, ends[key][leader])
         return elected
 
     def _report_election(

@@ -180,6 +180,18 @@ def test_leader_that_returns_meanwhile_wins() -> None:
     assert (site.state().leader, site.state().is_recovering) == (2, False)
 
 
+def test_replica_in_sync_that_has_just_returned_is_elected() -> None:
+    site = _Site(is_enabled=False)
+    returned = site.brokers.brokers[2]
+    site.leave(2)
+    site.end_at(b3=(9, 9))
+    # The controller knows that it is live, but has not looked at all partitions yet.
+    site.brokers.brokers = {**site.brokers.brokers, 2: returned}
+    assert site.elect() == {key()}
+    assert (site.state().leader, site.state().isr, site.state().is_recovering) == (2, (2,), False)
+    assert site.unclean_elections.value == 0
+
+
 def test_ended_term_elects_nothing() -> None:
     site = _Site(is_enabled=False)
     site.end_at(b3=(0, 1))
