@@ -128,6 +128,28 @@ def test_topic_is_deleted_on_all_brokers(cluster: ZooKeeperCluster) -> None:
     assert any(name.endswith("-stray") for name in names)
 
 
+def test_broker_that_returns_during_a_deletion_deletes_the_topic(
+    cluster: ZooKeeperCluster,
+) -> None:
+    controller = cluster.controller
+    gone, other = (one for one in (1, 2, 3) if one != controller)
+    cluster.kill(gone)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    # The deletion waits for this broker.
+    cluster.cut(controller, other)
+    request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
+    deleting = cluster.brokers[controller].begin(request, 5)
+    cluster.advance(100)
+    cluster.start(gone)
+    cluster.advance(1_000)
+    assert not deleting.is_done
+    cluster.heal(controller, other)
+    cluster.until(lambda: deleting.is_done)
+    cluster.advance(1_000)
+    assert cluster.brokers[gone].broker.cache.topic("t") is None
+    assert "t-0" not in cluster.files[gone].listdir("/data")
+
+
 def test_topic_gets_more_partitions(cluster: ZooKeeperCluster) -> None:
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)], timeout_ms=10_000

@@ -82,6 +82,11 @@ class ControllerContext:
         excluded = self.deleting | self.incomplete
         return [known.state for name, known in self._topics.items() if name not in excluded]
 
+    def deleted_topics(self) -> list[TopicState]:
+        """Return the topics whose deletion has begun."""
+        known = (self._topics.get(name) for name in sorted(self.deleting))
+        return [one.state for one in known if one is not None]
+
     def put(self, known: KnownTopic) -> None:
         """Add or replace a topic."""
         self.partitions.drop(known.state.name)

@@ -136,6 +136,10 @@ class BrokerUpdates:
         # Also without partitions: the broker then moves away the logs of deleted topics.
         sent = self._send_partitions(broker, hosted, is_full=True)
         self._send_metadata(broker, topics, is_full=True)
+        # Their deletion has begun without this broker, and it still finds them in the store.
+        for topic in self._context.deleted_topics():
+            for stopped in self._delete_on(broker, topic):
+                stopped.then(_ignore, _ignore)
         return sent
 
     def send_brokers(self) -> None:
@@ -208,20 +212,23 @@ class BrokerUpdates:
         Completes when all live brokers have responded. Those that are gone move the logs away when
         they return, because the topic does not exist any more.
         """
-        brokers = self._brokers()
-        stopped: list[Later[object]] = []
-        for broker_id, broker in brokers.items():
-            self._send_metadata(broker, [], deleted=[topic])
-            hosted = _hosted_by(broker_id, [topic])
-            if hosted:
-                for part in _in_parts(hosted):
-                    request = self._requests.stop_replicas(broker, part, is_deletion=True)
-                    stopped.append(self._channels.send(broker_id, request))
-        for later in stopped:
+        brokers = self._brokers().values()
+        for later in [one for broker in brokers for one in self._delete_on(broker, topic)]:
             try:
                 await later
             except KafkaError:
                 continue
+
+    def _delete_on(self, broker: BrokerRegistration, topic: TopicState) -> list[Later[object]]:
+        """Hide a topic and delete its replicas on one broker; return the responses."""
+        self._send_metadata(broker, [], deleted=[topic])
+        hosted = _hosted_by(broker.broker_id, [topic])
+        return [
+            self._channels.send(
+                broker.broker_id, self._requests.stop_replicas(broker, part, is_deletion=True)
+            )
+            for part in (_in_parts(hosted) if hosted else ())
+        ]
 
     def delete_replicas(
         self, topic: TopicState, removed: Mapping[int, Sequence[PartitionState]]
