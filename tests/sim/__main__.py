@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 
 from tests.sim.checker import Anomaly
-from tests.sim.cluster.cluster_plan import choose_brokers
+from tests.sim.cluster.cluster_plan import MAX_BROKERS, choose_brokers
 from tests.sim.cluster.cluster_world import ClusterWorld
 from tests.sim.planted_bugs import ALL_PLANTS, planted
 from tests.sim.world import World
@@ -85,7 +85,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--keep-going", action="store_true", help="continue after a failed seed")
     parser.add_argument("--steps", type=int, default=400, help="number of steps of the clients")
     parser.add_argument(
-        "--brokers", type=int, help="number of brokers, 1-5 (default: chosen by the seed)"
+        "--brokers",
+        type=int,
+        choices=range(1, MAX_BROKERS + 1),
+        help="number of brokers (default: chosen by the seed)",
     )
     parser.add_argument("--members", type=int, help="group members (default: chosen by the seed)")
     parser.add_argument(

@@ -12,6 +12,7 @@ from plogd.coordinator.runtime.shard_runtime import ShardRuntime
 from plogd.log.log import Log
 from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.replica.follower import follower_fetcher
+from plogd.replica.follower.followed_partition import FollowedPartition
 from plogd.replica.partition import Partition
 from plogd.replica.remote_replicas import RemoteReplicas
 from plogd.replica.role_changes import RoleChanges
@@ -54,6 +55,7 @@ def _fetch_before_sync(stack: ExitStack) -> None:
     stack.enter_context(
         patch.object(follower_fetcher, "_is_acknowledged", lambda partition, info: True)
     )
+    stack.enter_context(patch.object(FollowedPartition, "must_sync", lambda followed: False))
 
 
 def _no_epoch_fence(stack: ExitStack) -> None:

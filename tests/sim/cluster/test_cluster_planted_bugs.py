@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pytest
 
 from tests.sim.checker import Anomaly
@@ -38,16 +36,16 @@ FIRST_SEEDS: dict[str, int] = {}
 """A seed near one that finds the bug, by bug; others begin with seed 1."""
 
 
-def _run_seeds(seeds: Iterable[int]) -> None:
-    for seed in seeds:
+def run_all(first: int) -> None:
+    """Run seeds until one shows an anomaly."""
+    for seed in range(first, first + SEEDS):
         ClusterWorld(seed, STEPS, BROKERS).run()
 
 
 @pytest.mark.parametrize("plant", sorted(FOUND_AS))
 def test_planted_bug_in_replication_is_found(plant: str) -> None:
-    first = FIRST_SEEDS.get(plant, 1)
     with planted(plant), pytest.raises(Anomaly) as found:
-        _run_seeds(range(first, first + SEEDS))
+        run_all(FIRST_SEEDS.get(plant, 1))
     assert found.value.name in FOUND_AS[plant]
 
 
