@@ -1,7 +1,4 @@
-"""Three real Apache ZooKeeper servers on loopback, each of which can be killed and started again.
-
-The jars are those of zookeeper_server.py.
-"""
+"""Three real Apache ZooKeeper servers on loopback, each of which can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -12,11 +9,9 @@ from pathlib import Path
 from typing import IO
 
 from tests.helpers.eventually import eventually
-from tests.helpers.outside import missing, need_program
+from tests.helpers.zookeeper_jars import zookeeper_class_path
 from tests.helpers.zookeeper_server import free_ports
 
-_JARS = Path(__file__).with_name("zookeeper-jars")
-_INSTALL_TIMEOUT_S = 600
 _JVM = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx64m")
 _QUIET = "<configuration><root level='OFF'/></configuration>"
 _COUNT = 3
@@ -26,12 +21,7 @@ class ZooKeeperEnsemble:
     """The servers 0 to 2, with their data below `directory`; ``with`` kills them at the end."""
 
     def __init__(self, directory: Path) -> None:
-        for program in ("bash", "java", "mvn"):
-            need_program(program)
-        done = subprocess.run([_JARS], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S)
-        if done.returncode != 0:
-            missing(f"ZooKeeper's jars could not be fetched: {done.stderr.strip()[-500:]}")
-        self._jars = Path(done.stdout.split()[0])
+        self._class_path = zookeeper_class_path()
         self._directory = directory
         (directory / "logback.xml").write_text(_QUIET)
         ports = free_ports(3 * _COUNT)
@@ -69,7 +59,7 @@ class ZooKeeperEnsemble:
                 *_JVM,
                 f"-Dlogback.configurationFile={self._directory}/logback.xml",
                 "-cp",
-                f"{self._jars}/*",
+                self._class_path,
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain",
                 str(self._directory / f"zoo-{index}.cfg"),
             ],

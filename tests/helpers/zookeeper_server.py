@@ -1,8 +1,7 @@
 """A real Apache ZooKeeper on loopback, and its shell, as references for `plog zookeeper-shell`.
 
-Maven downloads the jars once, through zookeeper-jars. A server starts in about a second. It is an
-ensemble of one, so that it can be reconfigured, by the superuser `SUPERUSER`; it also listens for
-TLS, and enforces its hard quotas.
+A server starts in about a second. It is an ensemble of one, so that it can be reconfigured, by the
+superuser `SUPERUSER`; it also listens for TLS, and enforces its hard quotas.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from pathlib import Path
 
 from tests.helpers.certificates import Authority
 from tests.helpers.eventually import eventually
-from tests.helpers.outside import missing, need_program
+from tests.helpers.outside import missing
+from tests.helpers.zookeeper_jars import zookeeper_class_path
 
-_JARS = Path(__file__).with_name("zookeeper-jars")
-_INSTALL_TIMEOUT_S = 600
 _SHELL_TIMEOUT_S = 60
 _JVM = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
 # User and password, and the SHA-1 in ZooKeeper's configuration.
@@ -47,12 +45,7 @@ class ZooKeeperServer:
     """
 
     def __init__(self, directory: Path, certificates: Path) -> None:
-        for program in ("bash", "java", "mvn"):
-            need_program(program)
-        done = subprocess.run([_JARS], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S)
-        if done.returncode != 0:
-            missing(f"ZooKeeper's jars could not be fetched: {done.stderr.strip()[-500:]}")
-        self._jars = Path(done.stdout.split()[0])
+        self._class_path = zookeeper_class_path()
         self._directory = directory
         (directory / "logback.xml").write_text(_QUIET)
         plain, tls, quorum, election = free_ports(4)
@@ -116,7 +109,7 @@ class ZooKeeperServer:
             "-Dzookeeper.extendedTypesEnabled=true",
             f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{_SUPER_DIGEST}",
         )
-        return [*_JVM, *options, "-cp", f"{self._jars}/*", main, *arguments]
+        return [*_JVM, *options, "-cp", self._class_path, main, *arguments]
 
     def _answers(self) -> bool:
         if self._process.poll() is not None:
