@@ -6,6 +6,7 @@ several. A fault begins while all replicas are in sync, and its end restores eve
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from random import Random
 from typing import Final, TypeAlias
@@ -99,6 +100,15 @@ def all_killed(site: Site, random: Random) -> End:
             site.brokers[one].start()
 
     return end
+
+
+def disk_wiped(site: Site, random: Random) -> End:
+    """SIGKILL a broker other than the controller, and remove its data; it starts again empty."""
+    avoided = site.controller
+    broker = site.brokers[random.choice([one for one in IDS if one != avoided])]
+    broker.kill()
+    shutil.rmtree(broker.data_dir)
+    return broker.start
 
 
 def rolling_restart(site: Site, random: Random) -> End:
@@ -241,6 +251,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "controller paused": paused(controller),
     "leader stopped": stopped(leader),
     "all brokers killed": all_killed,
+    "disk wiped": disk_wiped,
     "rolling restart": rolling_restart,
     "controller removed": controller_removed,
     "ZooKeeper's leader killed": zookeeper_killed(_zookeeper_leader),
