@@ -4,14 +4,16 @@ kazoo runs a thread for the connection. Its callbacks only put a function into a
 reactor's thread empties, so responses, watch events and states arrive in the order in which the
 thread has read them. No call of kazoo that waits is made on the reactor's thread.
 
-`KazooZooKeeper` implements the port of plogd/metadata/zookeeper/port.py. It gets the type of its
-results as an argument, because plog cannot import plogd. Requests are kazoo's own request objects:
+`KazooZooKeeper` implements the ports of plogd/metadata/zookeeper/port.py and of
+plog/client/zookeeper/ports.py. It gets the type of its results as an argument, because their users
+wait in different ways. Requests are kazoo's own request objects:
 its public functions register their callbacks after the request was sent, so events could overtake
 responses. Source: kazoo 2.8 to 2.11 client.py, protocol/connection.py.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -169,7 +171,9 @@ class KazooZooKeeper:
                 self._client.stop()
                 self._client.close()
             finally:
-                self._reactor.callFromThread(done.succeed, None)
+                # The loop of an asyncio application may have closed, if the wait timed out.
+                with contextlib.suppress(RuntimeError):
+                    self._reactor.callFromThread(done.succeed, None)
 
         # kazoo waits for the response of the server, and for its threads.
         threading.Thread(target=stop, name="zookeeper-close", daemon=True).start()

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import IO
+from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -133,20 +134,9 @@ def test_records_are_consumed_although_a_consumer_is_killed(
     )
     eventually(lambda: committed(znodes) == len(expected), "all offsets in ZooKeeper")
     [one, *_] = znodes.get_children(OFFSETS)
-    shown = subprocess.run(
-        [sys.executable, "-m", "plog.cli", "zookeeper-shell", connect, "get", f"{OFFSETS}/{one}"],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert shown.stdout.splitlines()[-1] == znodes.get(f"{OFFSETS}/{one}")[0].decode()
-    ids = subprocess.run(
-        [sys.executable, "-m", "plog.cli", "zookeeper-shell", connect, "ls", IDS],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert ids.stdout.count(f"{GROUP}_") == 2
+    shown = shell(connect, "get", f"{OFFSETS}/{one}").splitlines()[-1]
+    assert shown == znodes.get(f"{OFFSETS}/{one}")[0].decode()
+    assert shell(connect, "ls", IDS).count(f"{GROUP}_") == 2
     for each in consumers[1:]:
         each.close()
     # They have left, and another consumer continues where they have stopped.
@@ -157,7 +147,7 @@ def test_records_are_consumed_although_a_consumer_is_killed(
     last.close()
 
 
-def test_consumers_read_on_while_zookeeper_hangs(
+def test_consumers_keep_reading_while_zookeeper_hangs(
     broker: BrokerProcess,
     start: StartConsumer,
     znodes: KazooClient,
@@ -183,3 +173,34 @@ def test_consumers_read_on_while_zookeeper_hangs(
     eventually(lambda: is_shared(znodes, 2), "three partitions for each consumer")
     for each in consumers:
         each.close()
+
+
+def test_example_of_the_documentation_works(broker: BrokerProcess, connect: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "zookeeper-consumers.md").read_text()
+    create(broker, "page-views")
+    produce(broker, "page-views", b"/index.html")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    code = code.replace("localhost:9092", broker.bootstrap_servers)
+    names: dict[str, Any] = {}
+    exec(code.replace("localhost:2181", connect), names)  # noqa: S102 - our docs
+    with names["consumer"] as consumer:
+        eventually(lambda: consumer.consume(timeout_s=1) or consumer.assignment, "an assignment")
+        consumer.seek_to_beginning()
+        [record] = consumer.consume(timeout_s=TIMEOUT_S)
+        assert record.value == b"/index.html"
+    [line] = [
+        each.strip() for each in page.splitlines() if "plog zookeeper-shell localhost" in each
+    ]
+    assert shell(*line.replace("localhost:2181", connect).split()[2:]).splitlines()[-1] == "1"
+
+
+def shell(*arguments: str) -> str:
+    """Run `plog zookeeper-shell`, and return its output."""
+    done = subprocess.run(
+        [sys.executable, "-m", "plog.cli", "zookeeper-shell", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -403,6 +403,7 @@ class MockZooKeeperClient:
             self.lose_connection()
             return
         self._session.contact_ms = self._ensemble.clock.monotonic_ms()
+        seen = self.view
         value: Any = None
         error: ZooKeeperError | None = None
         try:
@@ -410,6 +411,8 @@ class MockZooKeeperClient:
         except ZooKeeperError as problem:
             error = problem
         if fault is Fault.LOSE_AFTER:
+            # The next server has at least what the client has seen, which is not this response.
+            self.view = seen if self._is_held else self.view
             self.lose_connection()
         else:
             self._after_latency(partial(self._respond, value, error))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from plog.client.network.ports import Network
 from plog.client.zookeeper.consumer_registration import ConsumerRegistration, RegistrationLost
 from plog.client.zookeeper.group_znodes import GroupZnodes, thread_id
 from plog.client.zookeeper.zookeeper_session import ZooKeeperSession
@@ -28,24 +29,35 @@ from plog.zookeeper.operations import (
 
 CHANGES_MAX: Final = 64
 """Largest number of znodes that a transaction changes."""
+_READS_MAX: Final = 256
+"""Largest number of znodes that are read concurrently."""
 
 
 class PartitionOwners:
     """The owner znodes of one consumer."""
 
     def __init__(
-        self, session: ZooKeeperSession, znodes: GroupZnodes, registration: ConsumerRegistration
+        self,
+        session: ZooKeeperSession,
+        network: Network,
+        znodes: GroupZnodes,
+        registration: ConsumerRegistration,
     ) -> None:
         self.claimed: set[TopicPartition] = set()
         """The partitions whose owner znode this consumer may have created."""
         self._session = session
+        self._network = network
         self._znodes = znodes
         self._registration = registration
         self._owner = thread_id(registration.consumer_id).encode()
+        self._is_uncertain = False
+        """Whether the outcome of a transaction is unknown: its response was lost, or the task that
+        waited for it was cancelled."""
 
     def forget(self) -> None:
         """Note that the znodes have ended with the session."""
         self.claimed.clear()
+        self._is_uncertain = False
 
     async def claim(self, partitions: Iterable[TopicPartition]) -> TopicPartition | None:
         """Become the owner of the partitions; return a partition that has another owner, or None.
@@ -86,13 +98,29 @@ class PartitionOwners:
         return None
 
     async def _has_other_owner(self, partition: TopicPartition) -> bool:
-        stat = await self._session.connection.exists(self._znodes.owner(partition))
-        if stat is None:
+        session_id = await self._owner_session(partition)
+        if session_id == self._session.connection.session_id:
+            self.claimed.add(partition)
             return False
-        if stat.ephemeral_owner != self._session.connection.session_id:
-            return True
-        self.claimed.add(partition)
-        return False
+        return session_id is not None
+
+    async def _owner_session(self, partition: TopicPartition) -> int | None:
+        """Return the session that owns a partition, or None."""
+        stat = await self._session.connection.exists(self._znodes.owner(partition))
+        return None if stat is None else stat.ephemeral_owner
+
+    async def _find_claimed(self) -> None:
+        """Find out which of the znodes exist, after a transaction with an unknown outcome."""
+        # If a release was applied, the next owner may have claimed the partitions already.
+        await self._session.connection.sync()
+        for start in range(0, len(known := sorted(self.claimed)), _READS_MAX):
+            some = known[start : start + _READS_MAX]
+            sessions = await self._network.gather([self._owner_session(one) for one in some])
+            own = self._session.connection.session_id
+            self.claimed.difference_update(
+                one for one, session in zip(some, sessions, strict=True) if session != own
+            )
+        self._is_uncertain = False
 
     async def release(self, *, is_registered: bool = True) -> None:
         """Delete the owner znodes of this consumer.
@@ -100,6 +128,8 @@ class PartitionOwners:
         Raises RegistrationLost, unless the call is for a consumer that is not registered, and
         ZooKeeperError.
         """
+        if self._is_uncertain:
+            await self._find_claimed()
         while self.claimed:
             chunk = sorted(self.claimed)[:CHANGES_MAX]
             deletes = [Delete(path=self._znodes.owner(one)) for one in chunk]
@@ -117,12 +147,15 @@ class PartitionOwners:
         """Apply the operations while this consumer is registered; return the first failure."""
         # Otherwise, a delayed transaction could change the znodes of the next owner.
         checks: list[Operation] = [self._registration.check] if is_registered else []
+        was_uncertain, self._is_uncertain = self._is_uncertain, True
         try:
             await self._session.multi([*checks, *operations])
         except MultiFailed as failed:
+            self._is_uncertain = was_uncertain
             if failed.index < len(checks):
                 if isinstance(failed.error, NoNode):
                     raise RegistrationLost from failed
                 raise failed.error from failed
             return MultiFailed(failed.index - len(checks), failed.error)
+        self._is_uncertain = was_uncertain
         return None

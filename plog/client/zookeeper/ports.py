@@ -57,6 +57,10 @@ class ZooKeeperConnection(Protocol):
         """Apply all operations, or none; fails with MultiFailed if none was applied."""
         ...
 
+    def sync(self) -> Awaitable[None]:
+        """Wait until this client's server has applied all earlier writes of all clients."""
+        ...
+
     def start(self) -> None:
         """Start to connect; the client connects again whenever the connection is lost."""
         ...

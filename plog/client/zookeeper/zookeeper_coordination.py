@@ -93,7 +93,7 @@ class ZooKeeperCoordination:
         self._registration = ConsumerRegistration(
             self._session, network, self._znodes, settings.group_id
         )
-        self._owners = PartitionOwners(self._session, self._znodes, self._registration)
+        self._owners = PartitionOwners(self._session, network, self._znodes, self._registration)
         self._watched = WatchedZnodes(zookeeper, self._group_changed)
         self._offsets = ZooKeeperOffsets(
             cluster, network, settings, self._session, self._znodes, self._registration

@@ -54,6 +54,9 @@ class DeferredZooKeeper:
     def multi(self, operations: Sequence[Operation]) -> DeferredResult:
         return _deferred(self.started.multi(operations))
 
+    def sync(self) -> DeferredResult:
+        return _deferred(self.started.sync())
+
     def close(self) -> DeferredResult:
         return _deferred(self.started.close())
 

@@ -160,6 +160,21 @@ class TestWatches:
         site.run(10)
         assert order == [b"", "event", b"new"]
 
+    def test_server_after_a_lost_response_may_lag_behind_it(self) -> None:
+        site = Site()
+        client, _ = site.connect()
+        site.zookeeper.write(Create(path="/a"))
+        client.hold()
+        site.zookeeper.on_request = lambda _, request: (
+            Fault.LOSE_AFTER if request.kind == "multi" else Fault.NONE
+        )
+        with pytest.raises(ConnectionLost):
+            site.settle(client.multi([Delete(path="/a")]))
+        assert site.zookeeper.stat("/a") is None
+        assert site.settle(client.exists("/a")) is not None
+        site.settle(client.sync())
+        assert site.settle(client.exists("/a")) is None
+
     def test_watches_are_lost_with_the_connection(self) -> None:
         site = Site()
         client, states = site.connect()

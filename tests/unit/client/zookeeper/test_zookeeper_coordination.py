@@ -19,6 +19,7 @@ from plog.client.values import OffsetAndMetadata
 from plog.errors import PlogError
 from plog.types import TopicPartition
 from plog.zookeeper.operations import Delete
+from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
 from tests.helpers.client.deferred_zookeeper import DeferredZooKeeper
 from tests.helpers.group.zookeeper_world import (
     MakeWorld,
@@ -160,11 +161,37 @@ def test_member_that_leaves_while_zookeeper_is_away_is_removed_later(
     world.sim.run(b.member.leave("unsubscribed"))
     assert world.sim.now_s() - before_s < 6, "it waited for ZooKeeper"
     assert b.owned == frozenset()
+    world.advance(30_000)
     world.zookeeper.restore_quorum()
     world.sim.run_until(lambda: world.zookeeper.names("/consumers/g/ids") == [a.consumer_id])
     world.sim.run_until(lambda: numbers(a) == [0, 1, 2, 3])
     # Its session has survived.
     assert b.has_session
+
+
+def test_member_that_returns_first_completes_its_leave(make_zookeeper_world: MakeWorld) -> None:
+    world, _, b = pair(make_zookeeper_world)
+    world.zookeeper.lose_quorum()
+    world.sim.run(b.member.leave("unsubscribed"))
+    b.listener.calls.clear()
+    b.member.subscribe(["t"], None, b.listener)
+    world.advance(1_000)
+    losses = 3
+
+    def lose(client: MockZooKeeperClient, request: Request) -> Fault:
+        nonlocal losses
+        if losses and any(one == Delete(path=path) for one in request.operations):
+            losses -= 1
+            return Fault.LOSE_BEFORE
+        return Fault.NONE
+
+    path = f"/consumers/g/ids/{b.consumer_id}"
+    world.zookeeper.on_request = lose
+    world.zookeeper.restore_quorum()
+    world.run_until_calm(t=4)
+    world.advance(5_000)
+    world.run_until_calm(t=4)
+    assert calls(b) == ["assigned"]
 
 
 def test_dead_member_is_removed_after_its_session_timeout(make_zookeeper_world: MakeWorld) -> None:
@@ -185,7 +212,7 @@ def test_member_loses_its_partitions_with_its_session(make_zookeeper_world: Make
     assert {a.consumer_id, b.consumer_id} == set(world.zookeeper.names("/consumers/g/ids"))
 
 
-def test_isolated_member_reads_on_but_cannot_commit_for_the_next_owner(
+def test_isolated_member_keeps_reading_but_cannot_commit_for_the_next_owner(
     make_zookeeper_world: MakeWorld,
 ) -> None:
     world, a, b = pair(make_zookeeper_world)
@@ -228,7 +255,7 @@ def test_commit_with_an_expired_session_fails(make_zookeeper_world: MakeWorld) -
     assert (world.offset(one) or 0) >= (before or 0)
 
 
-def test_group_reads_on_while_zookeeper_is_away(make_zookeeper_world: MakeWorld) -> None:
+def test_group_keeps_reading_while_zookeeper_is_away(make_zookeeper_world: MakeWorld) -> None:
     world, a, b = pair(make_zookeeper_world)
     before = dict(a.positions.offsets)
     world.zookeeper.lose_quorum()
@@ -266,16 +293,6 @@ def test_member_that_does_not_poll_leaves_and_raises(make_zookeeper_world: MakeW
 
 
 # -- damage and errors -----------------------------------------------------------------------------
-
-
-def test_member_registers_again_if_an_operator_deletes_its_registration(
-    make_zookeeper_world: MakeWorld,
-) -> None:
-    world, a, b = pair(make_zookeeper_world)
-    world.zookeeper.write(Delete(path=f"/consumers/g/ids/{a.consumer_id}"))
-    world.advance(100)
-    world.run_until_calm(t=4)
-    assert {a.consumer_id, b.consumer_id} == set(world.zookeeper.names("/consumers/g/ids"))
 
 
 def test_unreachable_zookeeper_is_an_error_until_it_answers(

@@ -41,6 +41,17 @@ class Storm:
         if len(self.world.all) > 1:
             self.any().close()
 
+    def unsubscribe(self) -> None:
+        member = self.any()
+
+        async def pause() -> None:
+            await member.member.leave("unsubscribed")
+            await self.world.sim.sleep(self.chance.choice([0.0, 1.0]))
+            if member in self.world.all:
+                member.member.subscribe(["t"], None, member.listener)
+
+        self.world.sim.spawn(pause(), "unsubscribing")
+
     def die(self) -> None:
         if len(self.world.all) > 1:
             self.any().die()
@@ -107,6 +118,7 @@ class Storm:
                 self.come,
                 self.come,
                 self.leave,
+                self.unsubscribe,
                 self.die,
                 self.hang,
                 self.wake,

@@ -109,6 +109,17 @@ def test_asynchronous_commits_are_applied_in_order(make_zookeeper_world: MakeWor
     assert answered == [(offset, None) for offset in range(1, 6)]
 
 
+def test_slow_commit_is_not_overtaken(make_zookeeper_world: MakeWorld) -> None:
+    world, member = outsider(make_zookeeper_world)
+    world.sim.run(member.member.commit(at(1)))
+    # The znode of the other topic and its parent must be created first.
+    other = TopicPartition("other", 0)
+    member.member.commit_async({T0: OffsetAndMetadata(2), other: OffsetAndMetadata(2)})
+    member.member.commit_async(at(3))
+    world.sim.run(member.member.commit({}))
+    assert (world.offset(T0), world.offset(other)) == (3, 2)
+
+
 @pytest.mark.parametrize("fault", [Fault.LOSE_BEFORE, Fault.LOSE_AFTER])
 def test_commit_is_retried_after_a_lost_connection(
     make_zookeeper_world: MakeWorld, fault: Fault
@@ -232,3 +243,22 @@ def test_deleted_offset_is_created_again(make_zookeeper_world: MakeWorld) -> Non
     )
     world.sim.run(member.member.commit(at(6)))
     assert world.offset(T0) == 6
+
+
+def test_offset_of_another_consumer_is_overwritten_after_a_rebalance(
+    make_zookeeper_world: MakeWorld,
+) -> None:
+    world = make_zookeeper_world()
+    world.create("t", 2)
+    a = world.member("a", "t")
+    world.run_until_calm(t=2)
+    a.stop_polling()
+    world.advance(500)
+    world.sim.run(a.member.commit(at(5)))
+    world.zookeeper.write(SetData(path="/consumers/g/offsets/t/0", data=b"7"))
+    world.write_topic("t", 3)
+    world.sim.run_until(lambda: a.member.needs_attention)
+    world.sim.run(a.until_active())
+    assert len(a.owned) == 3
+    world.sim.run(a.member.commit(at(5)))
+    assert world.offset(T0) == 5
