@@ -8,10 +8,10 @@ far as the replicas allow it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from plog.balance.leveling import Leveling
-from plog.balance.placement import Assignments, SizedPartition
+from plog.balance.placement import Assignments, SizedPartition, by_topic
 from plog.types import TopicPartition
 
 MayLead = Callable[[TopicPartition, int], bool]
@@ -26,7 +26,8 @@ class Leaders:
         self.replicas = {partition: list(some) for partition, some in assignments.items()}
         self._per_broker: Counter[int] = Counter()
         self._per_topic: dict[str, Counter[int]] = {}
-        self._led: dict[int, dict[TopicPartition, None]] = {broker: {} for broker in brokers}
+        # The partitions by their leader and each of their other replicas, which could lead.
+        self._led: dict[tuple[int, int], dict[TopicPartition, None]] = {}
         for partition in sorted(self.replicas):
             self._count(partition, 1)
 
@@ -41,11 +42,12 @@ class Leaders:
         leader = self.replicas[partition][0]
         self._per_broker[leader] += change
         self._per_topic.setdefault(partition.topic, Counter())[leader] += change
-        led = self._led.setdefault(leader, {})
-        if change > 0:
-            led[partition] = None
-        else:
-            del led[partition]
+        for other in self.replicas[partition][1:]:
+            led = self._led.setdefault((leader, other), {})
+            if change > 0:
+                led[partition] = None
+            else:
+                del led[partition]
 
     def _lead(self, partition: TopicPartition, source: int, target: int) -> None:
         """Put `target` first; the other replicas keep their order, and `source` comes last."""
@@ -68,8 +70,8 @@ class Leaders:
                 return False
             return target in self.replicas[partition] and may_lead(partition, target)
 
-        for topic in sorted(self._per_topic):
-            self._level_topic(topic, may_move)
+        for topic, partitions in by_topic(self.replicas).items():
+            self._level_topic(topic, partitions, may_move)
 
         def keeps_topic(partition: TopicPartition, source: int, target: int) -> bool:
             return self._topic_count(partition.topic, source) > self._topic_count(
@@ -86,25 +88,28 @@ class Leaders:
         ).run()
 
     def _level_topic(
-        self, topic: str, may_move: Callable[[TopicPartition, int, int], bool]
+        self,
+        topic: str,
+        partitions: Sequence[TopicPartition],
+        may_move: Callable[[TopicPartition, int, int], bool],
     ) -> None:
-        partitions = sorted(one for one in self.replicas if one.topic == topic)
         Leveling(
             self._brokers,
             count=lambda broker: self._topic_count(topic, broker),
             tie=self.count,
-            items=lambda broker: [(0, x) for x in partitions if self.replicas[x][0] == broker],
+            items=lambda source, _: [(0, x) for x in partitions if self.replicas[x][0] == source],
             may_move=may_move,
             move=self._lead,
         ).run()
 
-    def _led_by(self, broker: int) -> list[SizedPartition]:
-        return [(0, partition) for partition in self._led.get(broker, ())]
+    def _led_by(self, source: int, target: int) -> Iterator[SizedPartition]:
+        return ((0, partition) for partition in self._led.get((source, target), ()))
 
     def leave(self, broker: int, may_lead: MayLead) -> list[TopicPartition]:
         """Give the leaders of a broker to other replicas; return partitions where none can lead."""
         stuck = []
-        for partition in sorted(self._led.get(broker, ())):
+        led = [partition for partition, some in self.replicas.items() if some[0] == broker]
+        for partition in sorted(led):
             others = [
                 one
                 for one in self.replicas[partition]

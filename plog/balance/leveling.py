@@ -9,7 +9,7 @@ the smallest item that can move.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from plog.balance.placement import SizedPartition
@@ -31,7 +31,8 @@ class Leveling:
         brokers: the brokers whose counts become equal.
         count: the present count of a broker.
         tie: an order of brokers with the same count; items move from high to low values.
-        items: what a broker can give away, the smallest first.
+        items: what a broker may be able to give to another one, the smallest first; empty if
+            nothing can move between them.
         may_move: whether an item can move from one broker to another.
         move: makes a move, after which `count` and `items` reflect it.
     """
@@ -42,7 +43,7 @@ class Leveling:
         *,
         count: Callable[[int], int],
         tie: Callable[[int], int],
-        items: Callable[[int], Iterable[SizedPartition]],
+        items: Callable[[int, int], Iterable[SizedPartition]],
         may_move: Callable[[TopicPartition, int, int], bool],
         move: Callable[[TopicPartition, int, int], None],
     ) -> None:
@@ -92,13 +93,19 @@ class Leveling:
     def _smallest_move(self, source: int, targets: Sequence[int]) -> tuple[int, Move] | None:
         """Return the smallest item that `source` can give to one of `targets`, with its size."""
         better = [one for one in targets if self._count(source) - self._count(one) >= 2]
-        better.sort(key=self._order)
-        if not better:
-            return None
-        for size, partition in self._items(source):
-            for target in better:
-                if self._may_move(partition, source, target):
-                    return size, Move(partition, source, target)
+        best: tuple[int, Move] | None = None
+        for target in sorted(better, key=self._order):
+            found = self._first_item(source, target)
+            if found is not None and (best is None or found[0] < best[0]):
+                best = found[0], Move(found[1], source, target)
+        return best
+
+    def _first_item(
+        self, source: int, target: int, used: Container[TopicPartition] = ()
+    ) -> SizedPartition | None:
+        for size, partition in self._items(source, target):
+            if partition not in used and self._may_move(partition, source, target):
+                return size, partition
         return None
 
     def _order(self, broker: int) -> tuple[int, int, int]:
@@ -135,9 +142,9 @@ class Leveling:
                 if target in arrived:
                     continue
                 # One partition cannot move twice: the first move may decide about the second.
-                for size, partition in self._items(broker):
-                    if partition not in used and self._may_move(partition, broker, target):
-                        longer = [*moves, Move(partition, broker, target)]
-                        heapq.heappush(waiting, (cost + size, length + 1, target, longer))
-                        break
+                found = self._first_item(broker, target, used)
+                if found is not None:
+                    size, partition = found
+                    longer = [*moves, Move(partition, broker, target)]
+                    heapq.heappush(waiting, (cost + size, length + 1, target, longer))
         return []

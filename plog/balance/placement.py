@@ -44,13 +44,13 @@ class Placement:
                 self._on.setdefault(broker, []).append(self._sized(partition))
         for some in self._on.values():
             some.sort()
+        # The numbers of partitions of a broker that can move to a rack: most pairs of racks have
+        # none, so that their partitions need not be searched.
+        self._per_rack: Counter[tuple[int, str | None]] = Counter()
+        for partition in self.replicas:
+            self._count_racks(partition, 1)
 
     # -- what there is ------------------------------------------------------------------------
-
-    @property
-    def topics(self) -> list[str]:
-        """The names of all topics, sorted."""
-        return sorted(self._per_topic)
 
     def count(self, broker: int) -> int:
         """Return the number of replicas on a broker."""
@@ -60,9 +60,10 @@ class Placement:
         """Return the number of replicas of a topic on a broker."""
         return self._per_topic[topic][broker]
 
-    def on_broker(self, broker: int) -> Sequence[SizedPartition]:
-        """Return the partitions on a broker, the smallest first."""
-        return self._on.get(broker, ())
+    def movable(self, source: int, target: int) -> Sequence[SizedPartition]:
+        """Return the partitions on a broker, the smallest first; empty if racks allow no move."""
+        is_possible = not self._racks or self._per_rack[source, self._racks.get(target)]
+        return self._on.get(source, ()) if is_possible else ()
 
     def size(self, partition: TopicPartition) -> int:
         """Return the size of a partition in bytes."""
@@ -76,12 +77,29 @@ class Placement:
         The other replicas of the partition count. A move from `source` to `target` keeps racks
         apart if the result is at most 0, and improves them if it is below 0.
         """
-        old, new = self._racks.get(source), self._racks.get(target)
-        if not self._racks or old == new:
+        if not self._racks:
             return 0
+        return self._crowding_in_rack(partition, source, self._racks.get(target))
+
+    def _crowding_in_rack(self, partition: TopicPartition, source: int, rack: str | None) -> int:
         # The racks of brokers that have left the cluster are unknown, and do not count.
-        others = Counter(self._racks.get(one) for one in self.replicas[partition] if one != source)
-        return others[new] - (others[old] if old is not None else 0)
+        old = self._racks.get(source)
+        if old == rack:
+            return 0
+        difference = 0
+        for broker in self.replicas[partition]:
+            if broker == source:
+                continue
+            other = self._racks.get(broker)
+            if other is not None:
+                difference += (other == rack) - (other == old)
+        return difference
+
+    def _count_racks(self, partition: TopicPartition, change: int) -> None:
+        for rack in set(self._racks.values()):
+            for broker in self.replicas[partition]:
+                if self._crowding_in_rack(partition, broker, rack) <= 0:
+                    self._per_rack[broker, rack] += change
 
     def may_move(self, partition: TopicPartition, source: int, target: int) -> bool:
         """Return whether a replica on `source` can move to `target` without sharing more racks."""
@@ -98,7 +116,9 @@ class Placement:
         """Move a replica; the new broker takes the place of the old one in the list."""
         replicas = self.replicas[partition]
         assert target not in replicas, "a broker has at most one replica of a partition"
+        self._count_racks(partition, -1)
         replicas[replicas.index(source)] = target
+        self._count_racks(partition, 1)
         for broker, change in ((source, -1), (target, 1)):
             self._per_broker[broker] += change
             self._per_topic[partition.topic][broker] += change
@@ -108,6 +128,18 @@ class Placement:
 
     def _sized(self, partition: TopicPartition) -> SizedPartition:
         return self.size(partition), partition
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """Return partitions by topic, sorted.
+
+    >>> list(by_topic([TopicPartition("b", 0), TopicPartition("a", 1)]))
+    ['a', 'b']
+    """
+    found: dict[str, list[TopicPartition]] = {}
+    for partition in sorted(partitions):
+        found.setdefault(partition.topic, []).append(partition)
+    return found
 
 
 def moved_bytes(

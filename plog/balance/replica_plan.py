@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from plog.balance.leveling import Leveling
-from plog.balance.placement import Placement
+from plog.balance.placement import Placement, by_topic
 from plog.error_base import PlogError
 from plog.types import TopicPartition
 
@@ -95,8 +95,8 @@ def separate_racks(placement: Placement) -> None:
 def balance_replicas(placement: Placement) -> None:
     """Make the numbers of replicas of all brokers equal, first for each topic, then in total."""
     separate_racks(placement)
-    for topic in placement.topics:
-        _level_topic(placement, topic)
+    for topic, partitions in by_topic(placement.replicas).items():
+        _level_topic(placement, topic, partitions)
 
     def may_move(partition: TopicPartition, source: int, target: int) -> bool:
         # The topic must not become less balanced.
@@ -108,25 +108,20 @@ def balance_replicas(placement: Placement) -> None:
         placement.brokers,
         count=placement.count,
         tie=lambda broker: 0,
-        items=placement.on_broker,
+        items=placement.movable,
         may_move=may_move,
         move=placement.move,
     ).run()
 
 
-def _level_topic(placement: Placement, topic: str) -> None:
-    sizes = {
-        partition: placement.size(partition)
-        for partition in placement.replicas
-        if partition.topic == topic
-    }
-    ordered = sorted((size, partition) for partition, size in sizes.items())
+def _level_topic(placement: Placement, topic: str, partitions: Iterable[TopicPartition]) -> None:
+    ordered = sorted((placement.size(each), each) for each in partitions)
     Leveling(
         placement.brokers,
         count=lambda broker: placement.topic_count(topic, broker),
         # Brokers with many replicas in total give away replicas first.
         tie=placement.count,
-        items=lambda broker: [each for each in ordered if broker in placement.replicas[each[1]]],
+        items=lambda source, target: [x for x in ordered if source in placement.replicas[x[1]]],
         may_move=placement.may_move,
         move=placement.move,
     ).run()

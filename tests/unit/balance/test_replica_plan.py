@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plog.balance.placement import Assignments, Placement, moved_bytes
+from plog.balance.placement import Assignments, Placement, by_topic, moved_bytes
 from plog.balance.replica_plan import (
     NotEnoughBrokers,
     balance_replicas,
@@ -58,7 +58,7 @@ def test_balance_separates_racks_as_far_as_possible(cluster: SomeCluster) -> Non
 def test_balance_without_racks_makes_all_counts_equal(cluster: SomeCluster) -> None:
     placement = _balanced(cluster)
     assert spread(map(placement.count, placement.brokers)) <= 1
-    for topic in placement.topics:
+    for topic in by_topic(placement.replicas):
         assert spread(placement.topic_count(topic, one) for one in placement.brokers) <= 1
 
 
