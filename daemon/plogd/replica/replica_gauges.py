@@ -62,6 +62,12 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         "Number of partitions on failed log directories.",
         lambda: manager.offline_count,
     )
+    _register_in_sync_replicas(metrics, manager)
+    _register_waiting(metrics, manager)
+
+
+def _register_in_sync_replicas(metrics: Registry, manager: ReplicaManager) -> None:
+    prefix = "kafka_server_replicamanager_"
     metrics.gauge(
         f"{prefix}underreplicatedpartitions",
         "Number of partitions with replicas that are not in sync.",
@@ -83,6 +89,9 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         "Number of partitions that this broker leads and that are being moved to other brokers.",
         lambda: sum(bool(one.adding_replicas or one.removing_replicas) for one in _led(manager)),
     )
+
+
+def _register_waiting(metrics: Registry, manager: ReplicaManager) -> None:
     metrics.gauge(
         "plog_produce_parked_bytes",
         "Bytes of produced records waiting to be appended.",
