@@ -139,7 +139,7 @@ def _read(
         follower=follower,
         # Clients of earlier versions do not expect that a follower responds.
         any_replica=follower is None and context.version >= _FIRST_VERSION_WITH_RACK,
-        rack=request.rack_id,
+        rack=request.rack_id if follower is None else "",
         listener_name=context.connection.listener_name,
     )
     return broker.replica_manager.fetch_records(fetch.items, params)

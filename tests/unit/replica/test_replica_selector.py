@@ -103,6 +103,13 @@ def test_leader_names_a_follower_in_an_incremental_fetch(cluster: ZooKeeperClust
     assert topic.partitions[0].preferred_read_replica == follower
 
 
+def test_fetch_of_a_follower_is_not_redirected(cluster: ZooKeeperCluster) -> None:
+    leader, follower = cluster.leader("t"), follower_of(cluster)
+    data = fetch(cluster, leader, replica_id=follower, rack_id=RACKS[follower])
+    assert (data.error_code, data.preferred_read_replica) == (0, -1)
+    assert data.records
+
+
 def test_leader_serves_consumers_with_the_default_selector() -> None:
     cluster = make(replica_selector_class="")
     data = fetch(cluster, cluster.leader("t"), rack_id=RACKS[follower_of(cluster)])
