@@ -183,7 +183,11 @@ class BrokerChanges:
             self._forget_failures_of_leaders(keys)
             self.inform(keys)
 
-        await self._changes.change_all(decide, inform)
+        try:
+            await self._changes.change_all(decide, inform)
+        finally:
+            # Also after an error: a topic that cannot be written does not affect the others.
+            self.on_handled()
         # Only now, because after an error, all of this is tried again.
         self._fenced = {key: one for key, one in self._fenced.items() if fenced.get(key) != one}
         self._restarted -= restarted
@@ -194,7 +198,6 @@ class BrokerChanges:
         self.inform({one.topic_partition for one in failed if self._is_outdated(one)} - informed)
         if marked - informed:
             self.updates.send(marked - informed, to_replicas=False)
-        self.on_handled()
 
     def _confirmed(
         self, broker_id: int, broker_epoch: int, statuses: Sequence[ReplicaStatus]

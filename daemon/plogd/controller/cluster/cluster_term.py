@@ -99,7 +99,6 @@ class ClusterTerm:
             elections=cluster.unclean_elections,
             report=cluster.report,
         )
-        self.brokers.on_handled = self.unclean_elections.check
         self._balance = LeaderBalance(
             context=context,
             liveness=lambda: self.brokers.liveness,
@@ -129,9 +128,15 @@ class ClusterTerm:
             report=self._cluster.report,
         )
         self.changes.on_changed = self.reassignments.changed
+        self.brokers.on_handled = self._check_partitions
         self._znode = ReassignmentZnode(
             self._term, self._cluster.store, self.reassignments, self._cluster.report
         )
+
+    def _check_partitions(self) -> None:
+        """Do what may be possible now that the live brokers have changed."""
+        self.unclean_elections.check()
+        self.reassignments.check()
 
     def begin(self) -> None:
         """Inform all brokers, when all topics have been loaded."""
@@ -139,7 +144,6 @@ class ClusterTerm:
             self._announced.update((topic.topic_id, one.partition) for one in topic.partitions)
         self._has_begun = True
         self.brokers.begin()
-        self.reassignments.begin()
         self._znode.check()
         self._balance.begin()
         self._log_dir_failures.handle()

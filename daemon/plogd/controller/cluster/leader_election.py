@@ -138,10 +138,13 @@ def with_assignment(
 ) -> PartitionState | None:
     """Return the state with the replicas of `assignment`, in a new leader epoch.
 
-    The leader changes only if it is not among them. None if no member of the ISR would remain, or
-    if the partition would lose its leader.
+    The leader changes only if it is not among them. None if no member of the ISR would remain, if
+    none of those that remain has confirmed that it has its log, or if the partition would lose its
+    leader.
     """
     isr = tuple(replica for replica in state.isr if replica in assignment.replicas)
+    if len(isr) < len(state.isr) and brokers.are_unconfirmed(isr):
+        return None
     leader = state.leader
     if leader not in isr:
         leader = _first_leader(assignment.replicas, isr, state, brokers)

@@ -89,6 +89,7 @@ class PartitionReassignments:
         """The partitions whose reassignment may be complete, by topic."""
         self._completing: set[str] = set()
         """The topics of which partitions are being completed."""
+        self._is_checking = False
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -163,16 +164,25 @@ class PartitionReassignments:
 
     # -- completion ---------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Continue the reassignments of earlier terms, after all topics have been loaded."""
-        spawn(self._continue()).then(_ignore, _raise)
+    def check(self) -> None:
+        """Complete all reassignments that can be completed, in the background.
 
-    async def _continue(self) -> None:
-        by_topic = self._context.partitions.reassigning.by_topic()
-        async for name in Slices(self._queue).over(list(by_topic)):
-            if self._term.is_over:
-                break
-            self._check_all(name)
+        Called after each round of changes of the brokers, the first of which follows the start of
+        the term: a target replica may be able to lead now.
+        """
+        if not self._is_checking and self._context.partitions.reassigning.count:
+            self._is_checking = True
+            spawn(self._check_topics()).then(_ignore, _raise)
+
+    async def _check_topics(self) -> None:
+        try:
+            by_topic = self._context.partitions.reassigning.by_topic()
+            async for name in Slices(self._queue).over(list(by_topic)):
+                if self._term.is_over:
+                    break
+                self._check_all(name)
+        finally:
+            self._is_checking = False
 
     def _check_all(self, name: str) -> None:
         numbers = self._context.partitions.reassigning.of(name)

@@ -288,7 +288,8 @@ def _longest(
     state: PartitionState, ends: Mapping[int, LogEnd], brokers: BrokerChanges
 ) -> PartitionState | None:
     """Return the state led by the online replica with the longest log, or None."""
-    if state.leader != NO_LEADER:
+    # A member of the ISR that is online leads as soon as its broker has responded.
+    if state.leader != NO_LEADER or any(brokers.liveness.is_online(x, state) for x in state.isr):
         return None
     able = [
         replica

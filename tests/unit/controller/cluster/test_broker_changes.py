@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from plog.errors import ErrorCode
+from plog.errors import ErrorCode, KafkaStorageError
 from plog.wire.messages.leader_and_isr import FULL, LeaderAndIsrRequest
 from plog.wire.messages.stop_replica import StopReplicaRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
@@ -326,3 +326,19 @@ def test_requests_have_a_limited_number_of_partitions() -> None:
         assert sizes == [1000, 1000, 500]
         assert [request.type == FULL for request in requests] == [False, False, True]
         assert set(site.peers.last_states(2, request_type)) == set(range(2500))
+
+
+def test_topic_that_cannot_be_written_does_not_keep_other_work_waiting(
+    site: ClusterControllerSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unclean elections and reassignments follow each round of changes."""
+
+    async def fail(*_: object) -> None:
+        raise KafkaStorageError("the znode is damaged")
+
+    handled: list[None] = []
+    monkeypatch.setattr(site.brokers, "on_handled", lambda: handled.append(None))
+    monkeypatch.setattr(site.changes, "change_all", fail)
+    site.brokers.changed()
+    site.run(100)
+    assert len(handled) == 1

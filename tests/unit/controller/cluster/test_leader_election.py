@@ -172,6 +172,18 @@ def test_partition_gets_other_replicas(
     assert new is None or new.replicas == replicas
 
 
+def test_isr_does_not_shrink_to_replicas_that_have_not_confirmed_their_logs() -> None:
+    brokers = Brokers(live={1, 2, 3}, unconfirmed={1, 2})
+    for replicas in ((1, 2), (1,)):
+        assert with_assignment(STATE, ReplicaAssignment(replicas=replicas), brokers) is None
+    new = with_assignment(STATE, ReplicaAssignment(replicas=(1, 3)), brokers)
+    assert _summary(new) == (1, (1, 3), 6)
+    # Nothing leaves the ISR.
+    moving = ReplicaAssignment(replicas=(4, 1, 2, 3), adding=(4,))
+    none = Brokers(live={1, 2, 3}, unconfirmed={1, 2, 3})
+    assert _summary(with_assignment(STATE, moving, none)) == (1, (1, 2, 3), 6)
+
+
 @given(BROKER_SETS, st.sets(st.integers(1, 4), min_size=1), BROKER_SETS)
 def test_completed_reassignment_keeps_only_target_replicas_all_of_which_are_in_sync(
     removing: set[int], isr: set[int], live: set[int]

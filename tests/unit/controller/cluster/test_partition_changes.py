@@ -1,14 +1,14 @@
-"""Changes of several topics: who learns of them, and when."""
+"""Changes of several topics, and when the controller passes them on."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
 from plog.errors import KafkaStorageError, NotController
 from plog.types import TopicPartition
-from plogd.controller.cluster.leader_election import in_next_epoch
 from plogd.controller.partition_creation import first_state
 from plogd.controller.topic_writes import known_topic
 from plogd.metadata.cache import PartitionState
@@ -29,14 +29,14 @@ def site() -> ClusterControllerSite:
     return site
 
 
-def test_brokers_learn_of_changes_that_precede_an_error(site: ClusterControllerSite) -> None:
+def test_changes_that_precede_an_error_are_passed_on(site: ClusterControllerSite) -> None:
     """Otherwise, the leader would reject what the controller has written."""
     informed: list[Collection[TopicPartition]] = []
 
     def decide(one: TopicPartition, state: PartitionState) -> PartitionState:
         if one == OTHER:
             raise KafkaStorageError("cannot write")
-        return in_next_epoch(state)
+        return replace(state, leader_epoch=state.leader_epoch + 1)
 
     changing = spawn(site.changes.change([key(), OTHER], decide, informed.append))
     with pytest.raises(KafkaStorageError):
@@ -45,10 +45,14 @@ def test_brokers_learn_of_changes_that_precede_an_error(site: ClusterControllerS
     assert site.state().leader_epoch == 1
 
 
-def test_nobody_is_informed_after_the_term(site: ClusterControllerSite) -> None:
+def test_changes_of_an_ended_term_are_not_passed_on(site: ClusterControllerSite) -> None:
     informed: list[Collection[TopicPartition]] = []
     changing = spawn(
-        site.changes.change([key()], lambda _, state: in_next_epoch(state), informed.append)
+        site.changes.change(
+            [key()],
+            lambda _, state: replace(state, leader_epoch=state.leader_epoch + 1),
+            informed.append,
+        )
     )
     site.term.end()
     with pytest.raises(NotController):

@@ -182,12 +182,15 @@ def test_another_target_replaces_the_first_one(site: _Site) -> None:
 
 
 def test_reassignment_waits_until_a_target_replica_can_lead(site: _Site) -> None:
-    site.move(3)
-    site.brokers.shutting_down.add(3)
-    assert site.change_isr(1, 2) == 0
-    assert site.ongoing()
-    site.brokers.shutting_down.clear()
-    assert site.change_isr(1, 2, 3) == 0
+    site.move(3, 4)
+    # They have registered, but have not confirmed that they have their logs.
+    site.brokers._unconfirmed |= {3, 4}
+    assert site.change_isr(1, 2, 3, 4) == 0
+    assert (site.state().leader, set(site.ongoing())) == (1, {0})
+    site.brokers._unconfirmed.discard(4)
+    site.brokers.changed()
+    site.run()
+    assert (site.state().leader, site.state().replicas) == (4, (3, 4))
     assert site.ongoing() == {}
 
 

@@ -192,6 +192,20 @@ def test_replica_in_sync_that_has_just_returned_is_elected() -> None:
     assert site.unclean_elections.value == 0
 
 
+def test_replica_in_sync_whose_broker_has_not_responded_is_waited_for() -> None:
+    site = _Site()
+    site.end_at(b3=(9, 9))
+    site.peers.silent.add(2)
+    returned = site.brokers.brokers[2]
+    site.config = BrokerConfig()
+    site.leave(2)
+    site.config = BrokerConfig(unclean_leader_election_enable=True)
+    site.brokers.brokers = {**site.brokers.brokers, 2: returned}
+    site.brokers._unconfirmed.add(2)
+    assert site.elect() == frozenset()
+    assert site.state().leader == NO_LEADER
+
+
 def test_ended_term_elects_nothing() -> None:
     site = _Site(is_enabled=False)
     site.end_at(b3=(0, 1))
