@@ -27,6 +27,7 @@ from plogd.controller.cluster.broker_channels import BrokerChannels
 from plogd.controller.cluster.broker_updates import BrokerUpdates, ReplicaStatus
 from plogd.controller.cluster.leader_election import (
     Brokers,
+    in_next_epoch,
     led_by_damaged_replica,
     without_restarted,
 )
@@ -169,10 +170,12 @@ class BrokerChanges:
 
         def decide(key: TopicPartition, state: PartitionState) -> PartitionState | None:
             # Rule C1: the leader has found records of this epoch in its log, from before a restart.
-            doubtful = restarted
-            if fenced.get(key, NO_LEADER) == state.leader != NO_LEADER:
-                doubtful = restarted | {state.leader}
+            is_fenced = fenced.get(key, NO_LEADER) == state.leader != NO_LEADER
+            doubtful = restarted | {state.leader} if is_fenced else restarted
             new = without_restarted(state, self.liveness, doubtful)
+            # If no other member can be elected yet, its leader leads in another epoch.
+            if is_fenced and (new is None or new.leader_epoch == state.leader_epoch):
+                return in_next_epoch(new or state)
             if key in self._damaged and (new or state).leader == NO_LEADER:
                 damaged = self._damaged[key]
                 return led_by_damaged_replica(state, self.liveness, damaged) or new

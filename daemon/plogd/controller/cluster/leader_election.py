@@ -184,6 +184,11 @@ def uncleanly_led_by(leader: int, state: PartitionState) -> PartitionState:
     )
 
 
+def in_next_epoch(state: PartitionState) -> PartitionState:
+    """Return the state with the same leader in a new leader epoch."""
+    return _led_by(state.leader, state.isr, state)
+
+
 def _first_leader(
     replicas: Sequence[int], isr: Collection[int], state: PartitionState, brokers: Brokers
 ) -> int:

@@ -128,6 +128,15 @@ def test_leader_that_has_restarted_unnoticed_is_replaced_by_another_member_of_th
     assert (state.leader, state.leader_epoch, state.isr) == (3, 1, (3,))
 
 
+def test_leader_that_has_rejected_its_epoch_does_not_wait_for_other_brokers() -> None:
+    site = ClusterControllerSite({0: (2, 3)})
+    site.peers.errors[2, 0] = ErrorCode.FENCED_LEADER_EPOCH
+    site.peers.silent.add(3)
+    site.start(1, 2, 3)
+    state = site.state(0)
+    assert (state.leader, state.leader_epoch, state.isr) == (2, 1, (2, 3))
+
+
 def test_epoch_that_an_earlier_leader_has_rejected_is_kept() -> None:
     site = ClusterControllerSite({0: (2, 3)})
     site.start(1, 2, 3)
