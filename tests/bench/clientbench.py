@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one mode, `--repeat` times."""
     options = parse(MODES, str(__doc__), argv)
     for _ in range(options.repeat):
-        figures = MODES[options.mode](options, Meter(options.broker_pid))
+        figures = MODES[options.mode](options, Meter(*options.broker_pid))
         comparable = {
             name: getattr(options, name) for name in COMPARABLE_OPTIONS if "produce" in options.mode
         }

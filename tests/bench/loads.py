@@ -12,6 +12,7 @@ acknowledges.
 from __future__ import annotations
 
 from tests.bench import client_loads, special_loads
+from tests.bench.cluster_targets import CLUSTER_LOADS
 from tests.bench.compaction_targets import COMPACTION_LOADS
 from tests.bench.load import ALL_THREE, Load, Step
 from tests.bench.rounds import (
@@ -469,6 +470,7 @@ LOADS = (
     *OTHER_LOADS,
     *SCALE_LOADS,
     *COMPACTION_LOADS,
+    *CLUSTER_LOADS,
     *PAPER_LOADS,
     *CLIENT_LOADS,
     *SPARK_LOADS,

@@ -36,10 +36,13 @@ class _Moment:
 
 
 class Meter:
-    """Measures from `start` to `stop`; `pid` 0 means that the broker is on another machine."""
+    """Measures the processes `pids` of the broker, or of a cluster, from `start` to `stop`.
 
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
+    The pid 0 means that the broker is on another machine.
+    """
+
+    def __init__(self, *pids: int) -> None:
+        self._pids = frozenset(pids) - {0}
         self._started = self._now()
 
     def start(self) -> None:
@@ -56,7 +59,7 @@ class Meter:
         system_s = b.broker_system_s - a.broker_system_s
         client_s = b.client_s - a.client_s
         used = {"wall_s": b.wall_s - a.wall_s, "client_cpu_s": client_s}
-        if self._pid:
+        if self._pids:
             used |= {
                 "broker_cpu_s": user_s + system_s,
                 "broker_user_s": user_s,
@@ -99,12 +102,12 @@ class Meter:
         return _cpu_s(self._tree())
 
     def _tree(self) -> set[int]:
-        """Return the broker's process and all its descendants."""
-        return _descendants(self._pid) if self._pid else set()
+        """Return the broker's processes and all their descendants."""
+        return _descendants(*self._pids) if self._pids else set()
 
 
-def _descendants(pid: int) -> set[int]:
-    """Return a process and all its descendants."""
+def _descendants(*pids: int) -> set[int]:
+    """Return processes and all their descendants."""
     parents: dict[int, int] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
@@ -113,7 +116,7 @@ def _descendants(pid: int) -> set[int]:
             except OSError:  # The process ended after it was listed.
                 continue
     tree: set[int] = set()
-    new = {pid}
+    new = set(pids)
     while new:
         tree |= new
         new = {pid for pid, parent in parents.items() if parent in tree} - tree

@@ -55,7 +55,13 @@ def _add_target(parser: argparse.ArgumentParser, modes: Iterable[str]) -> None:
         help="protocol of the broker; others than kafka: only rawproduce, rawfetch",
     )
     add("--mode", choices=list(modes), required=True)
-    add("--broker-pid", type=int, default=0, help="process whose CPU and memory to report")
+    add(
+        "--broker-pid",
+        type=_pids,
+        default=(0,),
+        metavar="PID[,PID...]",
+        help="processes whose CPU and memory to report",
+    )
     add("--topic", help="topic (default: a new one; consume and rawfetch require it)")
     add("--partitions", type=int, default=1)
     add("--replication", type=int, default=1)
@@ -63,6 +69,10 @@ def _add_target(parser: argparse.ArgumentParser, modes: Iterable[str]) -> None:
     add("--delete", action="store_true", help="delete the topic after the run")
     add("--repeat", type=int, default=1)
     add("--label", default="", help="text to copy into the result")
+
+
+def _pids(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
 
 
 def _add_load(parser: argparse.ArgumentParser) -> None:

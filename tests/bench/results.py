@@ -32,6 +32,8 @@ _SHOWN = (
     "fdatasync_ms",
     "acks_per_sync",
     "until_written_s",
+    "until_acknowledged_s",
+    "served_s",
     "start_s",
     "idle_mb",
     "partitions_mb",

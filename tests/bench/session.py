@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plog.compiled import INTERPRETED
+from tests.bench.cluster_peers import KafkaCluster, PlogCluster, pids_of
 from tests.bench.load import Load, Step
 from tests.bench.load import StepFailed as StepFailed  # A public re-export.
 from tests.bench.message_brokers import ActiveMq, RabbitMq
@@ -34,6 +35,8 @@ _WARMING = (
     "--mode rawproduce --batch 1000 --size 1000 --n 2000000",
     "--mode produce --n 1000000",
 )
+# Raw loads use one connection, which reaches only the partitions of one broker.
+_CLUSTER_WARMING = ("--mode produce --acks all --replication 3 --partitions 6 --n 1000000",)
 _SYNC_ROUNDS = re.compile(r"^plog_log_sync_rounds_total (\S+)$", re.MULTILINE)
 _PRODUCES = re.compile(
     r'^kafka_network_requestmetrics_requests_total\{request="Produce",.*\} (\S+)$', re.MULTILINE
@@ -58,6 +61,9 @@ class Session:
             "kafka-autotuned": lambda path: Kafka(path, KERNEL_BUFFERS),
             "rabbitmq": RabbitMq,
             "activemq": ActiveMq,
+            "plog-cluster": lambda path: PlogCluster(path, NO_SYNC),
+            "plog-cluster-default": PlogCluster,
+            "kafka-cluster": KafkaCluster,
             "disk": Disk,
         }
 
@@ -94,7 +100,8 @@ class Session:
         """Warm up a broker; a JVM is slow until its code is compiled."""
         peer = self._peers[name]
         if peer.protocol == "kafka" and peer.pid:
-            for number, command in enumerate(_WARMING):
+            is_cluster = isinstance(peer, PlogCluster | KafkaCluster)
+            for number, command in enumerate(_CLUSTER_WARMING if is_cluster else _WARMING):
                 self.run(peer, command, f"warming-{number}", delete=True)
 
     def close(self) -> None:
@@ -174,7 +181,8 @@ class Session:
         words = command.format(folder=self.folder, data=peer.directory).split()
         if self.quick:
             words = shorter(words)
-        target = ["--bootstrap", peer.bootstrap, "--broker-pid", str(peer.pid), "--topic", topic]
+        pids = ",".join(map(str, pids_of(peer)))
+        target = ["--bootstrap", peer.bootstrap, "--broker-pid", pids, "--topic", topic]
         whole = [sys.executable, "-m", "tests.bench.clientbench", *words, *target]
         whole += ["--protocol", peer.protocol]
         if delete and peer.protocol == "kafka" and peer.pid:

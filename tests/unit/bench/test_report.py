@@ -59,7 +59,7 @@ def test_every_load_has_a_command_and_a_target(load: object) -> None:
     assert named is load, "two loads have one name"
     assert bool(named.command) + bool(named.steps) + bool(named.run) == 1
     assert named.targets
-    assert named.section in ("cpu", "other", "paper", "clients", "spark")
+    assert named.section in ("cpu", "other", "cluster", "paper", "clients", "spark")
 
 
 def test_document_has_a_place_for_every_table() -> None:
