@@ -103,12 +103,18 @@ def all_killed(site: Site, random: Random) -> End:
 
 
 def disk_wiped(site: Site, random: Random) -> End:
-    """SIGKILL a broker other than the controller, and remove its data; it starts again empty."""
-    avoided = site.controller
-    broker = site.brokers[random.choice([one for one in IDS if one != avoided])]
+    """SIGKILL a broker, and remove its data; it starts again with an empty disk."""
+    broker = site.brokers[random.choice(IDS)]
     broker.kill()
     shutil.rmtree(broker.data_dir)
     return broker.start
+
+
+def all_killed_and_disk_wiped(site: Site, random: Random) -> End:
+    """SIGKILL all brokers, and remove the data of one; they start again in any order."""
+    end = all_killed(site, random)
+    shutil.rmtree(site.brokers[random.choice(IDS)].data_dir)
+    return end
 
 
 def rolling_restart(site: Site, random: Random) -> End:
@@ -252,6 +258,7 @@ FAULTS: Final[dict[str, Fault]] = {
     "leader stopped": stopped(leader),
     "all brokers killed": all_killed,
     "disk wiped": disk_wiped,
+    "all brokers killed and a disk wiped": all_killed_and_disk_wiped,
     "rolling restart": rolling_restart,
     "controller removed": controller_removed,
     "ZooKeeper's leader killed": zookeeper_killed(_zookeeper_leader),

@@ -1,8 +1,9 @@
 """The clients of a cluster with faults: producers with acks=all, and members of groups.
 
 librdkafka, the Java client and plog's own client produce and consume at the same time. All
-producers are idempotent, so that a record is in the log once. Each client runs in a thread of its
-own, or in a JVM, until the load ends. They report to a `History`.
+producers are idempotent, so that a record is in the log once, and have one request in flight: after
+a restart, a leader may know only the last batch of a producer (docs/reliability.md). Each client
+runs in a thread of its own, or in a JVM, until the load ends. They report to a `History`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ _JAVA_PRODUCER: Final = {
     "enable.idempotence": "true",
     "acks": "all",
     "retries": "2147483647",
+    "max.in.flight.requests.per.connection": "1",
     "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS),
     "request.timeout.ms": "5000",
     "max.block.ms": str(_DELIVERY_TIMEOUT_MS),
@@ -100,6 +102,7 @@ class Load:
             {
                 "bootstrap.servers": self._servers,
                 "enable.idempotence": True,
+                "max.in.flight": 1,
                 "message.timeout.ms": _DELIVERY_TIMEOUT_MS,
                 "socket.timeout.ms": 5000,
                 "reconnect.backoff.max.ms": 500,
@@ -132,6 +135,7 @@ class Load:
             request_timeout_ms=5000,
             max_block_ms=_DELIVERY_TIMEOUT_MS,
             metadata_max_age_ms=2000,
+            max_in_flight_requests_per_connection=1,
         ) as producer:
             while not self._is_stopping.wait(_PAUSE_S):
                 value = value_of("plog", number)

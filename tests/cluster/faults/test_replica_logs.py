@@ -26,7 +26,7 @@ def test_other_byte_is_found(tmp_path: Path) -> None:
     dirs = {
         1: write(tmp_path, "one", b"abc"),
         2: write(tmp_path, "two", b"abc"),
-        3: write(tmp_path, "three", b"abd"),
+        3: write(tmp_path, "three", b"abx"),
     }
     [problem] = compare_replicas(dirs, "t", 1)
     assert problem == (
