@@ -136,13 +136,15 @@ class Storm:
         self.world.advance(self.chance.choice([1, 10, 500, 3_000, 12_000, 40_000]))
 
 
-@pytest.mark.parametrize("seed", range(12))
+SEEDS = [*range(12), *[pytest.param(seed, marks=pytest.mark.long) for seed in range(12, 200)]]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_group_becomes_stable_after_random_faults(
     make_zookeeper_world: MakeWorld, seed: int
 ) -> None:
     world = make_zookeeper_world(seed)
     world.create("t", 5)
-    # The broker has more partitions than ZooKeeper shows at first.
     storm = Storm(world)
     storm.come()
     for _ in range(STEPS):
