@@ -95,9 +95,17 @@ def separate_racks(placement: Placement) -> None:
 def balance_replicas(placement: Placement) -> None:
     """Make the numbers of replicas of all brokers equal, first for each topic, then in total."""
     separate_racks(placement)
-    for topic, partitions in by_topic(placement.replicas).items():
-        _level_topic(placement, topic, partitions)
+    before = None
+    # A move can free a rack for a move that was not allowed before. Each move makes a topic more
+    # equal, or the total without a change of any topic, so that the loop ends.
+    while before != placement.replicas:
+        before = {partition: list(some) for partition, some in placement.replicas.items()}
+        for topic, partitions in by_topic(placement.replicas).items():
+            _level_topic(placement, topic, partitions)
+        _level_total(placement)
 
+
+def _level_total(placement: Placement) -> None:
     def may_move(partition: TopicPartition, source: int, target: int) -> bool:
         # The topic must not become less balanced.
         return placement.topic_count(partition.topic, source) > placement.topic_count(
