@@ -34,7 +34,7 @@ class Cluster:
             node_id=str(node_id),
             # Leaders then change only if a test asks for it.
             auto_leader_rebalance_enable="false",
-            # Moves then take long enough to be interrupted.
+            # A throttle becomes effective after the first response.
             replica_fetch_max_bytes="10000",
             replica_fetch_response_max_bytes="10000",
         )
@@ -103,18 +103,17 @@ def cluster(make_broker: StartBroker) -> Cluster:
 def test_cluster_grows_and_an_interrupted_rebalance_continues(cluster: Cluster) -> None:
     cluster.create("orders", "1:2,2:3,3:1,1:2,2:3,3:1", 1_000_000)
     cluster.add(4)
-    with Plog(cluster.servers).start("rebalance", "--parallel", "1") as process:
-        process.wait_until(
-            lambda lines: any("(1 of " in line for line in lines) or None, "the first move"
-        )
+    words = ("--parallel", "1", "--throttle", "20000")
+    with Plog(cluster.servers).start("rebalance", *words) as process:
+        eventually(lambda: "orders-" in cluster.run("reassign-partitions", "--list"), "a move")
         assert process.stop() == 130
         [line] = process.errors
     assert "run 'plog rebalance' again" in line
-    before = cluster.partitions("orders")
-    assert all(len(set(each["replicas"])) >= 2 for each in before)
-    cluster.run("rebalance")
-    # The next run had something to do, so that the first one was interrupted in time.
-    assert cluster.partitions("orders") != before
+    assert "the throttle remains" in line
+    assert "throttled" in cluster.run("configs", "--describe", "--topic", "orders")
+    assert all(len(set(each["replicas"])) >= 2 for each in cluster.partitions("orders"))
+    assert "removed the throttles" in cluster.run("rebalance")
+    assert "throttled" not in cluster.run("configs", "--describe", "--topic", "orders")
     assert cluster.replica_counts("orders") == {1: 3, 2: 3, 3: 3, 4: 3}
     assert sorted(cluster.led("orders").values()) == [1, 1, 2, 2]
     assert cluster.records("orders") == 600

@@ -32,7 +32,7 @@ def tool(site: CliSite, tmp_path: Path) -> Tool:
 
 
 def test_reassignment_is_verified_and_throttles_are_removed(tool: Tool) -> None:
-    started = tool("--execute")
+    started = tool("--execute", "--throttle", 100000)
     assert (started.code, started.err) == (0, "")
     verified = tool("--verify")
     assert (verified.code, verified.err) == (0, "")
