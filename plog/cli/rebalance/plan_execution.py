@@ -77,6 +77,7 @@ async def carry_out(
             is_interrupted=lambda: shutdown.requested,
             # Lines would break the progress bar.
             say=_ignore if arguments.json or is_bar else print,
+            warn=fail,
             advance=advance,
             measures=is_bar,
         )

@@ -50,7 +50,8 @@ class ReassignmentRun:
 
     Args:
         is_interrupted: whether the run is to end as soon as possible; checked twice per second.
-        say: receives lines about the progress.
+        say: receives a line for each partition that is done.
+        warn: receives lines about what delays the run, and about throttles.
         advance: receives the number of bytes that were copied since the last call.
         measures: whether to query the sizes of unfinished replicas for `advance`.
     """
@@ -63,6 +64,7 @@ class ReassignmentRun:
         *,
         is_interrupted: Callable[[], bool],
         say: Callable[[str], object],
+        warn: Callable[[str], object],
         advance: Callable[[int], object],
         measures: bool,
     ) -> None:
@@ -74,6 +76,7 @@ class ReassignmentRun:
         self._state = state
         self._is_interrupted = is_interrupted
         self._say = say
+        self._warn = warn
         self._advance = advance
         self._measures = measures
         self._reported_bytes = 0
@@ -182,7 +185,7 @@ class ReassignmentRun:
         needed = {one for partition in moving for one in self._changes.get(partition, ())}
         available = (await BrokerAdmin(self._cluster).describe_cluster()).brokers
         for broker in sorted(needed - available.keys() - self._unavailable):
-            self._say(f"broker {broker} is not available; moves to it continue when it is")
+            self._warn(f"broker {broker} is not available; moves to it continue when it is")
             self._unavailable.add(broker)
 
     # -- after the moves ----------------------------------------------------------------------
@@ -211,7 +214,7 @@ class ReassignmentRun:
             return
         await clear_broker_throttles(self._cluster, self._state.racks)
         await clear_topic_throttles(self._cluster, throttled)
-        self._say("removed the throttles")
+        self._warn("removed the throttles")
 
 
 def interruption_text(outcome: Outcome, command: str, *, is_throttled: bool) -> str:
