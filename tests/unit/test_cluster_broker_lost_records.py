@@ -48,7 +48,18 @@ def assert_complete(cluster: ZooKeeperCluster, *values: bytes) -> None:
     assert cluster.values("t") == expected
     for one in (1, 2, 3):
         assert cluster.replica(one, "t").log.log_end_offset == len(expected)
+        assert records(cluster, one) == records(cluster, 1)
         assert marks(cluster.files[one]) == []
+
+
+def records(cluster: ZooKeeperCluster, one: int) -> bytes:
+    """Return all bytes of a replica."""
+    log = cluster.replica(one, "t").log
+    region = log.read(0, 1 << 20, end_offset=log.log_end_offset).region
+    assert region is not None
+    data = region.read()
+    region.close()
+    return data
 
 
 def marks(files: SimFiles) -> list[str]:
