@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -41,6 +41,8 @@ _JAVA_PRODUCER: Final = {
 }
 _JAVA_CONSUMER: Final = {"metadata.max.age.ms": "2000", "request.timeout.ms": "5000"}
 _PER_SECOND: Final = "50"
+
+T = TypeVar("T")
 
 CONFLUENT_GROUP: Final = "confluent-readers"
 PLOG_GROUP: Final = "plog-readers"
@@ -278,7 +280,7 @@ def read_all(servers: str, topic: str, partitions: int) -> dict[int, list[tuple[
         found: dict[int, list[tuple[int, bytes]]] = {}
         for number in range(partitions):
             partition = TopicPartition(topic, number, 0)
-            start, end = consumer.get_watermark_offsets(partition, timeout=60)
+            start, end = _repeat(partial(consumer.get_watermark_offsets, partition, timeout=10))
             assert start == 0
             consumer.assign([partition])
             log = found[number] = []
@@ -294,9 +296,23 @@ def _read_on(consumer: Consumer, end: int, log: list[tuple[int, bytes]]) -> bool
         return True
     # The call waits for as many records.
     for message in consumer.consume(1000, timeout=0.2):
-        assert message.error() is None, message.error()
-        log.append((message.offset(), message.value()))
+        # The consumer repeats a fetch that has failed.
+        if message.error() is None:
+            log.append((message.offset(), message.value()))
     return bool(log) and log[-1][0] >= end - 1
+
+
+def _repeat(ask: Callable[[], T]) -> T:
+    """Return the first result of a call that fails while leaders or coordinators move."""
+
+    def attempt() -> list[T]:
+        try:
+            return [ask()]
+        except KafkaException:
+            return []
+
+    [found] = eventually(attempt, "response of a leader or coordinator")
+    return found
 
 
 def fetch_commits(servers: str, topic: str, partitions: int, history: History) -> None:
@@ -305,7 +321,7 @@ def fetch_commits(servers: str, topic: str, partitions: int, history: History) -
         consumer = Consumer(confluent_member(servers, group))
         try:
             wanted = [TopicPartition(topic, number) for number in range(partitions)]
-            for each in consumer.committed(wanted, timeout=60):
+            for each in _repeat(partial(consumer.committed, wanted, timeout=10)):
                 assert each.error is None, each.error
                 history.fetched_commit(group, each.partition, each.offset)
         finally:
