@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol, Self
 
 from plog.errors import NotController
 from plog.types import TopicPartition, Uuid
 from plogd.metadata.cache import PartitionState
 from plogd.ports import Later, failed
 from plogd.replica.remote_replicas import RemoteReplicas
+
+_MAX_LAG_MS: Final = 30_000.0
+"""The default of ``replica.lag.time.max.ms``."""
 
 
 class ChangedPartition(Protocol):
@@ -83,7 +86,7 @@ class IsrChanges(Protocol):
         ...
 
 
-class NoIsrChanges:
+class _NoIsrChanges:
     """The `IsrChanges` of a single broker, whose partitions have one replica each."""
 
     def propose(self, partition: ChangedPartition, isr: tuple[int, ...]) -> Later[PartitionState]:
@@ -110,6 +113,25 @@ class PartitionContext:
     prompt_high_watermark: Callable[[], bool] = lambda: False
     """Returns whether followers receive a new high watermark without waiting for records, because
     consumers read from them (KIP-392)."""
+
+    @classmethod
+    def of_single_broker(
+        cls,
+        broker_id: int,
+        *,
+        on_progress: Callable[[ChangedPartition], None],
+        monotonic_ms: Callable[[], float],
+    ) -> Self:
+        """Return the context of a broker whose partitions have one replica each."""
+        return cls(
+            broker_id=broker_id,
+            on_progress=on_progress,
+            monotonic_ms=monotonic_ms,
+            is_eligible=lambda broker_id, broker_epoch: False,
+            is_leased=lambda: True,
+            max_lag_ms=lambda: _MAX_LAG_MS,
+            isr_changes=_NoIsrChanges(),
+        )
 
     def remote_replicas(
         self, topic_partition: TopicPartition, state: PartitionState, *, epoch_start_offset: int

@@ -37,7 +37,6 @@ from plogd.replica.partition import ACKS_ALL, Partition
 from plogd.replica.partition_context import (
     ChangedPartition,
     IsrChanges,
-    NoIsrChanges,
     PartitionContext,
 )
 from plogd.replica.pending_acks import PendingAcks
@@ -50,9 +49,6 @@ from plogd.replica.topic_stats import TopicStats
 # short timeout, a producer would resend records that are about to become durable.
 _OWN_DISK_TIMEOUT_MS = 30_000
 """Minimum timeout for acks=0 and acks=1."""
-
-_MAX_LAG_MS = 30_000.0
-"""The default of ``replica.lag.time.max.ms``; a single broker has no followers."""
 
 _MAX_IMMEDIATE_APPENDS = 128
 """Maximum number of a request's appends that are made before other requests can run; its other
@@ -82,14 +78,10 @@ class ReplicaManager:
             cache=cache,
             stats=stats,
             fair_queue=fair_queue,
-            partition_context=PartitionContext(
-                broker_id=config.node_id,
+            partition_context=PartitionContext.of_single_broker(
+                config.node_id,
                 on_progress=self._progress,
                 monotonic_ms=ports.clock.monotonic_ms,
-                is_eligible=lambda broker_id, broker_epoch: False,
-                is_leased=lambda: True,
-                max_lag_ms=lambda: _MAX_LAG_MS,
-                isr_changes=NoIsrChanges(),
             ),
         )
         self._on_stop: Callable[[], None] = lambda: None
