@@ -9,7 +9,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plogd.log import file_names
-from tests.helpers.sim.sim_broker import LOG_DIR
+from tests.helpers.sim.sim_broker import LOG_DIR, fetch_request
 from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
 
@@ -126,6 +126,10 @@ def test_all_brokers_restart_and_one_has_an_empty_disk(cluster: ZooKeeperCluster
     cluster.advance(2 * SESSION_TIMEOUT_MS)
     assert cluster.leader("t") == -1
     assert marks(cluster.files[wiped]) == [f"{LOG_DIR}/t-0/{file_names.LOST_RECORDS}"]
+    # A consumer that still takes it for the leader must not reset its offset.
+    response = cluster.ask(wiped, fetch_request("t", len(VALUES)), 11)
+    [partition] = response.responses[0].partitions
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     for one in (1, 2, 3):
         if one != wiped:
             cluster.start(one)

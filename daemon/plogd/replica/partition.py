@@ -31,7 +31,7 @@ from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.follower_append import append_or_restart
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
-from plogd.metadata.cache import PartitionState
+from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.replica.divergence import divergence
 from plogd.replica.partition_context import PartitionContext
 from plogd.replica.partition_read import PartitionRead
@@ -191,7 +191,9 @@ class Partition:
             return UnknownTopicOrPartition(f"{self.topic_partition} was deleted")
         if self.log.offline:
             return KafkaStorageError(f"{self.topic_partition}: {self.log.log_dir} is offline")
-        if self.leader != self.broker_id and not any_replica:
+        # A replica that neither leads nor follows may have lost records: consumers that it sent out
+        # of range would skip records.
+        if self.leader != self.broker_id and (not any_replica or self.leader == NO_LEADER):
             return NotLeaderOrFollower(f"{self.topic_partition} is led by broker {self.leader}")
         if leader_epoch in (NO_EPOCH, self.leader_epoch):
             return None
