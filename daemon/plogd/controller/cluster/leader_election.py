@@ -46,9 +46,14 @@ class Brokers:
             and replica not in self.unconfirmed
         )
 
-    def are_unconfirmed(self, isr: Collection[int]) -> bool:
-        """Return whether no member of an ISR has confirmed that it has its log."""
-        return all(replica in self.unconfirmed for replica in isr)
+    def can_keep(self, isr: Collection[int], state: PartitionState) -> bool:
+        """Return whether the other members may leave the ISR.
+
+        A member that remains must be online, and have confirmed that it has its log.
+        """
+        return any(
+            self.is_online(replica, state) and replica not in self.unconfirmed for replica in isr
+        )
 
 
 def without_offline_replicas(state: PartitionState, brokers: Brokers) -> PartitionState | None:
@@ -60,7 +65,7 @@ def without_offline_replicas(state: PartitionState, brokers: Brokers) -> Partiti
     isr = _online(state.isr, state, brokers)
     # Another program may have written a leader that is not in sync.
     if state.leader in isr:
-        if len(isr) == len(state.isr) or brokers.are_unconfirmed(isr):
+        if len(isr) == len(state.isr) or not brokers.can_keep(isr, state):
             return None
         # The leader keeps its epoch, as after an ISR change that it has requested itself.
         return replace(state, isr=isr)
@@ -125,7 +130,7 @@ def for_shutdown(state: PartitionState, brokers: Brokers) -> PartitionState | No
     if not any(replica in brokers.shutting_down for replica in state.isr):
         return None
     isr = tuple(replica for replica in state.isr if replica not in brokers.shutting_down)
-    if brokers.are_unconfirmed(isr):
+    if not brokers.can_keep(isr, state):
         return None
     if state.leader != NO_LEADER and state.leader not in brokers.shutting_down:
         return replace(state, isr=isr)
@@ -138,12 +143,12 @@ def with_assignment(
 ) -> PartitionState | None:
     """Return the state with the replicas of `assignment`, in a new leader epoch.
 
-    The leader changes only if it is not among them. None if no member of the ISR would remain, if
-    none of those that remain has confirmed that it has its log, or if the partition would lose its
-    leader.
+    The leader changes only if it is not among them. None if members would leave the ISR and none of
+    those that remain is online and has confirmed that it has its log, or if the partition would
+    lose its leader.
     """
     isr = tuple(replica for replica in state.isr if replica in assignment.replicas)
-    if len(isr) < len(state.isr) and brokers.are_unconfirmed(isr):
+    if len(isr) < len(state.isr) and not brokers.can_keep(isr, state):
         return None
     leader = state.leader
     if leader not in isr:

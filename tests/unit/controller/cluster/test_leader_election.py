@@ -184,6 +184,17 @@ def test_isr_does_not_shrink_to_replicas_that_have_not_confirmed_their_logs() ->
     assert _summary(with_assignment(STATE, moving, none)) == (1, (1, 2, 3), 6)
 
 
+@pytest.mark.parametrize("offline", [Brokers(live={2, 3}), ALL])
+def test_isr_does_not_shrink_to_a_leader_that_is_offline(offline: Brokers) -> None:
+    """The controller may not have elected another leader yet."""
+    is_failed = 1 in offline.live
+    state = replace(STATE, isr=(1, 2), offline_replicas=(1,) if is_failed else ())
+    assert with_assignment(state, ReplicaAssignment(replicas=(1,)), offline) is None
+    moving = replace(state, replicas=(1, 2), removing_replicas=(2,))
+    assert reassigned(moving, offline) is None
+    assert for_shutdown(state, replace(offline, shutting_down={2})) is None
+
+
 @given(BROKER_SETS, st.sets(st.integers(1, 4), min_size=1), BROKER_SETS)
 def test_completed_reassignment_keeps_only_target_replicas_all_of_which_are_in_sync(
     removing: set[int], isr: set[int], live: set[int]
@@ -205,7 +216,7 @@ def test_completed_reassignment_keeps_only_target_replicas_all_of_which_are_in_s
         assert not new.is_reassigning
         assert new.leader_epoch == state.leader_epoch + 1
     elif target:
-        assert not target <= isr or (min(isr) not in target and not target & live)
+        assert not target <= isr or (not target & live and (min(isr) not in target or target < isr))
 
 
 def test_leader_that_was_not_in_sync_is_recovering() -> None:
