@@ -74,18 +74,21 @@ class BrokerChanges:
         """The brokers that have requested a controlled shutdown."""
         self.offline: dict[TopicPartition, set[int]] = {}
         """The brokers of the replicas whose log cannot be used."""
-        self._damaged: dict[TopicPartition, set[int]] = {}
+        self.damaged: dict[TopicPartition, set[int]] = {}
         """Those of them whose log only lacks records."""
         self._marked: set[TopicPartition] = set()
         """Partitions whose offline replicas have changed, which clients do not know yet."""
+        self._unshown: dict[str, set[int]] = {}
+        """Those of them whose offline replicas are not in the context yet, by topic."""
         self._failed: list[ReplicaStatus] = []
         """Failures that were reported since the last round."""
         self._fenced: dict[TopicPartition, int] = {}
         """Leaders that have rejected their leader epoch."""
         self._unconfirmed: set[int] = set()
         """Live brokers that have not responded to `BrokerUpdates.send_all` yet."""
-        self._restarted: set[int] = set()
-        """Brokers that have registered again between two looks."""
+        self._restarted: dict[int, set[TopicPartition]] = {}
+        """Brokers that have registered again between two looks, with the partitions in which that
+        has been considered already, because others could not be written."""
         self._is_due = False
         self._is_running = False
         self._is_over = False
@@ -121,6 +124,7 @@ class BrokerChanges:
         known = sum(map(len, self.offline.values()))
         for status in statuses:
             self._note(status)
+        self._show_offline()
         newly_offline = sum(map(len, self.offline.values())) - known
         if newly_offline > 0:
             self._report(
@@ -164,36 +168,42 @@ class BrokerChanges:
         for broker_id in started:
             confirmed = partial(self._confirmed, broker_id, self.epochs[broker_id])
             self.updates.send_all(broker_id).then(confirmed, self._ended)
-        fenced, restarted = dict(self._fenced), frozenset(self._restarted)
+        fenced, restarted = dict(self._fenced), self._restarted
         marked, failed = set(self._marked), list(self._failed)
+        handled: set[TopicPartition] = set()
         informed: set[TopicPartition] = set()
 
         def decide(key: TopicPartition, state: PartitionState) -> PartitionState | None:
-            # Rule C1: the leader has found records of this epoch in its log, from before a restart.
-            is_fenced = fenced.get(key, NO_LEADER) == state.leader != NO_LEADER
-            doubtful = restarted | {state.leader} if is_fenced else restarted
-            new = without_restarted(state, self.liveness, doubtful)
-            # If no other member can be elected yet, its leader leads in another epoch.
-            if is_fenced and (new is None or new.leader_epoch == state.leader_epoch):
-                return in_next_epoch(new or state)
-            if key in self._damaged and (new or state).leader == NO_LEADER:
-                damaged = self._damaged[key]
-                return led_by_damaged_replica(state, self.liveness, damaged) or new
+            doubtful = {one for one, done in restarted.items() if key not in done}
+            new = self._decided(key, state, doubtful, is_fenced=fenced.get(key) == state.leader)
+            if new is None and (doubtful or key in fenced):
+                handled.add(key)
             return new
 
         def inform(keys: Collection[TopicPartition]) -> None:
             informed.update(keys)
-            self._forget_failures_of_leaders(keys)
-            self.inform(keys)
+            self.inform_of_elections(keys)
 
+        failure: Exception | None = None
         try:
             await self._changes.change_all(decide, inform)
-        finally:
-            # Also after an error: a topic that cannot be written does not affect the others.
-            self.on_handled()
-        # Only now, because after an error, all of this is tried again.
-        self._fenced = {key: one for key, one in self._fenced.items() if fenced.get(key) != one}
-        self._restarted -= restarted
+        except NotController:
+            raise
+        except (KafkaError, ValueError) as error:
+            failure = error
+        # Also after an error: a topic that cannot be written does not affect the others. Otherwise,
+        # each attempt would elect leaders for all partitions of a broker that has restarted.
+        self.on_handled()
+        handled |= informed
+        self._fenced = {
+            key: one
+            for key, one in self._fenced.items()
+            if fenced.get(key) != one or (failure is not None and key not in handled)
+        }
+        for done in self._restarted.values():
+            done |= handled
+        if failure is None:
+            self._restarted = {}
         self._marked -= marked
         del self._failed[: len(failed)]
         # A replica joins the ISR again only after it has learned that it has left it, but brokers
@@ -201,6 +211,26 @@ class BrokerChanges:
         self.inform({one.topic_partition for one in failed if self._is_outdated(one)} - informed)
         if marked - informed:
             self.updates.send(marked - informed, to_replicas=False)
+        if failure is not None:
+            raise failure
+
+    def _decided(
+        self, key: TopicPartition, state: PartitionState, restarted: set[int], *, is_fenced: bool
+    ) -> PartitionState | None:
+        """Return the next state of a partition after changes of brokers, or None.
+
+        With `is_fenced`, its leader has found records of the leader epoch in its log, from before
+        a restart (rule C1).
+        """
+        is_fenced = is_fenced and state.leader != NO_LEADER
+        doubtful = restarted | {state.leader} if is_fenced else restarted
+        new = without_restarted(state, self.liveness, doubtful)
+        # If no other member can be elected yet, its leader leads in another epoch.
+        if is_fenced and (new is None or new.leader_epoch == state.leader_epoch):
+            return in_next_epoch(new or state)
+        if key in self.damaged and (new or state).leader == NO_LEADER:
+            return led_by_damaged_replica(state, self.liveness, self.damaged[key]) or new
+        return new
 
     def _confirmed(
         self, broker_id: int, broker_epoch: int, statuses: Sequence[ReplicaStatus]
@@ -228,6 +258,11 @@ class BrokerChanges:
             for sent in self.updates.send(partitions).values():
                 self.watch(sent)
 
+    def inform_of_elections(self, partitions: Collection[TopicPartition]) -> None:
+        """Send the present state of partitions, some of which have new leaders, to the brokers."""
+        self._forget_failures_of_leaders(partitions)
+        self.inform(partitions)
+
     def watch(self, sent: Later[list[ReplicaStatus]]) -> None:
         """Handle what the response of a broker reports, when it arrives."""
         sent.then(self.replicas_responded, self._ended)
@@ -248,7 +283,7 @@ class BrokerChanges:
             if broker_id not in old or old[broker_id].broker_epoch != broker.broker_epoch
         ]
         gone = [broker_id for broker_id in old if broker_id not in found]
-        self._restarted.update(broker_id for broker_id in started if broker_id in old)
+        self._restarted.update({one: set() for one in started if one in old})
         self._unconfirmed = self._unconfirmed - set(gone) | set(started)
         self.shutting_down -= {*started, *gone}
         if started or gone:
@@ -272,7 +307,7 @@ class BrokerChanges:
         for state in topic.partitions:
             key = TopicPartition(topic.name, state.partition)
             self.offline.pop(key, None)
-            self._damaged.pop(key, None)
+            self.damaged.pop(key, None)
             self._fenced.pop(key, None)
 
     # -- failed replicas ----------------------------------------------------------------------
@@ -285,7 +320,7 @@ class BrokerChanges:
             self._failed.append(status)
             self.offline.setdefault(key, set()).add(status.broker_id)
             if status.error_code == ErrorCode.REPLICA_NOT_AVAILABLE:
-                self._damaged.setdefault(key, set()).add(status.broker_id)
+                self.damaged.setdefault(key, set()).add(status.broker_id)
             self._mark(key)
         elif status.error_code == ErrorCode.FENCED_LEADER_EPOCH:
             self._fenced[key] = status.broker_id
@@ -303,9 +338,10 @@ class BrokerChanges:
         for key, broker_ids in list(self.offline.items()):
             if not broker_ids.isdisjoint(started):
                 self._works_again(key, started)
+        self._show_offline()
 
     def _works_again(self, key: TopicPartition, broker_ids: Iterable[int]) -> None:
-        for failures in (self.offline, self._damaged):
+        for failures in (self.offline, self.damaged):
             failed = failures.get(key, set())
             failed.difference_update(broker_ids)
             if not failed:
@@ -315,20 +351,32 @@ class BrokerChanges:
     def _forget_failures_of_leaders(self, keys: Collection[TopicPartition]) -> None:
         """Assume that damaged replicas that have just been elected work."""
         for key in keys:
-            topic = self._context.existing(key.topic) if key in self._damaged else None
+            topic = self._context.existing(key.topic) if key in self.damaged else None
             if topic is not None and key.partition < len(topic.partitions):
                 self._works_again(key, {topic.partitions[key.partition].leader})
+        self._show_offline()
 
     def _mark(self, key: TopicPartition) -> None:
-        """Set the offline replicas of a partition in the context."""
+        """Note that the offline replicas of a partition have changed; `_show_offline` follows."""
         self._marked.add(key)
-        name, number = key
-        known = self._context.get(name)
-        if known is not None and number < len(known.state.partitions):
-            offline = tuple(sorted(self.offline.get(key, ())))
-            state = replace(known.state.partitions[number], offline_replicas=offline)
-            version = known.partition_versions[number]
-            self._context.put_partitions(name, {number: (state, version)})
+        self._unshown.setdefault(key.topic, set()).add(key.partition)
+
+    def _show_offline(self) -> None:
+        """Set the offline replicas of the partitions in the context, once for each topic."""
+        unshown, self._unshown = self._unshown, {}
+        for name, numbers in unshown.items():
+            known = self._context.get(name)
+            if known is None:
+                continue
+            changed: dict[int, tuple[PartitionState, int]] = {}
+            for number in numbers:
+                if number < len(known.state.partitions):
+                    offline = self.offline.get(TopicPartition(name, number), ())
+                    state = replace(
+                        known.state.partitions[number], offline_replicas=tuple(sorted(offline))
+                    )
+                    changed[number] = state, known.partition_versions[number]
+            self._context.put_partitions(name, changed)
 
 
 def _ids(brokers: Iterable[int]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from plog.errors import ErrorCode, KafkaStorageError
 from plog.wire.messages.leader_and_isr import FULL, LeaderAndIsrRequest
 from plog.wire.messages.stop_replica import StopReplicaRequest
 from plog.wire.messages.update_metadata import UpdateMetadataRequest
+from plog.zookeeper.operations import SetData
 from plogd.controller.cluster.broker_updates import ReplicaStatus
 from plogd.metadata.cache import NO_LEADER
 from plogd.ports import spawn
@@ -351,3 +354,52 @@ def test_topic_that_cannot_be_written_does_not_keep_other_work_waiting(
     site.brokers.changed()
     site.run(100)
     assert len(handled) == 1
+
+
+def test_restart_is_considered_once_in_each_partition_although_another_cannot_be_written() -> None:
+    site = ClusterControllerSite({0: (2, 3), 1: (2,), 2: (2, 3)})
+    site.start(1, 2, 3)
+    path = "/brokers/topics/t/partitions/2/state"
+    sound = site.site.zookeeper.data(path)
+    site.site.zookeeper.write(SetData(path=path, data=b"{"))
+    restart_unseen(site)
+    site.run(100)
+    before = site.state(0), site.state(1)
+    assert [(one.leader, one.leader_epoch) for one in before] == [(3, 1), (2, 1)]
+    site.run(10_000)
+    assert (site.state(0), site.state(1)) == before
+    site.site.zookeeper.write(SetData(path=path, data=sound))
+    site.run(10_000)
+    assert (site.state(2).leader, site.state(2).isr) == (3, (3,))
+    assert (site.state(0), site.state(1)) == before
+
+
+def test_failures_of_many_replicas_are_noted_once_in_their_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A topic's partitions are copied whenever one of them changes."""
+    site = ClusterControllerSite({number: (1, 2) for number in range(100)})
+    site.start(1, 2)
+    puts: list[int] = []
+    put_partitions = site.context.put_partitions
+
+    def put(name: str, changed: Mapping[int, Any], version: int | None = None) -> None:
+        puts.append(len(changed))
+        put_partitions(name, changed, version)
+
+    monkeypatch.setattr(site.context, "put_partitions", put)
+    site.brokers.replicas_responded(
+        [
+            ReplicaStatus(
+                broker_id=2,
+                topic_partition=key(number),
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+                partition_epoch=0,
+            )
+            for number in range(100)
+        ]
+    )
+    assert puts[0] == 100
+    assert site.state(99).offline_replicas == (2,)
+    site.run()
+    assert site.state(99).isr == (1,)
