@@ -19,6 +19,7 @@ from plog.wire.messages.alter_partition import (
 )
 from plog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     LeaderAndIsrTopicError,
@@ -64,6 +65,8 @@ class RecordingPeers:
         """Error codes of LeaderAndIsr responses by broker and partition; each is used once."""
         self.broken: set[tuple[int, int]] = set()
         """Brokers and partitions whose LeaderAndIsr responses have KAFKA_STORAGE_ERROR."""
+        self.damaged: set[tuple[int, int]] = set()
+        """Brokers and partitions whose logs lack records: they lead only alone in the ISR."""
         self.silent: set[int] = set()
         self.log_ends: dict[tuple[int, int], tuple[int, int]] = {}
         """The last leader epoch and the end offset of replicas' logs, by broker and partition."""
@@ -97,9 +100,7 @@ class RecordingPeers:
                 partition_errors=[
                     LeaderAndIsrPartitionError(
                         partition_index=state.partition_index,
-                        error_code=ErrorCode.KAFKA_STORAGE_ERROR
-                        if (broker_id, state.partition_index) in self.broken
-                        else self.errors.pop((broker_id, state.partition_index), 0),
+                        error_code=self._error(broker_id, state),
                     )
                     for state in topic.partition_states
                 ],
@@ -107,6 +108,14 @@ class RecordingPeers:
             for topic in message.topic_states
         ]
         return LeaderAndIsrResponse(topics=topics)
+
+    def _error(self, broker_id: int, state: LeaderAndIsrPartitionState) -> int:
+        replica = broker_id, state.partition_index
+        if replica in self.broken:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if replica in self.damaged and broker_id in state.isr and len(state.isr) > 1:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        return self.errors.pop(replica, 0)
 
     def _log_ends(self, broker_id: int, message: ListOffsetsRequest) -> ListOffsetsResponse:
         assert message.replica_id == -2

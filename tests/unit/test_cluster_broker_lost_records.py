@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from plog.errors import ErrorCode
+from plog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from plogd.log import file_names
 from tests.helpers.sim.sim_broker import LOG_DIR, fetch_request
 from tests.helpers.sim.sim_files import SimFiles
@@ -284,6 +285,25 @@ def test_last_replica_in_sync_serves_the_records_around_damage(cluster: ZooKeepe
     cluster.advance(100)
     assert cluster.produce("t", b"new") == 0
     assert cluster.replica(last, "t").log.log_end_offset == len(VALUES) + 1
+
+
+def test_damaged_replica_leads_on_request_if_the_other_replicas_in_sync_are_gone(
+    cluster: ZooKeeperCluster,
+) -> None:
+    damaged = cluster.leader("t")
+    kill_all(cluster)
+    damage(cluster.files[damaged])
+    cluster.start(damaged)
+    cluster.advance(3 * SESSION_TIMEOUT_MS)
+    assert (cluster.leader("t"), len(cluster.state("t").isr)) == (-1, 3)
+    topics = [TopicPartitions(topic="t", partitions=[0])]
+    request = ElectLeadersRequest(election_type=1, topic_partitions=topics, timeout_ms=10_000)
+    [topic] = cluster.ask_controller(request, 2).replica_election_results
+    assert topic.partition_result[0].error_code == 0
+    cluster.until(lambda: cluster.leader("t") == damaged)
+    cluster.advance(100)
+    assert cluster.produce("t", b"new") == 0
+    assert cluster.replica(damaged, "t").log.log_end_offset == len(VALUES) + 1
 
 
 def test_last_replica_in_sync_that_has_lost_its_tail_does_not_lead(

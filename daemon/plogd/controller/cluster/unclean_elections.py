@@ -4,7 +4,8 @@ Records that only the offline replicas have are lost for good, so this happens o
 `unclean.leader.election.enable` allows it, or an operator requests it (ElectLeaders, KIP-460). Of
 the replicas that are online, the one with the longest log leads: the controller asks all of them
 for the last leader epoch and the end offset of their logs, and compares the epochs first (rule C9).
-Kafka elects the first of them instead, which may have no records at all.
+Kafka elects the first of them instead, which may have no records at all. A replica whose log only
+lacks some records in the middle (rule C2) counts as online.
 
 Source: Kafka 3.9 PartitionStateMachine.doElectLeaderForPartitions,
 Election.leaderForOffline; KIP-106, KIP-704 for the recovery state.
@@ -13,6 +14,7 @@ Election.leaderForOffline; KIP-106, KIP-704 for the recovery state.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from plog.errors import ErrorCode, KafkaError, NotController
@@ -187,12 +189,12 @@ class UncleanElections:
             # A replica in sync may have come back during the requests.
             new = without_offline_replicas(state, self._brokers.liveness)
             if new is None or new.leader == NO_LEADER:
-                new = _longest(state, ends.get(key, {}), self._brokers)
+                new = self._longest(key, state, ends.get(key, {}))
             if new is not None:
                 decided[key] = new
             return new
 
-        changed = await self._changes.change(wanted, decide, self._brokers.inform)
+        changed = await self._changes.change(wanted, decide, self._brokers.inform_of_elections)
         elected: set[TopicPartition] = set()
         async for key in slices.over(changed):
             # Another election has changed the others in the meantime.
@@ -203,6 +205,31 @@ class UncleanElections:
                     self._elections.inc()
                     self._report_election(key, wanted[key], leader, ends[key][leader])
         return elected
+
+    def _longest(
+        self, key: TopicPartition, state: PartitionState, ends: Mapping[int, LogEnd]
+    ) -> PartitionState | None:
+        """Return the state led by the replica with the longest log that can lead, or None."""
+        liveness = self._brokers.liveness
+        # A member of the ISR that is online leads as soon as its broker has responded.
+        if state.leader != NO_LEADER or any(liveness.is_online(x, state) for x in state.isr):
+            return None
+        able = [
+            replica
+            for replica in state.replicas
+            if replica in ends and self._can_lead(replica, key, state)
+        ]
+        if not able:
+            return None
+        # Of several, the first one in the order of the assignment.
+        return uncleanly_led_by(max(able, key=lambda replica: ends[replica]), state)
+
+    def _can_lead(self, replica: int, key: TopicPartition, state: PartitionState) -> bool:
+        """Return whether a replica is online, or can lead around damaged records (rule C2)."""
+        liveness = self._brokers.liveness
+        if replica in self._brokers.damaged.get(key, ()):
+            state = replace(state, offline_replicas=())
+        return liveness.can_lead(replica, state)
 
     def _report_election(
         self, key: TopicPartition, old: PartitionState, leader: int, end: LogEnd
@@ -233,7 +260,7 @@ class UncleanElections:
         by_broker: dict[int, list[TopicPartition]] = {}
         async for key, state in slices.over(wanted.items()):
             for replica in state.replicas:
-                if self._brokers.liveness.can_lead(replica, state):
+                if self._can_lead(replica, key, state):
                     by_broker.setdefault(replica, []).append(key)
                     asked_keys.add(key)
         # All brokers at once, so that silent ones are waited for together. Each turn builds one
@@ -282,24 +309,6 @@ def _request(keys: Iterable[TopicPartition]) -> ListOffsetsRequest:
         topic = topics.setdefault(name, ListOffsetsTopic(name=name))
         topic.partitions.append(ListOffsetsPartition(partition_index=number, timestamp=_LATEST))
     return ListOffsetsRequest(replica_id=_DEBUGGING_REPLICA_ID, topics=list(topics.values()))
-
-
-def _longest(
-    state: PartitionState, ends: Mapping[int, LogEnd], brokers: BrokerChanges
-) -> PartitionState | None:
-    """Return the state led by the online replica with the longest log, or None."""
-    # A member of the ISR that is online leads as soon as its broker has responded.
-    if state.leader != NO_LEADER or any(brokers.liveness.is_online(x, state) for x in state.isr):
-        return None
-    able = [
-        replica
-        for replica in state.replicas
-        if replica in ends and brokers.liveness.can_lead(replica, state)
-    ]
-    if not able:
-        return None
-    # Of several, the first one in the order of the assignment.
-    return uncleanly_led_by(max(able, key=lambda replica: ends[replica]), state)
 
 
 def _ignore(_: None) -> None:

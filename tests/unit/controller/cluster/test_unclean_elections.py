@@ -206,6 +206,22 @@ def test_replica_in_sync_whose_broker_has_not_responded_is_waited_for() -> None:
     assert site.state().leader == NO_LEADER
 
 
+def test_damaged_replica_in_sync_is_elected_if_the_other_members_are_gone() -> None:
+    """They may have the damaged records, so that only an unclean election ends the wait."""
+    site = ClusterControllerSite({0: (2, 3, 4)})
+    site.config = BrokerConfig()
+    site.register(1, 2)
+    site.peers.damaged.add((2, 0))
+    site.cluster.begin()
+    site.run()
+    assert (site.state().leader, site.state().isr) == (NO_LEADER, (2, 3, 4))
+    site.peers.log_ends[2, 0] = (0, 9)
+    assert site.settle(site.cluster.unclean_elections.elect([key()])) == {key()}
+    site.run(10_000)
+    state = site.state()
+    assert (state.leader, state.isr, state.leader_epoch, state.offline_replicas) == (2, (2,), 2, ())
+
+
 def test_ended_term_elects_nothing() -> None:
     site = _Site(is_enabled=False)
     site.end_at(b3=(0, 1))
