@@ -39,11 +39,13 @@ class Plan:
         if not changes:
             return "The replicas and preferred leaders are already distributed as planned."
         reordered = len(changes) - len(copied)
-        return (
-            f"{_partitions(len(copied))} get replicas on other brokers, which copy"
-            f" {size_text(sum(copied.values()))}; {_partitions(reordered)} get only another"
-            " preferred leader."
-        )
+        parts = []
+        if copied:
+            size = size_text(sum(copied.values()))
+            parts.append(f"move replicas of {_partitions(len(copied))}, which copies {size}")
+        if reordered:
+            parts.append(f"change only the preferred leaders of {_partitions(reordered)}")
+        return "Plan: " + "; ".join(parts) + "."
 
     def tables(self) -> list[Table]:
         """Return a table of the partitions that change, and a table of the brokers."""

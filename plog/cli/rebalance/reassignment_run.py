@@ -8,7 +8,7 @@ the rest, and waits for the moves that it finds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plog.cli.reassign_partitions.throttles import (
@@ -30,6 +30,8 @@ from plog.types import TopicPartition
 
 _POLL_S = 0.5
 """Time between two requests for the progress."""
+_CHECKS = 10
+"""Number of requests for the replicas of moved partitions until other replicas are an error."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -143,15 +145,31 @@ class ReassignmentRun:
         moved = [one for one in self.outcome.moved if one in self._changes]
         if not moved:
             return
+        others = await self._other_replicas(moved)
+        for _ in range(_CHECKS - 1):
+            if not others:
+                break
+            # The controller reports the end of a move before all brokers have received it.
+            await self._cluster.network.sleep(_POLL_S)
+            others = await self._other_replicas(moved)
+        for partition, replicas in others.items():
+            text = ",".join(map(str, replicas))
+            self.outcome.errors[partition] = KafkaError(
+                f"another client has changed the replicas to {text}; run the command again"
+            )
+            self.outcome.moved.remove(partition)
+
+    async def _other_replicas(
+        self, moved: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Sequence[int]]:
+        """Return the replicas of those partitions that do not have the planned ones."""
         now = await describe_partitions(self._cluster, sorted({one.topic for one in moved}))
-        for partition in moved:
+        return {
+            partition: now[partition].replicas
+            for partition in moved
             # A topic can be deleted meanwhile, which is not an error.
-            if partition in now and now[partition].replicas != self._changes[partition]:
-                replicas = ",".join(map(str, now[partition].replicas))
-                self.outcome.errors[partition] = KafkaError(
-                    f"another client has changed the replicas to {replicas}; run the command again"
-                )
-                self.outcome.moved.remove(partition)
+            if partition in now and now[partition].replicas != self._changes[partition]
+        }
 
     # -- progress -----------------------------------------------------------------------------
 
@@ -193,10 +211,12 @@ class ReassignmentRun:
     async def elect(self, partitions: Collection[TopicPartition]) -> None:
         """Elect the preferred leaders of those `partitions` that other replicas lead."""
         now = await describe_partitions(self._cluster, sorted({one.topic for one in partitions}))
+        # The planned replicas, because a broker may not have received the latest ones yet.
         needed = [
             partition
             for partition in sorted(partitions)
-            if partition in now and now[partition].leader != now[partition].replicas[0]
+            if partition in now
+            and now[partition].leader != self._plan.after.get(partition, now[partition].replicas)[0]
         ]
         if not needed:
             return

@@ -16,7 +16,9 @@ from plog.enums import ConfigResourceType
 from plog.errors import ErrorCode
 from plog.types import TopicPartition
 from plog.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from plog.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from plog.wire.messages.elect_leaders import ElectLeadersRequest
+from plog.wire.schema import ApiMessage
 from tests.helpers.client.reassigning_cluster import ReassigningCluster
 from tests.unit.cli.conftest import Output, ReassignmentSite
 
@@ -77,7 +79,7 @@ def test_dry_run_prints_the_plan_and_changes_nothing(rebalance: Rebalance) -> No
         ["2", "-", "6", "3", "4", "2"],
         ["3", "-", "0", "0", "4", "2"],
     ]
-    assert "which copy 400 B" in result.lines[-1]
+    assert "which copies 400 B" in result.lines[-1]
 
 
 def test_plan_is_a_document_that_reassign_partitions_accepts(
@@ -199,6 +201,45 @@ def test_move_that_another_client_cancels_is_an_error(rebalance: Rebalance) -> N
     assert "another client has changed the replicas to " in result.err
     assert rebalance().code == 0
     assert rebalance.counts() == [4, 4, 4]
+
+
+def test_brokers_that_receive_the_new_replicas_late_are_no_error(rebalance: Rebalance) -> None:
+    cluster = rebalance.cluster
+    answer = cluster.answer
+    before = answer(1, DescribeTopicPartitionsRequest(topics=[]))
+    stale = 5
+
+    def late(node_id: int, request: ApiMessage) -> ApiMessage:
+        nonlocal stale
+        has_moved = cluster.sent(AlterPartitionReassignmentsRequest)
+        if isinstance(request, DescribeTopicPartitionsRequest) and has_moved and stale:
+            stale -= 1
+            return before
+        return answer(node_id, request)
+
+    cluster.answer = late
+    result = rebalance()
+    assert (result.code, result.err, stale) == (0, "", 0)
+    assert rebalance.led() == [2, 2, 2]
+
+
+def test_leaders_are_elected_by_the_plan_if_a_broker_describes_earlier_replicas(
+    rebalance: Rebalance,
+) -> None:
+    cluster = rebalance.cluster
+    answer = cluster.answer
+    before = answer(1, DescribeTopicPartitionsRequest(topics=[]))
+
+    def late(node_id: int, request: ApiMessage) -> ApiMessage:
+        # The first description is for the plan, and the second one, after the moves, is up to date.
+        # The third one, for the elections, comes from a broker that is late.
+        described = cluster.sent(DescribeTopicPartitionsRequest)
+        is_third = isinstance(request, DescribeTopicPartitionsRequest) and len(described) == 3
+        return before if is_third else answer(node_id, request)
+
+    cluster.answer = late
+    assert rebalance().code == 0
+    assert rebalance.led() == [2, 2, 2]
 
 
 def test_rejected_partition_does_not_stop_the_others(rebalance: Rebalance) -> None:
