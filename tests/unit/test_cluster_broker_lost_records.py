@@ -287,6 +287,38 @@ def test_last_replica_in_sync_serves_the_records_around_damage(cluster: ZooKeepe
     assert cluster.replica(last, "t").log.log_end_offset == len(VALUES) + 1
 
 
+def elect_uncleanly(cluster: ZooKeeperCluster) -> int:
+    """Request an unclean election; return the error code."""
+    topics = [TopicPartitions(topic="t", partitions=[0])]
+    request = ElectLeadersRequest(election_type=1, topic_partitions=topics, timeout_ms=10_000)
+    [topic] = cluster.ask_controller(request, 2).replica_election_results
+    code: int = topic.partition_result[0].error_code
+    return code
+
+
+def test_replica_that_has_lost_its_tail_is_not_elected_uncleanly(
+    cluster: ZooKeeperCluster,
+) -> None:
+    """It would not lead, and the replica in sync would not be in the ISR any more."""
+    last = cluster.leader("t")
+    for one in others(cluster, last):
+        cluster.kill(one)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    cluster.kill(last)
+    lost, other = (one for one in (1, 2, 3) if one != last)
+    cluster.start(other)
+    cluster.until(lambda: cluster.has_controller and cluster.leader("t") == -1)
+    cluster.kill(other)
+    lose_tail(cluster.files[lost])
+    cluster.start(lost)
+    cluster.advance(3 * SESSION_TIMEOUT_MS)
+    assert elect_uncleanly(cluster) == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    for one in (1, 2, 3):
+        if one != lost:
+            cluster.start(one)
+    assert_complete(cluster)
+
+
 def test_damaged_replica_leads_on_request_if_the_other_replicas_in_sync_are_gone(
     cluster: ZooKeeperCluster,
 ) -> None:
@@ -296,10 +328,7 @@ def test_damaged_replica_leads_on_request_if_the_other_replicas_in_sync_are_gone
     cluster.start(damaged)
     cluster.advance(3 * SESSION_TIMEOUT_MS)
     assert (cluster.leader("t"), len(cluster.state("t").isr)) == (-1, 3)
-    topics = [TopicPartitions(topic="t", partitions=[0])]
-    request = ElectLeadersRequest(election_type=1, topic_partitions=topics, timeout_ms=10_000)
-    [topic] = cluster.ask_controller(request, 2).replica_election_results
-    assert topic.partition_result[0].error_code == 0
+    assert elect_uncleanly(cluster) == 0
     cluster.until(lambda: cluster.leader("t") == damaged)
     cluster.advance(100)
     assert cluster.produce("t", b"new") == 0

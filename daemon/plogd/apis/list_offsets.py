@@ -7,9 +7,10 @@ Serves versions 1-11.
 
 "Latest" is the high watermark or, for read_committed, the last stable offset: consumers cannot read
 beyond it. For a follower, it is the log end offset, and for the controller, which asks any replica
-(replica id -2), the end of that replica's log. replica/offset_lookup.py implements the special
-timestamps. The response waits for lookups that read from disk. As in Kafka, a partition that is
-listed more than once gets INVALID_REQUEST; it appears in the response once.
+(replica id -2), the end of that replica's log, or an error if records are missing there.
+replica/offset_lookup.py implements the special timestamps. The response waits for lookups that read
+from disk. As in Kafka, a partition that is listed more than once gets INVALID_REQUEST; it appears
+in the response once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from plog.errors import (
     KafkaError,
     UnsupportedVersion,
 )
+from plog.types import TopicPartition
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -128,6 +130,9 @@ def _answer(
     """Return the response for one partition, even if the lookup fails with a KafkaError."""
     try:
         _check_special_timestamp(asked.timestamp, context.version)
+        if any_replica and broker.cluster_replicas is not None:
+            key = TopicPartition(topic, asked.partition_index)
+            broker.cluster_replicas.roles.lost.check_end_is_known(key)
         found = look_up_offset(
             broker.replica_manager.partition(topic, asked.partition_index),
             asked.timestamp,

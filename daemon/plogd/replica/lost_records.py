@@ -100,6 +100,18 @@ class LostRecords:
         error = KafkaStorageError if loss.lacks_end else ReplicaNotAvailable
         return error(f"{key}: this replica has lost records, from offset {loss.first_offset} on")
 
+    def check_end_is_known(self, key: TopicPartition) -> None:
+        """Raise KafkaStorageError if the end of the log is missing: this replica does not lead.
+
+        Without this, an unclean election could make it the only member of the ISR.
+        """
+        loss = self._log_manager.losses.get(key)
+        if loss is not None and loss.lacks_end:
+            raise KafkaStorageError(
+                f"{key}: this replica has lost the end of its log, from offset {loss.first_offset}"
+                " on"
+            )
+
     def report_refusals(self) -> None:
         """Report the partitions that this broker does not lead, since the last call."""
         refused, self._refused = self._refused, []
