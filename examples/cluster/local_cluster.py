@@ -110,6 +110,7 @@ class LocalCluster:
         """
         first = f"127.0.0.1:{self._ports[1]}"
         self._report(f"Data and logs are in {self.folder}. Try, in another terminal:")
+        self._report("  . .venv/bin/activate")
         self._report(
             f"  plog topics --bootstrap-server {first} --create --topic clicks --partitions 6"
             " --replication-factor 3"

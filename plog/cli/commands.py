@@ -57,7 +57,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "broker",
         "plog.cli.broker.command:configure",
-        "Move replicas or leaders away from a broker, give it leaders again, or check its stop.",
+        "Move replicas or leaders away from a broker, return its leaders, or check if it may stop.",
     ),
     Command(
         "broker-api-versions",

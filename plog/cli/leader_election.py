@@ -46,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=election_type,
         metavar="preferred|unclean",
         help="preferred: make the first replica of each partition its leader, if it is in sync;"
-        " unclean: give partitions without a leader a replica that is not in sync, which loses"
+        " unclean: elect a replica that is not in sync if a partition has no leader, which loses"
         " records",
     )
     parser.add_argument(

@@ -80,9 +80,9 @@ class OffsetsSettings:
     offsets_topic_replication_factor: int = setting(
         "offsets.topic.replication.factor",
         3,
-        "Number of replicas with which `__consumer_offsets` is created, limited to the number of"
-        " brokers. Kafka does not create the topic if there are too few brokers; plog does, so"
-        " that a single broker can serve groups.",
+        "Number of replicas with which `__consumer_offsets` is created. A cluster with fewer"
+        " brokers does not serve groups. A broker without a cluster uses 1 instead; Kafka does"
+        " not.",
         type=SettingType.SHORT,
         at_least=1,
         importance="high",

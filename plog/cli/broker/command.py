@@ -26,7 +26,7 @@ _Tool = Callable[[Cluster, argparse.Namespace], Coroutine[Any, Any, int]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Move replicas or leaders away from a broker, give it leaders again, or check its stop."""
+    """Move replicas or leaders away from a broker, return its leaders, or check if it may stop."""
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for name, configure_tool in (
         ("drain", configure_drain),

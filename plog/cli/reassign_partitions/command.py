@@ -98,7 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             " --reassignment-json-file moves.json --throttle 50000000",
         ),
         (
-            "show how far the moves are and, when they are done, remove the throttle",
+            "show the progress of the moves and, when they are done, remove the throttle",
             "plog reassign-partitions --bootstrap-server localhost:9092 --verify"
             " --reassignment-json-file moves.json",
         ),
@@ -111,7 +111,7 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
     for name, text in (
         ("--generate", "print new replicas of topics, evenly distributed over brokers"),
         ("--execute", "start to move the replicas in a file"),
-        ("--verify", "show how far the moves are; when all are done, remove the throttles"),
+        ("--verify", "show the progress of the moves; when all are done, remove the throttles"),
         ("--cancel", "cancel the moves, and remove the throttles"),
         ("--list", "list the partitions that are being moved"),
     ):
@@ -130,8 +130,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--additional",
         action="store_true",
-        help="--execute: also if other partitions are being moved, or to change the throttle of"
-        " these moves",
+        help="--execute: allow other moves in progress; --throttle then also applies to them",
     )
     group.add_argument(
         "--disallow-replication-factor-change",

@@ -44,7 +44,7 @@ def add_plan_options(parser: argparse.ArgumentParser, *, moves: bool = True) -> 
         type=positive,
         default=_PARALLEL,
         metavar="NUMBER",
-        help="maximum partitions that are moved at the same time (default: %(default)s)",
+        help="maximum number of partitions that are moved at the same time (default: %(default)s)",
     )
 
 
