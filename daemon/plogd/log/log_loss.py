@@ -6,8 +6,8 @@ Kafka ignores. It is written before anything else hides the loss, and removed wh
 left the in-sync replicas: then it can lead only after it has copied everything.
 
 recovery/log_recovery.py, and replica/lost_records.py for logs that are missing, find losses.
-replica/lost_records.py decides what such a replica may do. Partitions with a single replica have no
-mark: their leader continues after the loss.
+replica/lost_records.py decides what such a replica may do. Partitions with a single replica get no
+mark: their leader continues after the loss. A mark remains if a partition loses its other replicas.
 """
 
 from __future__ import annotations
@@ -90,11 +90,12 @@ class LossMark:
     """The mark of a log that is being loaded; `loss` is what it says. Used in jobs."""
 
     def __init__(self, files: Files, directory: str, *, is_kept: bool) -> None:
-        """Without `is_kept`, losses are not recorded: there are no other replicas."""
+        """Without `is_kept`, new losses are not recorded: there are no other replicas."""
         self._files = files
         self._directory = directory
         self._is_kept = is_kept
-        self.loss = read_loss(files, directory) if is_kept else None
+        # An earlier mark counts, because the partition may have had other replicas before.
+        self.loss = read_loss(files, directory)
 
     def note(self, loss: LogLoss) -> None:
         """Add a loss, durably. Raises OSError."""

@@ -59,7 +59,7 @@ class LostRecords:
     def loss_of_missing(self, topic_id: Uuid, state: PartitionState) -> LogLoss | None:
         """Return the loss of a replica that has no log; None if it never had one."""
         is_expected = (topic_id, state.partition) in self._expected
-        if not is_expected or not self._is_counted(state):
+        if not is_expected or self._broker_id not in state.isr or len(state.replicas) == 1:
             return None
         # Without a new directory, the log may also be missing because the brokers were stopped
         # while they created the topic. If all replicas are missing, the last one may lead.
@@ -81,14 +81,12 @@ class LostRecords:
 
     # -- roles --------------------------------------------------------------------------------
 
-    def _is_counted(self, state: PartitionState) -> bool:
-        """Return whether the store counts this broker as in sync, and there are other replicas."""
-        return self._broker_id in state.isr and len(state.replicas) > 1
-
     def refusal(self, key: TopicPartition, state: PartitionState) -> KafkaError | None:
         """Return the error with which this replica rejects any role in `state`, or None."""
         loss = self._log_manager.losses.get(key)
-        if loss is None or not self._is_counted(state):
+        # Also if a cancelled reassignment has left this replica only: it would assign the lost
+        # offsets again.
+        if loss is None or self._broker_id not in state.isr:
             return None
         is_alone = len(state.isr) == 1
         if is_alone and not loss.lacks_end:

@@ -53,13 +53,14 @@ def test_losses_are_added_and_not_repeated() -> None:
     assert LossMark(files, "/p", is_kept=True).loss == mark.loss
 
 
-def test_partition_without_other_replicas_has_no_mark() -> None:
-    files = SimFiles(["/p"])
+def test_partition_without_other_replicas_gets_no_mark_but_keeps_an_earlier_one() -> None:
+    files = SimFiles(["/p", "/q"])
     write_loss(files, "/p", LOSS)
-    mark = LossMark(files, "/p", is_kept=False)
-    mark.note(LogLoss(first_offset=1, lacks_end=True))
-    assert mark.loss is None
-    assert read_loss(files, "/p") == LOSS
+    for directory, expected in (("/p", LOSS), ("/q", None)):
+        mark = LossMark(files, directory, is_kept=False)
+        mark.note(LogLoss(first_offset=1, lacks_end=True))
+        assert mark.loss == expected
+        assert read_loss(files, directory) == expected
 
 
 def test_losses_are_merged() -> None:

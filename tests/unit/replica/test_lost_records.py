@@ -98,6 +98,14 @@ def site() -> Site:
     return Site()
 
 
+def test_replica_that_remains_alone_does_not_assign_lost_offsets_again(site: Site) -> None:
+    # A reassignment that added broker 2 has been cancelled.
+    site.lose(1, lacks_end=True)
+    error = site.apply(state(leader=1, replicas=(1,), isr=(1,)))
+    assert isinstance(error, KafkaStorageError)
+    assert site.partition.leader == NO_LEADER
+
+
 @pytest.mark.parametrize("lacks_end", [True, False])
 @pytest.mark.parametrize("leader", [1, 2, NO_LEADER])
 def test_replica_does_nothing_while_it_is_in_the_isr(
@@ -171,8 +179,8 @@ def test_mark_stays_if_the_log_cannot_be_truncated(site: Site) -> None:
     assert (site.log.log_end_offset, site.broker.files.exists(MARK)) == (1, False)
 
 
-def test_partition_without_other_replicas_ignores_the_mark(site: Site) -> None:
-    site.lose(3, lacks_end=True)
+def test_partition_without_other_replicas_is_led_around_damage(site: Site) -> None:
+    site.lose(1, lacks_end=False)
     assert site.apply(state(leader=1, replicas=(1,), isr=(1,))) is None
     assert site.partition.leader == 1
 
