@@ -1,8 +1,8 @@
 """Send control requests to the live brokers, in order, until each has been answered.
 
 A broker learns its partitions only from these requests, so none may be lost: after an error, the
-same request is sent again, and the later ones wait. This includes a broker that has registered, but
-rejects the request because it has not accepted its broker epoch yet. A request that the broker has
+same request is sent again, and the later ones wait. This includes a broker that rejects the
+request, for example because it has not accepted its broker epoch yet. A request that the broker has
 processed twice has no effect the second time. A channel ends when its broker is gone, or has
 registered again, and all channels end when this broker is no longer the controller; what they still
 had to send is obsolete then. Rule C10 in docs/architecture.md.
@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from plog.errors import ErrorCode, KafkaError, RequestTimedOut, StaleBrokerEpoch
+from plog.errors import ErrorCode, KafkaError, RequestTimedOut, error_from_code
 from plog.wire.schema import ApiMessage
 from plogd.metadata.store import BrokerRegistration
 from plogd.peers import PeerRequest, Peers, PeerUnavailable
@@ -109,15 +109,17 @@ class _Channel:
             request, later = self._queue[0]
             try:
                 response = await self._peers.ask(self._broker_id, request, _LANE)
-                _check_epoch(response)
-            except (PeerUnavailable, RequestTimedOut, StaleBrokerEpoch) as error:
-                self._report_failure(error)
-                await self._sleep()
-                continue
+                problem = _problem_of(response)
+            except (PeerUnavailable, RequestTimedOut) as error:
+                problem = error
             except KafkaError as error:
                 # The brokers have no version in common, for example; a retry would not help.
                 self._queue.popleft()
                 later.fail(error)
+                continue
+            if problem is not None:
+                self._report_failure(problem)
+                await self._sleep()
                 continue
             if self._has_failed:
                 self._has_failed = False
@@ -148,13 +150,17 @@ class _Channel:
             raise error
 
 
-def _check_epoch(response: ApiMessage) -> None:
-    """Raise StaleBrokerEpoch if the broker does not accept its epoch, which it may do later.
+def _problem_of(response: ApiMessage) -> KafkaError | None:
+    """Return the error with which a broker rejects a request as a whole, or None.
 
-    A broker that has registered once more does not accept it later, but then the channel is closed.
+    The broker may not have accepted its epoch yet. If it has registered once more, the channel is
+    closed.
     """
-    if getattr(response, "error_code", 0) == ErrorCode.STALE_BROKER_EPOCH:
-        raise StaleBrokerEpoch("it has not accepted its broker epoch yet")
+    code: int = getattr(response, "error_code", 0)
+    if not code:
+        return None
+    name = ErrorCode(code).name if code in ErrorCode.__members__.values() else f"code {code}"
+    return error_from_code(code, f"it returned {name}")
 
 
 def _ignore(_: None) -> None:

@@ -117,16 +117,19 @@ def test_request_without_an_answer_is_repeated_before_later_ones(
     assert "broker 1 answers again" in site.ports.reports
 
 
-def test_request_is_repeated_until_the_broker_has_accepted_its_epoch(site: _Site) -> None:
+@pytest.mark.parametrize(
+    "code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+)
+def test_request_that_the_broker_rejects_is_repeated(site: _Site, code: ErrorCode) -> None:
     site.send(1)
     site.send(2)
     for _ in range(3):
-        site.answer(UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+        site.answer(UpdateMetadataResponse(error_code=code))
         site.ports.advance(100)
     assert site.peers.numbers() == [1, 1, 1, 1]
     assert site.results == {}
     [reported] = [text for text in site.ports.reports if "retrying" in text]
-    assert "it has not accepted its broker epoch yet" in reported
+    assert code.name in reported
     site.answer()
     assert site.results == {1: OK}
     assert site.peers.numbers() == [1, 1, 1, 1, 2]
