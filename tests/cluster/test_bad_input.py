@@ -163,7 +163,7 @@ def test_control_request_of_a_client_is_rejected(make_broker: StartBroker) -> No
             broker_epoch=-1,
             topic_states=[LeaderAndIsrTopicState(topic_name="clicks", partition_states=[state])],
         )
-        response = ask(broker.addresses[0], request, 4)
+        response = ask(broker.addresses[0], request, 5)
         assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         produce(broker, "clicks", b"2")
         assert consume(broker, "clicks", "g", 2) == [b"1", b"2"]

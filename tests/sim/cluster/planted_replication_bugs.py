@@ -7,8 +7,6 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from plogd.coordinator.runtime.shard_runtime import ShardRuntime
 from plogd.log.log import Log
 from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.replica.follower import follower_fetcher
@@ -104,27 +102,6 @@ def _follower_forgets_producers(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Log, "append_as_follower", append))
 
 
-def _keep_shard_across_epochs(stack: ExitStack) -> None:
-    """Keep the groups in memory when a coordinator leads its partition again later."""
-    elected = CoordinatorRuntime.elected
-
-    def elect(runtime: CoordinatorRuntime[Any], partition: Partition) -> None:
-        shard = runtime.shards.get(partition.topic_partition.partition)
-        if shard is None:
-            elected(runtime, partition)
-        else:
-            shard._leader_epoch = partition.leader_epoch
-
-    def progress(shard: ShardRuntime[Any]) -> None:
-        shard._check_written()
-        if shard._problem() is None:
-            shard._deferred.complete_up_to(shard.partition.high_watermark)
-
-    stack.enter_context(patch.object(CoordinatorRuntime, "elected", elect))
-    stack.enter_context(patch.object(CoordinatorRuntime, "resigned", lambda runtime, part: None))
-    stack.enter_context(patch.object(ShardRuntime, "_progress", progress))
-
-
 REPLICATION_PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "truncate-to-hw": _truncate_to_hw,
     "hw-without-pending": _hw_without_pending,
@@ -133,5 +110,4 @@ REPLICATION_PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "ignore-epoch-floor": _ignore_epoch_floor,
     "join-below-epoch-start": _join_below_epoch_start,
     "follower-forgets-producers": _follower_forgets_producers,
-    "keep-shard-across-epochs": _keep_shard_across_epochs,
 }

@@ -30,7 +30,6 @@ FOUND_AS = {
     "ignore-epoch-floor": {"two-writers", "epoch-reused"},
     "join-below-epoch-start": LOSS,
     "follower-forgets-producers": {"duplicate", "nonmonotonic-send"},
-    "keep-shard-across-epochs": {"committed-offset-fell", "spurious-reset"},
 }
 FIRST_SEEDS: dict[str, int] = {}
 """A seed near one that finds the bug, by bug; others begin with seed 1."""

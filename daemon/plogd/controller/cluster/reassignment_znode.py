@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from plog.errors import KafkaError, NotController
+from plog.types import TopicPartition
 from plogd.controller.cluster.partition_reassignments import PartitionReassignments
 from plogd.controller.term import Term
 from plogd.metadata.store import ABSENT, Change, Key, MetadataStore
@@ -85,7 +86,7 @@ class ReassignmentZnode:
         for number, problem in problems.items():
             self._report(
                 "cannot reassign {topic_partition} as /admin/reassign_partitions requests: {error}",
-                topic_partition=f"{name}-{number}",
+                topic_partition=TopicPartition(name, number),
                 error=problem.message,
                 level="warn",
             )
