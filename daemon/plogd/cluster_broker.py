@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from plog.errors import KafkaError, LeaderNotAvailable, error_from_code
-from plog.types import ZERO_UUID, TopicPartition
+from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plog.wire.messages.controlled_shutdown import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
@@ -35,9 +35,10 @@ from plogd.controller.controller import Controller
 from plogd.controller.topic_creation import Defaults, NewTopic
 from plogd.controller.topic_writes import partition_state
 from plogd.coordinator.producer_ids import ProducerIds
+from plogd.fair_queue import Slices
 from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.metadata.cache import LiveBroker, TopicState
-from plogd.metadata.store import Key, TopicValue
+from plogd.metadata.store import Key, PartitionValue, TopicValue
 from plogd.metadata.zookeeper.zookeeper_gauges import register_zookeeper_gauges
 from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
 from plogd.notify_all import notify_all
@@ -200,11 +201,12 @@ class ClusterBroker(Broker):
         if ended != self._ended_registrations:
             return  # The session has expired again.
         values, roles = stored.values, self.cluster_replicas.roles
-        states = {
-            (values["topic", key[1]].topic_id, int(key[2])): value
-            for key, value in values.items()
-            if key[0] == "partition" and ("topic", key[1]) in values
-        }
+        states: dict[tuple[Uuid, int], PartitionValue] = {}
+        async for key, value in Slices(self.fair_queue).over(values.items()):
+            if key[0] == "partition" and ("topic", key[1]) in values:
+                states[values["topic", key[1]].topic_id, int(key[2])] = value
+        if ended != self._ended_registrations:
+            return
         roles.epoch_floors = {one: value.leader_epoch for one, value in states.items()}
         own_id = self.config.node_id
         roles.lost.registered({one for one, value in states.items() if own_id in value.isr})

@@ -17,6 +17,7 @@ from plog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartition
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from plog.zookeeper.operations import SetData
+from plogd.controller.cluster import broker_channels
 from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
 from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
 
@@ -199,6 +200,28 @@ def test_broker_that_reads_its_new_epoch_late_serves_again(cluster: ZooKeeperClu
     cluster.zookeeper.expire(client.session_id)
     cluster.advance(20_000)
     assert sorted(cluster.state("t").isr) == [1, 2, 3]
+
+
+def test_broker_that_was_out_of_reach_for_long_gets_everything(
+    cluster: ZooKeeperCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_channels, "_QUEUE_MAX", 4)
+    controller = cluster.controller
+    away = next(one for one in (1, 2, 3) if one != controller)
+    cluster.cut(controller, away)
+    for number in range(5):
+        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[controller, away])
+        topic = CreatableTopic(
+            name=f"u{number}", num_partitions=-1, replication_factor=-1, assignments=[assignment]
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+        assert cluster.ask_controller(request, 7).topics[0].error_code == 0
+    assert not cluster.brokers[away].broker.cache.topic("u0")
+    cluster.heal(controller, away)
+    cluster.advance(60_000)
+    for number in range(5):
+        assert cluster.produce(f"u{number}", b"a") == 0
+        assert cluster.replica(away, f"u{number}").log.log_end_offset == 1
 
 
 def test_leader_whose_session_expires_follows_the_next_leader() -> None:

@@ -258,7 +258,7 @@ def test_znode_of_old_tools_begins_a_reassignment(cluster: _Cluster) -> None:
     partitions = [
         {"topic": "t", "partition": 0, "replicas": list(target)},
         {"topic": "t", "partition": 9, "replicas": [1]},
-        {"topic": "nobody", "partition": 0, "replicas": [1]},
+        {"topic": "missing", "partition": 0, "replicas": [1]},
     ]
     data = json.dumps({"version": 1, "partitions": partitions}).encode()
     cluster.zookeeper.write(Create(path="/admin/reassign_partitions", data=data))

@@ -51,7 +51,7 @@ class MetadataUpdates:
         self.confirm_deleted: Callable[[Collection[str]], Later[Collection[str]]] = ready
         """Returns which of the topics are not in the metadata store."""
         self.on_brokers: Callable[[], None] = lambda: None
-        """Called after the live brokers were updated."""
+        """Called when brokers have started or are gone."""
         self._after_gap: dict[str, tuple[Uuid, dict[int, PartitionState]]] = {}
         """The topic id, and the partitions that follow one whose state has not arrived, by
         topic."""
@@ -69,8 +69,11 @@ class MetadataUpdates:
         With `is_full`, the controller has sent all topics, of which `topics` are the last ones;
         others may have been deleted while this broker did not receive updates.
         """
+        live = self._cache.live_broker_ids
         self._cache.update_brokers(brokers, controller_id=controller_id)
-        self.on_brokers()
+        # Not with each of the many updates of partitions.
+        if self._cache.live_broker_ids != live:
+            self.on_brokers()
         slices = Slices(self._queue)
         for update in topics:
             changed: dict[int, PartitionState | None] = {}

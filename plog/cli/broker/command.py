@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_examples(
         parser,
         (
-            "stop broker 3 only if no partition suffers",
+            "stop broker 3 only if no partition would be affected",
             "plog broker may-stop 3 --bootstrap-server localhost:9092",
         ),
     )
@@ -82,7 +82,7 @@ def configure_restore(parser: argparse.ArgumentParser) -> None:
 
 
 def configure_may_stop(parser: argparse.ArgumentParser) -> None:
-    """Exit with 1 and name the partitions that would suffer if a broker stopped."""
+    """Exit with 1 and name the partitions that would be affected if a broker stopped."""
     _add_common(parser)
     _set_run(parser, may_stop)
 

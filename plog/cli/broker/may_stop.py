@@ -1,7 +1,7 @@
-"""``plog broker may-stop``: whether partitions would suffer if a broker stopped now.
+"""``plog broker may-stop``: whether partitions would be affected if a broker stopped now.
 
-A partition suffers if its leader could not be replaced, or if it would have fewer in-sync replicas
-than ``min.insync.replicas``, so that producers with acks=all would fail.
+A partition is affected if its leader could not be replaced, or if it would have fewer in-sync
+replicas than ``min.insync.replicas``, so that producers with acks=all would fail.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Risk(NamedTuple):
 
 
 async def may_stop(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print the partitions that would suffer, and return 1 if there are any. Raises UsageError."""
+    """Print the partitions that would be affected; return 1 if there are any. Raises UsageError."""
     broker: int = arguments.broker
     partitions = await describe_partitions(cluster)
     hosted = {one: each for one, each in partitions.items() if broker in each.replicas}
@@ -49,10 +49,15 @@ async def may_stop(cluster: Cluster, arguments: argparse.Namespace) -> int:
         known = ", ".join(map(str, sorted(available)))
         raise UsageError(f"unknown broker {broker}: the available brokers are {known}")
     found = risks(broker, hosted, await _min_isrs(cluster, {one.topic for one in hosted}))
-    if found:
-        last = f"broker {broker} must not stop: {len(found)} of its {len(hosted)} partitions suffer"
+    if broker not in available:
+        last = f"broker {broker} is not available: it has stopped already"
+    elif found:
+        last = (
+            f"broker {broker} must not stop: {len(found)} of its {len(hosted)} partitions would be"
+            " affected"
+        )
     else:
-        last = f"broker {broker} may stop: none of its {len(hosted)} partitions suffers"
+        last = f"broker {broker} may stop: none of its {len(hosted)} partitions would be affected"
     show(
         lambda: [*(f"{each.partition}: {each.text}" for each in found), last],
         lambda: [
@@ -84,7 +89,7 @@ def risks(
     partitions: Mapping[TopicPartition, PartitionDescription],
     min_isrs: Mapping[str, int],
 ) -> list[Risk]:
-    """Return the partitions that would suffer if `broker` stopped."""
+    """Return the partitions that would be affected if `broker` stopped."""
     found = []
     for partition, described in sorted(partitions.items()):
         # A broker that is not in sync is neither the leader, nor does it count for the minimum.

@@ -115,10 +115,12 @@ def _ignore(text: str) -> None:
 
 def _summary(outcome: Outcome, plan: Plan) -> str:
     copied = plan.copied
-    size = sum(copied.get(partition, 0) for partition in outcome.moved)
+    moved = [partition for partition in outcome.moved if partition in copied]
+    size = sum(copied[partition] for partition in moved)
     return (
-        f"Done: changed the replicas of {len(outcome.moved)} partitions, copied {size_text(size)},"
-        f" elected {len(outcome.elected)} leaders."
+        f"Done: moved replicas of {len(moved)} partitions ({size_text(size)}), changed only the"
+        f" preferred leaders of {len(outcome.moved) - len(moved)}, elected"
+        f" {len(outcome.elected)} leaders."
     )
 
 

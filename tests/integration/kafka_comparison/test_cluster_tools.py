@@ -174,7 +174,7 @@ def test_all_replicas_leave_a_broker_that_has_failed(plog: Plog, kafka: KafkaClu
     eventually(lambda: _led(plog, "orders")[2] == 0, "new leader")
     try:
         out = plog.run("broker", "drain", "3").decode()
-        assert out.splitlines()[-1].startswith("Done: changed the replicas of ")
+        assert out.splitlines()[-1].startswith("Done: moved replicas of ")
         assert _replica_counts(plog, "orders") == [3, 3, 0]
         assert plog.record_count("orders") == 3
     finally:

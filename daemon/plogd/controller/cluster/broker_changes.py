@@ -59,6 +59,7 @@ class BrokerChanges:
         self._store = store
         self._context = context
         self._channels = channels
+        channels.on_dropped = self._send_all
         self._changes = changes
         self._timers = timers
         self._report = report
@@ -166,8 +167,7 @@ class BrokerChanges:
     async def _handle(self) -> None:
         started = self._compare()
         for broker_id in started:
-            confirmed = partial(self._confirmed, broker_id, self.epochs[broker_id])
-            self.updates.send_all(broker_id).then(confirmed, self._ended)
+            self._send_all(broker_id)
         fenced, restarted = dict(self._fenced), self._restarted
         marked, failed = set(self._marked), list(self._failed)
         handled: set[TopicPartition] = set()
@@ -232,11 +232,15 @@ class BrokerChanges:
             return led_by_damaged_replica(state, self.liveness, self.damaged[key]) or new
         return new
 
+    def _send_all(self, broker_id: int) -> None:
+        """Send a live broker everything, because it has registered, or requests were dropped."""
+        confirmed = partial(self._confirmed, broker_id, self.epochs[broker_id])
+        self.updates.send_all(broker_id).then(confirmed, _unanswered)
+
     def _confirmed(
         self, broker_id: int, broker_epoch: int, statuses: Sequence[ReplicaStatus]
     ) -> None:
         """Note that a broker has responded to the states of all its partitions."""
-        # Without a response, because the broker is gone, this is too late.
         if self.epochs.get(broker_id) == broker_epoch:
             self._unconfirmed.discard(broker_id)
             self.replicas_responded(statuses)
@@ -265,7 +269,7 @@ class BrokerChanges:
 
     def watch(self, sent: Later[list[ReplicaStatus]]) -> None:
         """Handle what the response of a broker reports, when it arrives."""
-        sent.then(self.replicas_responded, self._ended)
+        sent.then(self.replicas_responded, _unanswered)
 
     # -- brokers ------------------------------------------------------------------------------
 
@@ -381,6 +385,12 @@ class BrokerChanges:
 
 def _ids(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(brokers))) or "none"
+
+
+def _unanswered(error: Exception) -> None:
+    """Ignore that a broker has not responded: if it is gone, that causes elections of its own."""
+    if not isinstance(error, KafkaError):
+        raise error
 
 
 def _ignore(_: object) -> None:

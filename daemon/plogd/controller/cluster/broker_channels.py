@@ -7,13 +7,16 @@ processed twice has no effect the second time. A channel ends when its broker is
 registered again, and all channels end when this broker is no longer the controller; what they still
 had to send is obsolete then. Rule C10 in docs/architecture.md.
 
+If a live broker does not respond for so long that too many requests wait for it, they are dropped.
+`on_dropped` then sends it everything again, in fewer requests.
+
 Source: Kafka 3.9 ControllerChannelManager, RequestSendThread.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from plog.errors import ErrorCode, KafkaError, RequestTimedOut, error_from_code
@@ -23,6 +26,8 @@ from plogd.peers import PeerRequest, Peers, PeerUnavailable
 from plogd.ports import Cancelled, Later, Report, Timers, failed, silence, spawn
 
 _LANE: Final = "control"
+_QUEUE_MAX: Final = 10_000
+"""Maximum number of requests that wait for one broker."""
 _RETRY_MS: Final = 100.0
 """Time until a request is sent again, as in Kafka."""
 
@@ -34,6 +39,8 @@ class BrokerChannels:
         self._peers = peers
         self._timers = timers
         self._report = report
+        self.on_dropped: Callable[[int], None] = lambda broker_id: None
+        """Called with the id of a broker for which too many requests have waited."""
         self._channels: dict[int, _Channel] = {}
         self._epochs: dict[int, int] = {}
 
@@ -61,12 +68,17 @@ class BrokerChannels:
     def send(self, broker_id: int, request: PeerRequest) -> Later[Any]:
         """Queue a request; complete with its response, an `ApiMessage`.
 
-        Fails with PeerUnavailable if the channel is closed before a response arrives, and with
-        another KafkaError if the request cannot be sent at all. The caller must not cancel it.
+        Fails with PeerUnavailable if the channel is closed, or too many requests wait, before a
+        response arrives, and with another KafkaError if the request cannot be sent at all. The
+        caller must not cancel it.
         """
         channel = self._channels.get(broker_id)
         if channel is None:
             return failed(PeerUnavailable(f"broker {broker_id} is not registered"))
+        if channel.is_full:
+            channel.drop_waiting()
+            self.on_dropped(broker_id)
+            return failed(PeerUnavailable(f"broker {broker_id} does not respond"))
         return channel.send(request)
 
 
@@ -92,6 +104,19 @@ class _Channel:
             self._sending = spawn(self._send_all())
             self._sending.then(_ignore, self._ended)
         return later
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many requests wait."""
+        return len(self._queue) >= _QUEUE_MAX
+
+    def drop_waiting(self) -> None:
+        """Let the requests fail that have not been sent yet."""
+        sent = self._queue.popleft()
+        waiting, self._queue = self._queue, deque([sent])
+        error = PeerUnavailable(f"broker {self._broker_id} does not respond")
+        for _, later in waiting:
+            later.fail(error)
 
     def close(self) -> None:
         """Send nothing more; the requests without a response fail."""

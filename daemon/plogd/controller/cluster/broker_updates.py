@@ -23,7 +23,7 @@ from plogd.controller.cluster.control_requests import ControlRequests
 from plogd.controller.controller_context import ControllerContext
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import BrokerRegistration
-from plogd.ports import Later, gather, spawn
+from plogd.ports import Later, spawn
 
 _PARTITIONS_MAX: Final = 1000
 """Maximum number of partitions in a request."""
@@ -75,8 +75,9 @@ class BrokerUpdates:
         """Send the present state of partitions to their replicas and to all brokers.
 
         Returns the replicas that have failed, and the offline ones that work again, by broker:
-        known when the broker has responded, and none if the broker is gone, which causes elections
-        of its own. Without `to_replicas`, only the metadata for clients is sent.
+        known when the broker has responded to all requests. Fails with a KafkaError if it does not:
+        if it is gone, for example, which causes elections of its own. Without `to_replicas`, only
+        the metadata for clients is sent.
         """
         topics = self._present(partitions)
         brokers = self._brokers()
@@ -174,22 +175,17 @@ class BrokerUpdates:
         responded: Sequence[Later[LeaderAndIsrResponse]],
         topics: Sequence[TopicState],
     ) -> list[ReplicaStatus]:
-        """Return the replicas that have an error, or had one before; none if the broker is gone."""
-        try:
-            responses = await gather([*responded])
-        except KafkaError:
-            return []
+        """Return the replicas that have an error, or had one before."""
         names = {topic.topic_id: topic.name for topic in topics}
-        codes = [
-            (TopicPartition(names[topic.topic_id], one.partition_index), one.error_code)
-            for response in responses
-            for topic in response.topics
-            for one in topic.partition_errors
-            if topic.topic_id in names
-        ]
-        found = {
-            key: code for key, code in codes if code or broker_id in self._offline.get(key, ())
-        }
+        found: dict[TopicPartition, int] = {}
+        for later in responded:
+            # One at a time, as they arrive: each has a limited number of partitions.
+            response = await later
+            for topic in response.topics:
+                for one in topic.partition_errors if topic.topic_id in names else ():
+                    key = TopicPartition(names[topic.topic_id], one.partition_index)
+                    if one.error_code or broker_id in self._offline.get(key, ()):
+                        found[key] = one.error_code
         if not found:
             return []
         return [

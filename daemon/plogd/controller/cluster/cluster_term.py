@@ -10,9 +10,11 @@ Source: Kafka 3.9 KafkaController.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from plog.errors import KafkaError
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.controller.cluster.broker_changes import BrokerChanges
@@ -196,7 +198,9 @@ class ClusterTerm:
         statuses: list[ReplicaStatus] = []
         for broker_id, later in sent.items():
             if broker_id in leaders:
-                statuses += await later
+                # A broker that does not respond is gone, which causes elections of its own.
+                with contextlib.suppress(KafkaError):
+                    statuses += await later
             else:
                 self.brokers.watch(later)
         self.brokers.replicas_responded(statuses)

@@ -186,15 +186,18 @@ class LeaderRequests:
         elif broker_id not in self._brokers.brokers:
             raise BrokerIdNotRegistered(f"broker {broker_id} is not registered")
         self._brokers.shutting_down.add(broker_id)
-        await self._changes.change_all(
-            lambda _, state: for_shutdown(state, self._brokers.liveness), self._brokers.inform
-        )
-        return [
-            TopicPartition(topic.name, state.partition)
-            for topic in self._context.served_topics()
-            for state in topic.partitions
-            if state.leader == broker_id and len(state.replicas) > 1
-        ]
+        remaining: dict[TopicPartition, None] = {}
+
+        def decide(key: TopicPartition, state: PartitionState) -> PartitionState | None:
+            new = for_shutdown(state, self._brokers.liveness)
+            # A second decision, after a conflict, replaces the first one.
+            remaining.pop(key, None)
+            if (new or state).leader == broker_id and len(state.replicas) > 1:
+                remaining[key] = None
+            return new
+
+        await self._changes.change_all(decide, self._brokers.inform)
+        return list(remaining)
 
 
 def _change(leader: int, requested: AlterPartitionRequestPartition) -> IsrChange:

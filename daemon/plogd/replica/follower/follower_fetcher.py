@@ -147,6 +147,8 @@ class FollowerFetcher:
         self._in_progress: TopicPartition | None = None
         """The partition whose log is being appended to or truncated."""
         self._operation_ended: Waiters[None] = Waiters()
+        self._arrivals = 0
+        """The number of calls of `_work_arrived`."""
         self._waiting: Later[None] | None = None
         """Completes when all of `_unacknowledged` are settled, or when there is work."""
         self._timer: Timer | None = None
@@ -227,16 +229,17 @@ class FollowerFetcher:
 
     async def _run(self) -> None:
         while not self._is_closed:
-            now_ms = self._clock.monotonic_ms()
+            now_ms, arrivals = self._clock.monotonic_ms(), self._arrivals
+            slices = Slices(self._queue, size=_POSITIONS_PER_TURN)
             ready = [
                 one
-                for one in self._followed.values()
+                async for one in slices.over(list(self._followed.values()))
                 if one.retry_at_ms <= now_ms and not one.must_sync()
             ]
             ready = self._within_quota(ready)
             if ready:
                 await self._fetch(ready)
-            else:
+            elif arrivals == self._arrivals and not self._is_closed:
                 await self._wait_for_work(now_ms)
         self._is_running = False
 
@@ -264,7 +267,8 @@ class FollowerFetcher:
         await waiting
 
     def _work_arrived(self) -> None:
-        """End the wait of an idle fetcher."""
+        """End the wait of an idle fetcher, or let it look for work again before it waits."""
+        self._arrivals += 1
         if self._waiting is not None and not self._unacknowledged:
             if self._timer is not None:
                 self._timer.cancel()

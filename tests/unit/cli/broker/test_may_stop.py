@@ -22,8 +22,14 @@ def test_broker_may_stop_if_enough_replicas_remain(site: ReassignmentSite) -> No
     result = site.run(configure, "may-stop", 1)
     assert (result.code, result.lines) == (
         0,
-        ["broker 1 may stop: none of its 2 partitions suffers"],
+        ["broker 1 may stop: none of its 2 partitions would be affected"],
     )
+
+
+def test_broker_that_has_stopped_already_is_named(site: ReassignmentSite) -> None:
+    site.cluster.kill(3)
+    result = site.run(configure, "may-stop", 3)
+    assert result.lines[-1] == "broker 3 is not available: it has stopped already"
 
 
 def test_partition_that_would_fall_below_its_minimum_is_named(site: ReassignmentSite) -> None:
@@ -32,7 +38,7 @@ def test_partition_that_would_fall_below_its_minimum_is_named(site: Reassignment
     assert result.code == 1
     assert result.lines == [
         "t-1: would have 1 in-sync replica, and min.insync.replicas=2",
-        "broker 1 must not stop: 1 of its 2 partitions suffer",
+        "broker 1 must not stop: 1 of its 2 partitions would be affected",
     ]
     # Broker 3 is not in sync there, so that its stop changes nothing.
     assert site.run(configure, "may-stop", 3).code == 0
@@ -68,5 +74,5 @@ def test_broker_without_partitions_may_stop(site: ReassignmentSite) -> None:
     result = site.run(configure, "may-stop", 4)
     assert (result.code, result.out) == (
         0,
-        "broker 4 may stop: none of its 0 partitions suffers\n",
+        "broker 4 may stop: none of its 0 partitions would be affected\n",
     )

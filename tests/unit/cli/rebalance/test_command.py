@@ -55,12 +55,13 @@ def test_replicas_and_leaders_are_balanced(rebalance: Rebalance) -> None:
     assert (result.code, result.err) == (0, "")
     assert rebalance.counts() == [4, 4, 4]
     assert rebalance.led() == [2, 2, 2]
-    assert result.lines[-1].startswith("Done: changed the replicas of ")
-    assert "copied 400 B" in result.lines[-1]
+    assert result.lines[-1].startswith("Done: moved replicas of ")
+    assert "(400 B)" in result.lines[-1]
     again = rebalance()
     assert again.lines[-2:] == [
         "The replicas and preferred leaders are already distributed as planned.",
-        "Done: changed the replicas of 0 partitions, copied 0 B, elected 0 leaders.",
+        "Done: moved replicas of 0 partitions (0 B), changed only the preferred leaders of 0,"
+        " elected 0 leaders.",
     ]
 
 
@@ -103,7 +104,8 @@ def test_leaders_return_to_preferred_replicas_without_any_move(rebalance: Rebala
     rebalance.cluster.asked.clear()
     result = rebalance()
     assert result.lines[-1] == (
-        "Done: changed the replicas of 0 partitions, copied 0 B, elected 6 leaders."
+        "Done: moved replicas of 0 partitions (0 B), changed only the preferred leaders of 0,"
+        " elected 6 leaders."
     )
     assert rebalance.cluster.sent(AlterPartitionReassignmentsRequest) == []
     assert rebalance.led() == [2, 2, 2]

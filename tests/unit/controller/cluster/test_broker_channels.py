@@ -8,6 +8,7 @@ import pytest
 
 from plog.errors import ErrorCode, KafkaError, RequestTimedOut, UnsupportedVersion
 from plog.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from plogd.controller.cluster import broker_channels
 from plogd.controller.cluster.broker_channels import BrokerChannels
 from plogd.metadata.store import BrokerRegistration
 from plogd.peers import REQUEST_TIMEOUT_MS, PeerRequest, PeerUnavailable
@@ -180,6 +181,20 @@ def test_closed_channels_send_nothing(site: _Site) -> None:
     site.ports.advance(60_000)
     assert site.peers.numbers() == [1]
     assert isinstance(site.results[1], PeerUnavailable)
+
+
+def test_requests_for_a_broker_that_does_not_respond_are_replaced(
+    site: _Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_channels, "_QUEUE_MAX", 3)
+    site.channels.on_dropped = lambda broker_id: site.send(100, broker_id)
+    for number in range(1, 6):
+        site.send(number)
+    assert [number for number in site.results if number != 1] == [2, 3, 4]
+    assert all(isinstance(site.results[number], PeerUnavailable) for number in (2, 3, 4))
+    for _ in range(3):
+        site.answer()
+    assert site.peers.numbers() == [1, 100, 5]
 
 
 def test_thousands_of_requests_that_are_answered_at_once_do_not_exhaust_the_stack(

@@ -132,7 +132,7 @@ def test_operator_can_request_an_election() -> None:
     site.end_at(b4=(0, 1))
     assert site.elect() == frozenset()  # It has a leader.
     site.leave(2)
-    assert site.elect([key(), key(7), TopicPartition("nobody", 0)]) == {key()}
+    assert site.elect([key(), key(7), TopicPartition("missing", 0)]) == {key()}
     assert site.state().leader == 4
     site.leave(4)
     site.end_at(b5=(0, 1))
