@@ -60,8 +60,8 @@ from plogd.metrics import Registry
 from plogd.ports import CopyMemory, Later, Ports, spawn
 from plogd.quota import Quotas
 from plogd.reliable_timers import ReliableTimers
-from plogd.replica.cluster_replicas import ClusterReplicas
-from plogd.replica.fetch_sessions import FetchSessionCache
+from plogd.replica.cluster.cluster_replicas import ClusterReplicas
+from plogd.replica.fetch.fetch_sessions import FetchSessionCache
 from plogd.replica.replica_gauges import register_gauges
 from plogd.replica.replica_manager import ReplicaManager
 from plogd.replica.time_lookup_queue import TimeLookupQueue

@@ -44,8 +44,8 @@ from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
 from plogd.notify_all import notify_all
 from plogd.peers import Peers
 from plogd.ports import Later, spawn
-from plogd.replica.cluster_gauges import register_cluster_gauges
-from plogd.replica.cluster_replicas import ClusterReplicas
+from plogd.replica.cluster.cluster_gauges import register_cluster_gauges
+from plogd.replica.cluster.cluster_replicas import ClusterReplicas
 from plogd.topic_config import TopicConfig
 from plogd.waiters import Waiters
 

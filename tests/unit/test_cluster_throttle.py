@@ -17,8 +17,8 @@ from plog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from plogd.replica.delayed_fetch import FetchParams
-from plogd.replica.fetch_context import FetchItem
+from plogd.replica.fetch.delayed_fetch import FetchParams
+from plogd.replica.fetch.fetch_context import FetchItem
 from tests.helpers.sim.zookeeper_cluster import ZooKeeperCluster, error_of
 
 _TOPIC, _BROKER = 2, 4

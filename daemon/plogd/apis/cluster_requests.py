@@ -8,7 +8,7 @@ from __future__ import annotations
 from plog.errors import ClusterAuthorizationFailed, StaleBrokerEpoch
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
-from plogd.replica.cluster_replicas import ClusterReplicas
+from plogd.replica.cluster.cluster_replicas import ClusterReplicas
 
 
 def cluster_replicas(broker: Broker) -> ClusterReplicas:

@@ -9,17 +9,17 @@ Serves versions 4-18.
 
 The response is sent when `min_bytes` are available or `max_wait_ms` have passed. The first batch is
 returned whole, regardless of its size (KIP-74). A partition that cannot be read has its own error.
-A partition that is listed more than once is read once. replica/fetch_sessions.py determines which
-partitions are read, and replica/partition.py limits the readable offsets. A client that exceeds its
-quota gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE` partitions
-is handled in slices.
+A partition that is listed more than once is read once. replica/fetch/fetch_sessions.py determines
+which partitions are read, and replica/partition.py limits the readable offsets. A client that
+exceeds its quota gets an empty response and a throttle time (KIP-219). A fetch of more than `SLICE`
+partitions is handled in slices.
 
 From version 11 on, a consumer may also read from a follower, up to the high watermark that the
-follower knows. replica/replica_selector.py selects the follower.
+follower knows. replica/fetch/replica_selector.py selects the follower.
 
 A fetch with a replica id is from a follower: it acknowledges the records below its offsets, so it
 is accepted only on the inter-broker listener. The quotas of clients do not apply to it, but those
-of replication do (replica/replication_quota.py).
+of replication do (replica/cluster/replication_quota.py).
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from plogd.apis.throttling import bound_fetch, grant_fetch
 from plogd.broker import Broker
 from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, settle, spawn
-from plogd.replica.delayed_fetch import FetchParams
-from plogd.replica.fetch_context import FetchContext, FetchItem
+from plogd.replica.fetch.delayed_fetch import FetchParams
+from plogd.replica.fetch.fetch_context import FetchContext, FetchItem
+from plogd.replica.fetch.partition_read import PartitionRead
 from plogd.replica.partition import READ_COMMITTED
-from plogd.replica.partition_read import PartitionRead
 
 _FIRST_VERSION_WITH_REPLICA_STATE = 15  # KIP-903.
 _FIRST_VERSION_WITH_NODE_ENDPOINTS = 16  # KIP-951.

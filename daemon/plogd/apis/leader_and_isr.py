@@ -6,7 +6,7 @@ Serves versions 5-7; earlier versions do not contain topic ids (KIP-516).
 
 A request of the type FULL contains all replicas of this broker; the logs of other partitions get
 ``-stray`` names. In Kafka, only a KRaft controller sends this type. The response is sent when all
-partitions have their new roles. replica/role_changes.py contains the rules.
+partitions have their new roles. replica/cluster/role_changes.py contains the rules.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from plogd.controller.topic_creation import validate_name
 from plogd.fair_queue import Slices
 from plogd.metadata.cache import PartitionState
 from plogd.ports import Later
-from plogd.replica.cluster_replicas import ClusterReplicas
-from plogd.replica.role_changes import NewState
+from plogd.replica.cluster.cluster_replicas import ClusterReplicas
+from plogd.replica.cluster.role_changes import NewState
 
 
 def handle_leader_and_isr(

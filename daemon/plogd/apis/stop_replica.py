@@ -5,7 +5,7 @@ Serves versions 3-4; earlier versions do not contain leader epochs (KIP-570).
   4 KRaft (KIP-866)
 
 The directories of deleted replicas have been renamed when the response is sent; their files are
-unlinked later. replica/role_changes.py contains the rules.
+unlinked later. replica/cluster/role_changes.py contains the rules.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later
-from plogd.replica.cluster_replicas import ClusterReplicas
-from plogd.replica.role_changes import StoppedReplica
+from plogd.replica.cluster.cluster_replicas import ClusterReplicas
+from plogd.replica.cluster.role_changes import StoppedReplica
 
 
 def handle_stop_replica(

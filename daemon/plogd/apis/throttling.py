@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
-from plogd.replica.partition_read import PartitionRead
+from plogd.replica.fetch.partition_read import PartitionRead
 
 
 def count_produce(context: RequestContext, broker: Broker) -> int:

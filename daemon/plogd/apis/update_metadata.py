@@ -4,7 +4,7 @@ Serves versions 7-8; earlier versions do not contain topic ids (KIP-516).
 
   8 type, KRaft (KIP-866)
 
-replica/metadata_updates.py updates the metadata cache, which clients see.
+replica/cluster/metadata_updates.py updates the metadata cache, which clients see.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from plogd.fair_queue import Slices
 from plogd.metadata.cache import LiveBroker, PartitionState
 from plogd.metadata.store import Endpoint
 from plogd.ports import Later
-from plogd.replica.cluster_replicas import ClusterReplicas
-from plogd.replica.metadata_updates import TopicUpdate
+from plogd.replica.cluster.cluster_replicas import ClusterReplicas
+from plogd.replica.cluster.metadata_updates import TopicUpdate
 
 _FIRST_VERSION_WITH_TYPE: Final = 8
 

@@ -5,9 +5,9 @@ was durable is damaged. The mark is the file ``lost-records`` in the partition's
 Kafka ignores. It is written before anything else hides the loss, and removed when the replica has
 left the in-sync replicas: then it can lead only after it has copied everything.
 
-recovery/log_recovery.py, and replica/lost_records.py for logs that are missing, find losses.
-replica/lost_records.py decides what such a replica may do. Partitions with a single replica get no
-mark: their leader continues after the loss. A mark remains if a partition loses its other replicas.
+recovery/log_recovery.py, and replica/cluster/lost_records.py for logs that are missing, find
+losses. The latter decides what such a replica may do. Partitions with a single replica get no mark:
+their leader continues after the loss. A mark remains if a partition loses its other replicas.
 """
 
 from __future__ import annotations

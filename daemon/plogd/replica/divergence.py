@@ -15,7 +15,7 @@ from plog.errors import OffsetOutOfRange
 from plog.types import TopicPartition
 from plogd.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from plogd.log.log import Log
-from plogd.replica.partition_read import PartitionRead
+from plogd.replica.fetch.partition_read import PartitionRead
 
 
 class EpochHistory(Protocol):

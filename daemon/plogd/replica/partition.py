@@ -33,8 +33,8 @@ from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.replica.divergence import divergence
+from plogd.replica.fetch.partition_read import PartitionRead
 from plogd.replica.partition_context import PartitionContext
-from plogd.replica.partition_read import PartitionRead
 from plogd.replica.remote_replicas import RemoteReplicas
 from plogd.topic_config import TopicConfig
 

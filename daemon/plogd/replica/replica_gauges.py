@@ -12,7 +12,7 @@ from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.metrics import Registry
-from plogd.replica.fetch_sessions import FetchSessionCache
+from plogd.replica.fetch.fetch_sessions import FetchSessionCache
 from plogd.replica.partition import Partition
 from plogd.replica.replica_manager import ReplicaManager
 

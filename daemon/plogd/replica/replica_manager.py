@@ -29,9 +29,11 @@ from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.ports import Later, MaybeLater, Ports, settle, spawn
 from plogd.replica.append_queue import AppendQueues, AppendRequest
+from plogd.replica.cluster.replication_quota import ReplicationQuota
 from plogd.replica.delayed_delete_records import DelayedDeleteRecords, low_watermark_of
 from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
-from plogd.replica.fetch_reader import FetchReader
+from plogd.replica.fetch.fetch_reader import FetchReader
+from plogd.replica.fetch.replica_selector import ReplicaSelector
 from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.partition import ACKS_ALL, Partition
 from plogd.replica.partition_context import (
@@ -41,8 +43,6 @@ from plogd.replica.partition_context import (
 )
 from plogd.replica.pending_acks import PendingAcks
 from plogd.replica.purgatory import Purgatory
-from plogd.replica.replica_selector import ReplicaSelector
-from plogd.replica.replication_quota import ReplicationQuota
 from plogd.replica.topic_stats import TopicStats
 
 # The timeout in a request is meant for followers; in Kafka, acks=1 does not wait at all. After a

@@ -47,7 +47,7 @@ from plogd.apis.error_responses import refuse_at_top_level
 from plogd.apis.own_requests import OwnRequests
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.peers import Peers, VersionedRequest
-from plogd.replica.cluster_replicas import ClusterReplicas
+from plogd.replica.cluster.cluster_replicas import ClusterReplicas
 from plogd.replica.partition import Partition
 from plogd.testing.in_memory_peers import InMemoryPeers
 from plogd.testing.peer_network import PeerNetwork

@@ -15,7 +15,7 @@ from plogd.connection_context import ConnectionContext
 from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
 from plogd.peers import Peers
 from plogd.ports import Later, Ports
-from plogd.replica.cluster_replicas import ClusterReplicas
+from plogd.replica.cluster.cluster_replicas import ClusterReplicas
 from plogd.replica.partition import Partition
 from plogd.testing.in_memory_peers import InMemoryPeers
 from tests.sim.checker import Anomaly

@@ -9,11 +9,11 @@ from unittest.mock import patch
 
 from plogd.log.log import Log
 from plogd.metadata.cache import NO_LEADER, PartitionState
+from plogd.replica.cluster.role_changes import RoleChanges
 from plogd.replica.follower import follower_fetcher
 from plogd.replica.follower.followed_partition import FollowedPartition
 from plogd.replica.partition import Partition
 from plogd.replica.remote_replicas import RemoteReplicas
-from plogd.replica.role_changes import RoleChanges
 
 
 def _truncate_to_hw(stack: ExitStack) -> None:

@@ -10,7 +10,7 @@ from plog.errors import ErrorCode
 from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from plogd.fair_queue import SLICE
 from plogd.log.segment.file_records import FileRegion
-from plogd.replica.fetch_reader import FetchReader
+from plogd.replica.fetch.fetch_reader import FetchReader
 from tests.helpers.sim.sim_broker import Asked, SimBroker, create_topic, produce_request
 
 COUNT = SLICE + 20

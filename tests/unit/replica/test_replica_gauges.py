@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 
 from plog.wire.messages.fetch import FetchPartition
-from plogd.replica.delayed_fetch import FetchParams
-from plogd.replica.fetch_context import FetchItem
+from plogd.replica.fetch.delayed_fetch import FetchParams
+from plogd.replica.fetch.fetch_context import FetchItem
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, fetch_request
 
 

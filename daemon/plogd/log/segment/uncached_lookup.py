@@ -6,9 +6,9 @@ retries: one to open the index, one to read the entries and one to read the batc
 `LogManager.begin_read` submits the jobs. If the index or the batches are damaged, log_segment.py
 raises `UncheckedSegment` instead. net/uncached_reads.py handles the records that a response sends.
 
-Raised by segment_indexes.py, index_file.py and file_records.py; caught by replica/fetch_reader.py
-and the coordinators' shard_loader.py. Invariant: `warm` is called exactly once, because it closes
-the file.
+Raised by segment_indexes.py, index_file.py and file_records.py; caught by the coordinators'
+shard_loader.py and replica/fetch/fetch_reader.py. Invariant: `warm` is called exactly once, because
+it closes the file.
 """
 
 from __future__ import annotations

@@ -31,11 +31,11 @@ from plog.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData,
 from plogd.fair_queue import FairQueue, Slices
 from plogd.log.log_results import AppendInfo
 from plogd.ports import Later, Ports, Timer, spawn
+from plogd.replica.cluster.replication_quota import ReplicationQuota
 from plogd.replica.follower.divergence_repair import return_to_range, truncate, truncation_offset
 from plogd.replica.follower.fetch_session import FollowerSession, Key, Position
 from plogd.replica.follower.followed_partition import FollowedPartition
 from plogd.replica.partition import Partition
-from plogd.replica.replication_quota import ReplicationQuota
 from plogd.waiters import Waiters
 
 T = TypeVar("T")

@@ -34,7 +34,7 @@ from plog.wire.messages.fetch import FetchRequest
 from plog.wire.single_fetch import SingleFetch
 from plogd.fair_queue import SLICE, FairQueue, Slices
 from plogd.ports import Clock, MaybeLater, Random, spawn
-from plogd.replica.fetch_context import (
+from plogd.replica.fetch.fetch_context import (
     INITIAL_EPOCH,
     NO_SESSION,
     FetchContext,

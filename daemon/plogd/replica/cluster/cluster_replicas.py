@@ -18,17 +18,17 @@ from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.peers import Peers
 from plogd.ports import Later, Ports, Timer, spawn
-from plogd.replica.alter_partition_manager import AlterPartitionManager
-from plogd.replica.control_requests import ControlRequests
+from plogd.replica.cluster.alter_partition_manager import AlterPartitionManager
+from plogd.replica.cluster.control_requests import ControlRequests
+from plogd.replica.cluster.metadata_updates import MetadataUpdates
+from plogd.replica.cluster.out_of_sync import find_out_of_sync
+from plogd.replica.cluster.replication_quota import ReplicationQuota
+from plogd.replica.cluster.role_changes import RoleChanges
+from plogd.replica.fetch.replica_selector import RackAwareReplicaSelector
 from plogd.replica.follower.follower_fetcher import FollowerFetcher
 from plogd.replica.follower.remote_leader import RemoteLeader
 from plogd.replica.follower.replica_fetcher_manager import ReplicaFetcherManager
-from plogd.replica.metadata_updates import MetadataUpdates
-from plogd.replica.out_of_sync import find_out_of_sync
 from plogd.replica.replica_manager import ReplicaManager
-from plogd.replica.replica_selector import RackAwareReplicaSelector
-from plogd.replica.replication_quota import ReplicationQuota
-from plogd.replica.role_changes import RoleChanges
 from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 

@@ -9,8 +9,8 @@ import pytest
 
 from plog.settings import LONG_MAX
 from plog.types import TopicPartition
+from plogd.replica.cluster.replication_quota import ReplicationQuota
 from plogd.replica.partition import Partition
-from plogd.replica.replication_quota import ReplicationQuota
 from plogd.topic_config import TopicConfig
 
 

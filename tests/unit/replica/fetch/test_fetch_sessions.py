@@ -22,9 +22,9 @@ from plog.wire.messages.fetch import (
     ReplicaState,
 )
 from plogd.fair_queue import SLICE, FairQueue
-from plogd.replica.fetch_context import NO_SESSION, FetchContext
-from plogd.replica.fetch_sessions import MIN_EVICTION_MS, FetchSessionCache
-from plogd.replica.partition_read import PartitionRead
+from plogd.replica.fetch.fetch_context import NO_SESSION, FetchContext
+from plogd.replica.fetch.fetch_sessions import MIN_EVICTION_MS, FetchSessionCache
+from plogd.replica.fetch.partition_read import PartitionRead
 from tests.helpers.sim.sim_ports import SimPorts, settled
 
 TOPIC_ID = b"t" * 16

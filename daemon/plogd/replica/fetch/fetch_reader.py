@@ -26,18 +26,18 @@ from plogd.fair_queue import SLICE, FairQueue
 from plogd.log.log import Log
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later, MaybeLater, settle, spawn
-from plogd.replica.delayed_fetch import (
+from plogd.replica.cluster.replication_quota import ReplicationQuota
+from plogd.replica.fetch.delayed_fetch import (
     DelayedFetch,
     FetchOutcome,
     FetchParams,
     is_enough,
 )
-from plogd.replica.fetch_context import FetchItem
+from plogd.replica.fetch.fetch_context import FetchItem
+from plogd.replica.fetch.partition_read import PartitionRead
+from plogd.replica.fetch.replica_selector import ReplicaSelector
 from plogd.replica.partition import Partition
-from plogd.replica.partition_read import PartitionRead
 from plogd.replica.purgatory import Purgatory
-from plogd.replica.replica_selector import ReplicaSelector
-from plogd.replica.replication_quota import ReplicationQuota
 
 # Most fetches need at most three rounds: for the index, its entries and the batches. The kernel may
 # evict pages between two rounds.

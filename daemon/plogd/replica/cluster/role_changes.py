@@ -41,8 +41,8 @@ from plogd.log.creation import NewLog
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.ports import Later, Report, gather, ready
+from plogd.replica.cluster.lost_records import LostRecords
 from plogd.replica.hosted_topics import HostedTopics
-from plogd.replica.lost_records import LostRecords
 from plogd.replica.partition import NO_EPOCH, Partition
 from plogd.replica.topic_start import shown_partitions
 from plogd.topic_config import TopicConfig

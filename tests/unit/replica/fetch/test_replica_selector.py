@@ -11,7 +11,7 @@ from plog.wire.messages.fetch import FetchRequest, FetchTopic, PartitionData
 from plogd.config.replication_settings import RACK_AWARE_REPLICA_SELECTOR
 from plogd.metadata.cache import LiveBroker
 from plogd.metadata.store import Endpoint
-from plogd.replica.replica_selector import RackAwareReplicaSelector
+from plogd.replica.fetch.replica_selector import RackAwareReplicaSelector
 from tests.helpers.sim.sim_broker import Asked, fetch_request
 from tests.helpers.sim.sim_replicas import SimReplicas
 from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster

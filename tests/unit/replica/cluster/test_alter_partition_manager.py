@@ -23,7 +23,7 @@ from plog.wire.messages.alter_partition import (
 from plogd.metadata.cache import PartitionState
 from plogd.peers import PeerUnavailable
 from plogd.ports import Later
-from plogd.replica.alter_partition_manager import (
+from plogd.replica.cluster.alter_partition_manager import (
     MAX_CHANGES,
     RETRY_MAX_MS,
     RETRY_MS,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from plogd.metrics import Registry
-from plogd.replica.alter_partition_manager import AlterPartitionManager
+from plogd.replica.cluster.alter_partition_manager import AlterPartitionManager
 from plogd.replica.follower.replica_fetcher_manager import ReplicaFetcherManager
 from plogd.replica.partition import Partition
 from plogd.replica.replica_gauges import is_under_replicated

@@ -6,7 +6,7 @@ import pytest
 
 from plog.errors import KafkaError, StaleBrokerEpoch, StaleControllerEpoch
 from plogd.ports import Later
-from plogd.replica.control_requests import ControlRequests
+from plogd.replica.cluster.control_requests import ControlRequests
 from tests.helpers.sim.sim_ports import outcome
 
 

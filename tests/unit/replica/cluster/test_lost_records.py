@@ -14,8 +14,8 @@ from plogd.log.log import Log
 from plogd.log.log_loss import LogLoss, write_loss
 from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.ports import spawn
+from plogd.replica.cluster.role_changes import NewState
 from plogd.replica.partition import Partition
-from plogd.replica.role_changes import NewState
 from tests.helpers.sim.sim_broker import LOG_DIR, records_of
 from tests.helpers.sim.sim_cluster import SimCluster
 from tests.helpers.sim.sim_ports import outcome

@@ -23,8 +23,8 @@ from plog.types import ZERO_UUID, TopicPartition
 from plogd.fair_queue import SLICE, FairQueue
 from plogd.metadata.cache import PartitionState
 from plogd.ports import Later, spawn
+from plogd.replica.cluster.role_changes import EPOCH_DURING_DELETE, NewState, StoppedReplica
 from plogd.replica.partition import Partition
-from plogd.replica.role_changes import EPOCH_DURING_DELETE, NewState, StoppedReplica
 from tests.helpers.sim.sim_broker import LOG_DIR, produce_request, records_of
 from tests.helpers.sim.sim_cluster import SimCluster
 from tests.helpers.sim.sim_ports import outcome

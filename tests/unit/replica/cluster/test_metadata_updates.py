@@ -9,7 +9,7 @@ import pytest
 from plog.types import ZERO_UUID, Uuid
 from plogd.metadata.cache import LiveBroker, PartitionState, TopicState
 from plogd.ports import spawn
-from plogd.replica.metadata_updates import TopicUpdate
+from plogd.replica.cluster.metadata_updates import TopicUpdate
 from tests.helpers.sim.sim_cluster import SimCluster
 from tests.helpers.sim.sim_ports import outcome
 

@@ -16,9 +16,9 @@ from plogd.fair_queue import SLICE
 from plogd.log.log import Log
 from plogd.log.segment.uncached_lookup import UncachedLookup
 from plogd.ports import Later
-from plogd.replica.delayed_fetch import FetchParams
-from plogd.replica.fetch_context import FetchItem
-from plogd.replica.partition_read import PartitionRead
+from plogd.replica.fetch.delayed_fetch import FetchParams
+from plogd.replica.fetch.fetch_context import FetchItem
+from plogd.replica.fetch.partition_read import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
 from tests.helpers.sim.sim_file import SimFile, open_file

@@ -16,9 +16,9 @@ from typing import NamedTuple, Protocol
 from plog.errors import UnknownTopicId, UnknownTopicOrPartition
 from plog.wire.messages.fetch import ReplicaState
 from plogd.ports import Later, MaybeLater
-from plogd.replica.fetch_context import FetchItem
+from plogd.replica.fetch.fetch_context import FetchItem
+from plogd.replica.fetch.partition_read import PartitionRead
 from plogd.replica.partition import Partition
-from plogd.replica.partition_read import PartitionRead
 
 Key = tuple[str, int]
 """Topic and number of a partition."""
