@@ -62,17 +62,18 @@ def check_replicas(cluster: ClusterWorld) -> None:
 
 
 def _compare(cluster: ClusterWorld, key: TopicPartition, replicas: tuple[int, ...]) -> None:
-    batches = {}
+    batches, starts = {}, {}
     for one in replicas:
         log = _log(cluster.machines[one], key)
         assert log is not None, "it is in sync"
         batches[one] = _batches(log)
+        starts[one] = min(batches[one], default=log.log_end_offset)
     if key.topic == OFFSETS_TOPIC:
         return  # It is compacted, on each broker at another time.
     first, *others = replicas
     for other in others:
         # Retention deletes records at different times.
-        start = max(min(batches[one], default=0) for one in (first, other))
+        start = max(starts[first], starts[other])
         one_has, other_has = (
             {offset: data for offset, data in batches[one].items() if offset >= start}
             for one in (first, other)
