@@ -133,6 +133,7 @@ class ClusterBroker(Broker):
                 config=configs[key.topic],
                 leader_epoch=epoch,
                 has_other_replicas=len(topic.assignments[key.partition]) > 1,
+                is_being_deleted=self._is_being_deleted(key.topic, values),
             )
 
         await self.log_manager.load_logs(known)
@@ -160,6 +161,10 @@ class ClusterBroker(Broker):
             for name in names
             if name not in stored.damaged_topics and ("topic", name) not in stored.values
         ]
+
+    def _is_being_deleted(self, name: str, values: Mapping[Key, Any]) -> bool:
+        """Return whether the logs of a topic may be missing, because other brokers delete it."""
+        return self.config.delete_topic_enable and ("delete_topic", name) in values
 
     def _topic_overrides(self, name: str) -> Mapping[str, str]:
         overrides: Mapping[str, str] | None = self.store.get(("config", "topic", name))[0]
@@ -200,16 +205,19 @@ class ClusterBroker(Broker):
         stored = await self.metadata.read_cluster()
         if ended != self._ended_registrations:
             return  # The session has expired again.
-        values, roles = stored.values, self.cluster_replicas.roles
-        states: dict[tuple[Uuid, int], PartitionValue] = {}
+        values, roles, own_id = stored.values, self.cluster_replicas.roles, self.config.node_id
+        epoch_floors: dict[tuple[Uuid, int], int] = {}
+        expected: set[tuple[Uuid, int]] = set()
         async for key, value in Slices(self.fair_queue).over(values.items()):
             if key[0] == "partition" and ("topic", key[1]) in values:
-                states[values["topic", key[1]].topic_id, int(key[2])] = value
+                partition = (values["topic", key[1]].topic_id, int(key[2]))
+                epoch_floors[partition] = value.leader_epoch
+                if own_id in value.isr and not self._is_being_deleted(str(key[1]), values):
+                    expected.add(partition)
         if ended != self._ended_registrations:
             return
-        roles.epoch_floors = {one: value.leader_epoch for one, value in states.items()}
-        own_id = self.config.node_id
-        roles.lost.registered({one for one, value in states.items() if own_id in value.isr})
+        roles.epoch_floors = epoch_floors
+        roles.lost.registered(expected)
         self.broker_epoch = broker_epoch
 
     async def _show_cluster(self) -> None:

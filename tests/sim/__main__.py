@@ -14,6 +14,7 @@ line contains the failed seeds.
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -24,6 +25,8 @@ from tests.sim.planted_bugs import ALL_PLANTS, planted
 from tests.sim.world import World
 
 _DEFAULT_SEEDS = range(1, 21)
+_GC_THRESHOLD = 20_000
+"""With Python's default of 700, garbage collection takes a sixth of the time of a seed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,4 +128,6 @@ def _summary(world: World | ClusterWorld) -> str:
 
 
 if __name__ == "__main__":
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD)
     sys.exit(main())

@@ -59,9 +59,11 @@ class StoredPartitions:
         return self._zookeeper.znodes.zxid
 
     def isr(self, name: TopicPartition, topic_id: Uuid) -> tuple[int, ...]:
-        """Return the in-sync replicas; none if the topic was deleted, or recreated."""
+        """Return the in-sync replicas; none if the topic is being deleted, or was recreated."""
         topic = self._value(path_of(("topic", name.topic)), lambda data, _: decode_topic(data))
         if not isinstance(topic, TopicValue) or topic.topic_id != topic_id:
+            return ()
+        if self._zookeeper.stat(path_of(("delete_topic", name.topic))) is not None:
             return ()
         state = self.state(name)
         return () if state is None else state.isr

@@ -38,6 +38,8 @@ class KnownTopic:
     """The leader epoch that the partition is about to enter; None if unknown."""
     has_other_replicas: bool = False
     """Whether other brokers have replicas of the partition."""
+    is_being_deleted: bool = False
+    """Whether the log may already be gone, because the topic is being deleted."""
 
     @property
     def was_on_disk(self) -> bool:

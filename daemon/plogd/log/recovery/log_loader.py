@@ -312,7 +312,7 @@ class LogLoader:
             # Sorted, because the order of a set of strings differs between runs.
             for key in sorted({*log_dir.high_watermarks, *log_dir.recovery_points} - claimed):
                 topic = topic_of(key)
-                if topic is None or topic.topic_id == ZERO_UUID:
+                if topic is None or topic.topic_id == ZERO_UUID or topic.is_being_deleted:
                     continue
                 if topic.has_other_replicas:
                     has_existed = _known_end(log_dir, key) > 0

@@ -91,7 +91,7 @@ _CONTROLLER_TREES: Final = (TOPICS, BROKER_IDS, DELETE_TOPICS, LOG_DIR_EVENTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCluster:
-    """Topics, partitions and registered brokers, as they were at one moment."""
+    """Topics, partitions, registered brokers and pending deletions, read in one pass."""
 
     values: Mapping[Key, Any]
     damaged_topics: frozenset[str]
@@ -291,7 +291,7 @@ class ZooKeeperStore:
         notify_all(self._notifications(await read_znodes(self._session, self._mirror, paths)))
 
     def read_cluster(self) -> Later[StoredCluster]:
-        """Read topics, partitions and registered brokers once.
+        """Read topics, partitions, registered brokers and pending deletions once.
 
         The mirror contains them only while this broker is the controller.
         """
@@ -303,7 +303,8 @@ class ZooKeeperStore:
         mirror = ZnodeMirror(self._report)
         await read_topics(self._session, mirror)
         await read_folder(self._session, mirror, BROKER_IDS)
-        kinds = ("topic", "partition", "broker")
+        await read_folder(self._session, mirror, DELETE_TOPICS)
+        kinds = ("topic", "partition", "broker", "delete_topic")
         found = [item for kind in kinds for item in mirror.load((kind,)).items()]
         damaged = map(topic_of_path, {**self._mirror.damaged, **mirror.damaged})
         return StoredCluster(
