@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from plog.errors import ErrorCode
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from plogd.log import file_names
 from tests.helpers.sim.sim_broker import LOG_DIR, fetch_request
@@ -137,6 +138,26 @@ def test_all_brokers_restart_and_one_has_an_empty_disk(cluster: ZooKeeperCluster
     assert_complete(cluster)
     assert cluster.produce("t", b"new") == 0
     assert_complete(cluster, b"new")
+
+
+def test_log_of_a_topic_that_is_being_deleted_is_not_lost(cluster: ZooKeeperCluster) -> None:
+    controller = cluster.controller
+    restarted, other = others(cluster, controller)
+    # The deletion waits for this broker.
+    cluster.cut(controller, other)
+    deleting = cluster.brokers[controller].begin(
+        DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5
+    )
+    cluster.until(lambda: not cluster.files[restarted].exists(f"{LOG_DIR}/t-0"))
+    cluster.kill(restarted)
+    cluster.start(restarted)
+    cluster.advance(1_000)
+    assert not deleting.is_done
+    reports = cluster.brokers[restarted].reports
+    assert not [text for text in reports if "cannot find" in text or "lost" in text]
+    assert marks(cluster.files[restarted]) == []
+    cluster.heal(controller, other)
+    cluster.until(lambda: deleting.is_done)
 
 
 def test_mark_survives_another_restart_of_the_broker(cluster: ZooKeeperCluster) -> None:
