@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plog.errors import ErrorCode
+from plog.types import TopicPartition
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from plog.wire.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -440,3 +441,24 @@ def test_preferred_leader_leads_again_on_request() -> None:
     assert cluster.leader("t") == preferred
     cluster.advance(100)
     assert cluster.produce("t", b"a") == 0
+
+
+def test_partitions_of_a_leader_catch_up_together_without_a_fetch_session() -> None:
+    cluster = ZooKeeperCluster(
+        2,
+        max_incremental_fetch_session_cache_slots=0,
+        replica_fetch_response_max_bytes=1,  # One batch in each response.
+    )
+    cluster.create("t", partitions=4, replication_factor=2)
+    follower = cluster.leader("t", 1)
+    numbers = [number for number in range(4) if cluster.leader("t", number) != follower]
+    cluster.kill(follower)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    for number in numbers:
+        for _ in range(20):
+            assert cluster.produce("t", b"a", number=number) == 0
+    cluster.start(follower)
+    hosted = cluster.brokers[follower].broker.log_manager
+    logs = [hosted.logs[TopicPartition("t", number)] for number in numbers]
+    cluster.until(lambda: any(log.log_end_offset == 10 for log in logs))
+    assert all(log.log_end_offset >= 9 for log in logs)

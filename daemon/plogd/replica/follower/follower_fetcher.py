@@ -435,6 +435,12 @@ class FollowerFetcher:
                 f"the first batch after offset {log.log_end_offset} is incomplete in a response of"
                 f" {len(records)} bytes"
             )
+        if records:
+            # As in Kafka: otherwise, the first partitions of a fetch without a session would leave
+            # no room for the others until they have caught up.
+            self._followed[partition.topic_partition] = self._followed.pop(
+                partition.topic_partition
+            )
         # In a session, it is sent only when it has changed, so it must be remembered.
         followed.leader_start_offset = data.log_start_offset
         followed.leader_high_watermark = data.high_watermark
