@@ -38,7 +38,7 @@ from plogd.coordinator.producer_ids import ProducerIds
 from plogd.fair_queue import Slices
 from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.metadata.cache import LiveBroker, TopicState
-from plogd.metadata.store import Key, PartitionValue, TopicValue
+from plogd.metadata.store import Key, TopicValue
 from plogd.metadata.zookeeper.zookeeper_gauges import register_zookeeper_gauges
 from plogd.metadata.zookeeper.zookeeper_metadata import ZooKeeperMetadata
 from plogd.notify_all import notify_all

@@ -349,6 +349,17 @@ class Partition:
         returns errors.
         """
         log = self.log
+        if (
+            self.remote is not None
+            and self.leader_epoch == leader_epoch
+            and last_fetched_epoch in (NO_EPOCH, log.leader_epochs.latest_epoch)
+            and self.remote.is_idle(follower, offset, broker_epoch, log_start_offset)
+            and log.log_end_offset == log.high_watermark == offset
+            and not (self.is_deleted or log.offline)
+        ):
+            # The usual case in a fetch of many partitions.
+            self.remote.followers[follower].caught_up(self.context.monotonic_ms())
+            return PartitionRead(None, offset, log.last_stable_offset, log.log_start_offset)
         try:
             self.check_leader(leader_epoch)
             if self.remote is None:

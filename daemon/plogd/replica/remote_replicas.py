@@ -79,6 +79,11 @@ class RemoteReplica:
         self._leader_end_offset_ms = now_ms
         return has_moved
 
+    def caught_up(self, now_ms: float) -> None:
+        """Record a fetch like the last one, from the leader's end offset."""
+        self.caught_up_ms = self._leader_end_offset_ms = now_ms
+        self._leader_end_offset = self.end_offset
+
     def is_caught_up(self, leader_end_offset: int, now_ms: float, max_lag_ms: float) -> bool:
         """Return whether the follower had all records at some time in the last `max_lag_ms`."""
         return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= max_lag_ms
@@ -208,6 +213,19 @@ class RemoteReplicas:
             ):
                 result = follower.end_offset
         return result
+
+    def is_idle(
+        self, broker_id: int, offset: int, broker_epoch: int, log_start_offset: int
+    ) -> bool:
+        """Return whether a fetch from the high watermark `offset` says nothing new."""
+        follower = self._followers.get(broker_id)
+        return (
+            follower is not None
+            and follower.end_offset == follower.sent_high_watermark == offset
+            and follower.broker_epoch == broker_epoch
+            and follower.log_start_offset == log_start_offset
+            and broker_id in self.isr
+        )
 
     def owes_high_watermark(self, broker_id: int, high_watermark: int) -> bool:
         """Return whether a follower must receive the high watermark before the next records."""

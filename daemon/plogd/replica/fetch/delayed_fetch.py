@@ -3,7 +3,9 @@
 As in Kafka, available bytes are counted per partition, so that after an append, only one partition
 of a delayed fetch must be checked, regardless of how many the fetch contains. If the check needs
 data that is not in the page cache, a job first reads the data while the fetch continues to wait; no
-second check of the partition starts in the meantime.
+second check of the partition starts in the meantime. In contrast to Kafka, the end of the wait
+reads only the partitions that have changed during it, because a follower's fetches contain all
+partitions of its leader, and most of them are idle.
 
 Source: Kafka 3.9 DelayedFetch.
 """
@@ -77,7 +79,7 @@ class FetchReads(Protocol):
     def read_all(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
-        """Read all partitions of a fetch."""
+        """Read partitions of a fetch at the end of its wait."""
         ...
 
     def forget(self, delayed: DelayedFetch) -> None:
@@ -86,16 +88,19 @@ class FetchReads(Protocol):
 
 
 class DelayedFetch:
-    """A fetch in purgatory; it completes `later` with a read of all its partitions.
+    """A fetch in purgatory; it completes `later` with the reads of all its partitions.
 
     `items` are the partitions that were readable when the wait started, and `found` contains the
-    number of bytes available in each. `requested` are all partitions of the fetch, which are read
-    again when the wait ends.
+    number of bytes available in each. `requested` are all partitions of the fetch, and `idle` are
+    their reads at the start of the wait: those without records and errors are still valid at its
+    end, unless the partition has changed. If `idle` is None, all partitions are read again.
     """
 
     __slots__ = (
+        "_changed",
         "_found",
         "_found_bytes",
+        "_idle",
         "_items",
         "_params",
         "_pending_checks",
@@ -112,6 +117,7 @@ class DelayedFetch:
         *,
         reads: FetchReads,
         requested: Sequence[FetchItem],
+        idle: Sequence[PartitionRead] | None,
         params: FetchParams,
     ) -> None:
         self._items = items
@@ -119,6 +125,9 @@ class DelayedFetch:
         self._found_bytes = sum(found.values()) if found else 0
         self._reads = reads
         self._requested = requested
+        self._idle = idle
+        self._changed: set[Hashable] = set()
+        """The partitions that have changed since the reads in `idle`."""
         self._params = params
         self._pending_checks: dict[Hashable, Later[PartitionRead]] | None = None
         """Reads of single partitions that wait for a job; None unless there are any."""
@@ -143,12 +152,14 @@ class DelayedFetch:
         if item is None:
             return False
         partition = self._reads.partition_of(item)
-        if partition is not None:
-            if self._is_at_end(partition, item):
-                return False
-            # With min_bytes=1, any new data suffices, so it need not be counted.
-            if self._params.min_bytes > 1 and not self._has_enough(key, item):
-                return False
+        if partition is not None and self._is_at_end(partition, item):
+            if _has_moved(partition, item):
+                self._changed.add(key)
+            return False
+        self._changed.add(key)
+        # With min_bytes=1, any new data suffices, so it need not be counted.
+        if partition is not None and self._params.min_bytes > 1 and not self._has_enough(key, item):
+            return False
         self._complete()
         return True
 
@@ -217,13 +228,44 @@ class DelayedFetch:
     def _complete(self) -> None:
         if self._pending_checks:
             self._cancel_checks(self._pending_checks)
-        reads = self._reads.read_all(self._requested, self._params)
+        reads = self._read()
         if isinstance(reads, Later):
             # The client can still disconnect, and `_cancel` then has to stop this read.
             self._reading = reads
             reads.then(self.later.succeed, self.later.fail)
         else:
             self.later.succeed(reads)
+
+    def _read(self) -> MaybeLater[list[PartitionRead]]:
+        """Read all partitions, except those that cannot have changed."""
+        idle, requested = self._idle, self._requested
+        if idle is None:
+            return self._reads.read_all(requested, self._params)
+        changed = self._changed
+        indexes = [
+            index
+            for index, (item, read) in enumerate(zip(requested, idle, strict=True))
+            if read.error is not None
+            or read.region is not None
+            or (item.topic or "", item.request.partition) in changed
+        ]
+        reads = self._reads.read_all([requested[index] for index in indexes], self._params)
+
+        def merged(found: list[PartitionRead]) -> list[PartitionRead]:
+            result = list(idle)
+            for index, read in zip(indexes, found, strict=True):
+                result[index] = read
+            return result
+
+        return reads.map(merged) if isinstance(reads, Later) else merged(reads)
+
+
+def _has_moved(partition: Partition, item: FetchItem) -> bool:
+    """Return whether the client does not know the partition's offsets."""
+    return (
+        partition.high_watermark != item.sent_high_watermark
+        or partition.log.log_start_offset != item.sent_log_start_offset
+    )
 
 
 class FetchOutcome:

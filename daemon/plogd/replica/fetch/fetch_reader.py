@@ -150,9 +150,11 @@ class FetchReader:
                 readable[key] = item
                 if read.region is not None:
                     found[key] = read.region.nbytes
-                    read.region.close()  # All partitions are read again when the wait ends.
+                    read.region.close()  # The partition is read again when the wait ends.
         # No append is missed, because `reads` were made in this turn.
-        delayed = DelayedFetch(readable, found, reads=self, requested=items, params=params)
+        delayed = DelayedFetch(
+            readable, found, reads=self, requested=items, idle=reads, params=params
+        )
         self._delayed_fetches.watch(delayed, readable, params.max_wait_ms)
         return delayed.later
 
@@ -175,7 +177,7 @@ class FetchReader:
     def read_all(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
-        """Read all partitions of a fetch at the end of its wait."""
+        """Read partitions of a fetch at the end of its wait."""
         if len(items) > SLICE:
             return spawn(self._read_after_wait(items, params))
         cold: Cold = []
@@ -229,7 +231,11 @@ class FetchReader:
         if params.share is not None and not params.share.begin_wait():
             return reads
         _close_all(reads)
-        delayed = DelayedFetch(readable, found, reads=self, requested=items, params=params)
+        # While they wait, the fetches of consumers must not need memory for each partition.
+        idle = None if params.follower is None else reads
+        delayed = DelayedFetch(
+            readable, found, reads=self, requested=items, idle=idle, params=params
+        )
         return await self._wait_wide(delayed, params)
 
     async def _read_after_wait(
