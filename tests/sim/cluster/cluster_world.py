@@ -47,8 +47,6 @@ from tests.sim.topics import Topics
 
 _WORK_MS = 10_000_000.0
 _DRAIN_MS = 300_000.0
-_CATCH_UP_MS = 2_000_000.0
-"""With small fetches from a disk without a page cache, a follower copies a few batches a second."""
 _LOOK_MS = 20.0
 _BRIEF = 0.75
 _BRIEF_MS = 8.0
@@ -185,7 +183,7 @@ class ClusterWorld(Simulation):
             next_look_ms = self.clock.monotonic_ms() + _LOOK_MS
             return self._is_in_sync()
 
-        self.run_until(done, _CATCH_UP_MS, "replicas that are in sync")
+        self.run_until(done, _DRAIN_MS, "replicas that are in sync")
 
     def _is_in_sync(self) -> bool:
         for machine in self.machines.values():

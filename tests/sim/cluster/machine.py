@@ -33,6 +33,8 @@ from tests.sim.slow_directory import SlowDirectory
 if TYPE_CHECKING:
     from tests.sim.cluster.cluster_world import ClusterWorld
 
+_FAST_JOB_MS = 0.5
+"""The longest duration of a job when all faults have ended."""
 _WALL_ERROR_MS = 2_000
 
 
@@ -63,6 +65,7 @@ class Machine:
         self.network.broker_id = node_id
         self.network.at_server = self._at_server
         self.max_job_ms = 5.0
+        self._job_limit_ms = float("inf")
         self.max_down_ms = 200.0
         self.crash_is_power_loss = True
         self.last_fault_ms = -1.0
@@ -205,6 +208,7 @@ class Machine:
     def set_speed(self, *, job_ms: float | None = None, network_ms: float | None = None) -> None:
         """Set the longest duration of a job, and the longest delay of a frame."""
         if job_ms is not None:
+            job_ms = min(job_ms, self._job_limit_ms)
             self.max_job_ms = job_ms
             if self.service.process is not None:
                 self.service.process.jobs.max_ms = job_ms
@@ -214,6 +218,11 @@ class Machine:
     def heal(self) -> None:
         """End all faults of this machine."""
         self.nemesis.heal()
+        # Otherwise, without a page cache or with few descriptors, the jobs that one fetch needs
+        # can take longer than a follower waits for the response.
+        self.files.everything_cached = True
+        self._job_limit_ms = _FAST_JOB_MS
+        self.set_speed(job_ms=_FAST_JOB_MS)
         self.resume()
 
     # -- checks -------------------------------------------------------------------------------
