@@ -140,12 +140,17 @@ class RoleChanges:
         self._resolved.clear()
         failures = await self._create_missing_logs(states, slices)
         in_order: dict[TopicPartition, OneAtATime] = {}
-        changes: list[Later[KafkaError | None]] = []
-        async for new in slices.over(states):
+        changes: dict[int, Later[KafkaError | None]] = {}
+        async for number, new in slices.over(enumerate(states)):
             key = new.topic_partition
+            # A new controller sends all states, and most of them are known.
+            if key not in in_order and self._is_known(new, registrations):
+                continue
             apply = partial(self._apply, new, failures.get(key), registrations)
-            changes.append(in_order.setdefault(key, OneAtATime()).run(apply))
-        errors = await gather(changes)
+            changes[number] = in_order.setdefault(key, OneAtATime()).run(apply)
+        errors: list[KafkaError | None] = [None] * len(states)
+        for number, error in zip(changes, await gather(list(changes.values())), strict=True):
+            errors[number] = error
         self.lost.report_refusals()
         return errors
 
@@ -221,6 +226,22 @@ class RoleChanges:
             failure = KafkaStorageError(error.message)
             return {key: failure for key in missing if self._log_manager.get(key) is None}
         return {}
+
+    def _is_known(self, new: NewState, registrations: int) -> bool:
+        """Return whether `_apply` would neither change anything nor return an error."""
+        key, state = new.topic_partition, new.state
+        partition = self._topics.partitions.get(key)
+        return (
+            partition is not None
+            and state.leader_epoch == partition.leader_epoch
+            and state.leader == partition.leader
+            and state.partition_epoch <= partition.partition_epoch
+            and new.topic_id == partition.topic_id
+            and self._broker_id in state.replicas
+            and not (partition.log.closed or partition.log.offline)
+            and self._log_manager.losses.get(key) is None
+            and registrations == self._ended_registrations
+        )
 
     async def _apply(
         self, new: NewState, error: KafkaError | None, registrations: int
