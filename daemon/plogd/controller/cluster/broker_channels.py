@@ -65,6 +65,10 @@ class BrokerChannels:
         """Close all channels."""
         self.update({})
 
+    def epoch_of(self, broker_id: int) -> int | None:
+        """Return the broker epoch of a live broker; None if it is gone, or after `close`."""
+        return self._epochs.get(broker_id)
+
     def send(self, broker_id: int, request: PeerRequest) -> Later[Any]:
         """Queue a request; complete with its response, an `ApiMessage`.
 

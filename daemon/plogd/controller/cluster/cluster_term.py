@@ -84,6 +84,7 @@ class ClusterTerm:
             context,
             lambda: self.brokers.brokers,
             self.brokers.offline,
+            cluster.fair_queue,
         )
         self.brokers.updates = self._updates
         self.requests = LeaderRequests(context=context, brokers=self.brokers, changes=self.changes)
@@ -110,8 +111,9 @@ class ClusterTerm:
             fair_queue=cluster.fair_queue,
             report=cluster.report,
         )
-        self._announced: set[tuple[Uuid, int]] = set()
-        """Partitions whose logs may already have records."""
+        self._announced: dict[Uuid, int] = {}
+        """How many partitions of each topic may already have records in their logs: the first ones,
+        because new partitions get the next numbers."""
         self._has_begun = False
         self.reassignments: PartitionReassignments
         """Set before the topics are loaded."""
@@ -143,7 +145,7 @@ class ClusterTerm:
     def begin(self) -> None:
         """Inform all brokers, when all topics have been loaded."""
         for topic in self._context.served_topics():
-            self._announced.update((topic.topic_id, one.partition) for one in topic.partitions)
+            self._announced[topic.topic_id] = len(topic.partitions)
         self._has_begun = True
         self.brokers.begin()
         self._znode.check()
@@ -207,19 +209,13 @@ class ClusterTerm:
 
     def _announce(self, topic: TopicState) -> list[TopicPartition]:
         """Return the partitions of a topic that no broker can know yet."""
-        new = [
-            one
-            for one in topic.partitions
-            if (topic.topic_id, one.partition) not in self._announced
-        ]
-        self._announced.update((topic.topic_id, one.partition) for one in new)
-        return [TopicPartition(topic.name, one.partition) for one in new]
+        known = self._announced.get(topic.topic_id, 0)
+        self._announced[topic.topic_id] = max(known, len(topic.partitions))
+        return [TopicPartition(topic.name, one.partition) for one in topic.partitions[known:]]
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
         """Hide a topic, and delete its replicas on live brokers; see `Brokers.stop_topic`."""
-        self._announced.difference_update(
-            (topic.topic_id, one.partition) for one in topic.partitions
-        )
+        self._announced.pop(topic.topic_id, None)
         self.brokers.topic_deleted(topic)
         return spawn(self._updates.delete(topic))
 

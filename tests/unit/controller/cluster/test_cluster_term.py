@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from plog.wire.messages.leader_and_isr import LeaderAndIsrRequest
@@ -11,7 +12,7 @@ from plogd.controller.active_controller import ActiveController
 from plogd.controller.partition_creation import NewPartitions
 from plogd.controller.topic_creation import Defaults
 from plogd.fair_queue import FairQueue
-from plogd.metadata.cache import NO_LEADER
+from plogd.metadata.cache import NO_LEADER, PartitionState
 from plogd.ports import spawn
 from tests.helpers.cluster_controller_site import ClusterControllerSite
 from tests.helpers.sim.sim_ports import SimRandom
@@ -52,6 +53,40 @@ def test_partitions_of_an_earlier_term_are_not_new() -> None:
     site.start(1, 2, 3)
     site.settle(site.cluster.start_topic(site.known.state))
     assert _new_flags(site, 2) == {0: False}
+
+
+class _Partitions(tuple[PartitionState, ...]):
+    """Counts how often all partitions of a topic are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[PartitionState]:
+        _Partitions.looks += 1
+        return super().__iter__()
+
+
+def test_beginning_of_a_term_does_not_look_at_all_partitions_in_one_turn() -> None:
+    site = ClusterControllerSite({number: (2, 3) for number in range(3)})
+    site.register(1, 2, 3)
+    known = site.known
+    topic = replace(known.state, partitions=_Partitions(known.state.partitions))
+    site.context.put(replace(known, state=topic))
+    looks = _Partitions.looks
+    site.cluster.begin()
+    assert _Partitions.looks == looks
+    site.run()
+    # They have records from before.
+    site.settle(site.cluster.start_topic(site.known.state))
+    assert _new_flags(site, 2) == {0: False, 1: False, 2: False}
+
+
+def test_only_added_partitions_are_new() -> None:
+    site = ClusterControllerSite({0: (2, 3)})
+    site.start(1, 2, 3)
+    site.peers.sent.clear()
+    site.settle(spawn(_operations(site).create_partitions(NewPartitions(topic="t", count=3))))
+    flags = {number: flag for one in (1, 2, 3) for number, flag in _new_flags(site, one).items()}
+    assert flags == {0: False, 1: True, 2: True}
 
 
 def test_creation_waits_for_leaders_and_not_for_followers() -> None:
