@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -41,6 +42,7 @@ from plog.client.network.tls_context import Security
 from plog.error_base import PlogError
 from plog.zookeeper.kazoo_errors import error_of
 from plog.zookeeper.operations import (
+    ANY_VERSION,
     ClientClosed,
     ConnectionLost,
     Create,
@@ -130,6 +132,7 @@ class KazooZooKeeper:
         self._has_chroot = not self._client.chroot
         self._session_id = 0
         self._session_timeout_ms = session_timeout_ms
+        self._handshake_s = time.monotonic()
         self._watch_handshakes()
 
     # -- connection ---------------------------------------------------------------------------
@@ -143,6 +146,11 @@ class KazooZooKeeper:
     def session_timeout_ms(self) -> int:
         """The session timeout that the server has granted."""
         return self._session_timeout_ms
+
+    @property
+    def handshake_age_ms(self) -> float:
+        """Time since the handshake of the present connection began."""
+        return (time.monotonic() - self._handshake_s) * 1000
 
     @property
     def problem(self) -> str:
@@ -180,23 +188,28 @@ class KazooZooKeeper:
         return done
 
     def _watch_handshakes(self) -> None:
-        """Record the session timeout that the server grants, which kazoo does not keep."""
+        """Record the session timeout that the server grants, and when the handshake began.
+
+        kazoo does not keep them.
+        """
         connection = self._client._connection
         invoke = connection._invoke
 
         def recording(timeout: float, request: Any, xid: Any = None) -> Any:
+            began_s = time.monotonic()
             result = invoke(timeout, request, xid)
             if isinstance(request, Connect) and result[0].time_out > 0:
                 # The session id is set with the state, which follows this in the queue.
                 session_id, timeout_ms = result[0].session_id, result[0].time_out
-                self._push(partial(self._set_session, session_id, timeout_ms))
+                self._push(partial(self._set_session, session_id, timeout_ms, began_s))
             return result
 
         connection._invoke = recording
 
-    def _set_session(self, session_id: int, timeout_ms: int) -> None:
+    def _set_session(self, session_id: int, timeout_ms: int, began_s: float) -> None:
         self._session_id = session_id
         self._session_timeout_ms = timeout_ms
+        self._handshake_s = began_s
 
     def _on_kazoo_state(self, state: str) -> None:
         """Called on kazoo's thread."""
@@ -260,6 +273,12 @@ class KazooZooKeeper:
     def sync(self) -> Any:
         """Wait until the server has applied all earlier writes."""
         return self._request(Sync(self._server_path("/")), lambda _: None)
+
+    def confirm(self) -> Any:
+        """Wait for a transaction that changes nothing, which a quorum has to commit."""
+        # The root, or the chroot, always exists.
+        request = Transaction([CheckVersion(self._server_path("/"), ANY_VERSION)])
+        return self._request(request, _check_results)
 
     def _kazoo_operation(self, operation: Operation) -> Any:
         path = self._server_path(operation.path)
@@ -405,6 +424,11 @@ def _results_of(found: Sequence[Any]) -> list[Result]:
     return [
         one if isinstance(one, str) else None if one is True else _stat_of(one) for one in found
     ]
+
+
+def _check_results(found: Sequence[Any]) -> None:
+    """Raise MultiFailed if an operation of a multi has failed."""
+    _results_of(found)
 
 
 def new_kazoo(

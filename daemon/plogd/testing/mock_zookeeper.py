@@ -4,8 +4,8 @@
 plogd/metadata/zookeeper/port.py. Nothing happens outside the timers, so a run with the same seed is
 the same run. A test or the simulator causes faults: a connection that is lost before or after a
 write is applied (`on_request`), a network that is cut (`cut`), a server that lags behind, so that
-reads are stale and watches late (`hold`), an expired session (`expire`), a lost quorum, a client
-whose process dies (`kill`).
+reads are stale and watches late (`hold`), a server that has lost its leader (`isolate`), an expired
+session (`expire`), a lost quorum, a client whose process dies (`kill`).
 
 As with a real ensemble, a client never sees an older state than before within one session, a watch
 event arrives before any response that contains the change, and a session outlives its client by the
@@ -35,14 +35,14 @@ from plog.zookeeper.operations import (
 )
 from plogd.metadata.zookeeper.port import Watch
 from plogd.ports import Clock, Later, Timers, ready
+from plogd.testing.mock_sessions import MockSession, MockSessions
 from plogd.testing.mock_znodes import MockZnodes, Transaction, Znode
 
 LATENCY_MS: Final = 0.5
 """Time that a request or a response takes, each way."""
 RECONNECT_MS: Final = 10.0
 """Time between two attempts of a client to connect."""
-_PINGS_PER_TIMEOUT: Final = 3
-"""A client that sends nothing else pings so often in each session timeout."""
+_READS: Final = frozenset({"get", "exists", "children"})
 
 
 class Fault(Enum):
@@ -71,16 +71,6 @@ class _Pending:
     watch: Watch | None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Session:
-    id: int
-    timeout_ms: int
-    contact_ms: float
-    """When a server last received something from the client."""
-    connected_ms: float = 0.0
-    is_connected: bool = False
-
-
 class MockZooKeeper:
     """An ensemble. `on_request` decides about each request of each client."""
 
@@ -90,8 +80,9 @@ class MockZooKeeper:
         self.znodes = MockZnodes()
         self.on_request: Callable[[MockZooKeeperClient, Request], Fault] = lambda *_: Fault.NONE
         self.has_quorum = True
-        self._sessions: dict[int, _Session] = {}
-        self._session_count = 0
+        self.sessions = MockSessions(
+            clock, timers, has_quorum=lambda: self.has_quorum, expired=self.expire
+        )
         self._clients: list[MockZooKeeperClient] = []
 
     def connect(self, *, session_timeout_ms: int = 6000) -> MockZooKeeperClient:
@@ -130,14 +121,11 @@ class MockZooKeeper:
     def restore_quorum(self) -> None:
         """Serve again; the new leader gives every session its whole timeout."""
         self.has_quorum = True
-        now_ms = self.clock.monotonic_ms()
-        for session in self._sessions.values():
-            session.contact_ms = max(session.contact_ms, now_ms)
-            self._expire_later(session)
+        self.sessions.restart_all()
 
     def expire(self, session_id: int) -> None:
         """End a session now; its client learns this when it reconnects."""
-        if self._sessions.pop(session_id, None) is None:
+        if not self.sessions.end(session_id):
             return
         owned = [
             Delete(path=path)
@@ -161,45 +149,10 @@ class MockZooKeeper:
         self._forget()
         return results
 
-    def open_session(self, timeout_ms: int) -> _Session:
-        """Return a new session."""
-        self._session_count += 1
-        # A recognizable number that differs from all versions and epochs.
-        session_id = 0x1000_0000_0000 + self._session_count
-        now_ms = self.clock.monotonic_ms()
-        session = _Session(id=session_id, timeout_ms=timeout_ms, contact_ms=now_ms)
-        self._sessions[session_id] = session
-        return session
-
-    def resume(self, session_id: int) -> _Session | None:
-        """Return the session, or None if it has expired."""
-        return self._sessions.get(session_id)
-
-    def disconnected(self, session: _Session) -> None:
-        """Note that a client is unreachable, and expire its session in time."""
-        if not session.is_connected:
-            return
-        session.is_connected = False
-        # The last ping before now, because that is the worst case for the client's lease.
-        interval_ms = session.timeout_ms / _PINGS_PER_TIMEOUT
-        elapsed_ms = self.clock.monotonic_ms() - session.connected_ms
-        last_ping_ms = session.connected_ms + elapsed_ms // interval_ms * interval_ms
-        session.contact_ms = max(session.contact_ms, last_ping_ms)
-        self._expire_later(session)
-
     def closed(self, client: MockZooKeeperClient) -> None:
         """Forget a client."""
         if client in self._clients:
             self._clients.remove(client)
-
-    def _expire_later(self, session: _Session) -> None:
-        left_ms = session.contact_ms + session.timeout_ms - self.clock.monotonic_ms()
-        self.timers.call_later(max(0.0, left_ms), partial(self._check, session))
-
-    def _check(self, session: _Session) -> None:
-        is_over = self.clock.monotonic_ms() >= session.contact_ms + session.timeout_ms
-        if is_over and self.has_quorum and not session.is_connected:
-            self.expire(session.id)
 
     def _forget(self) -> None:
         views = [client.view for client in self._clients]
@@ -212,7 +165,7 @@ class MockZooKeeperClient:
     def __init__(self, ensemble: MockZooKeeper, session_timeout_ms: int) -> None:
         self._ensemble = ensemble
         self._timeout_ms = session_timeout_ms
-        self._session: _Session | None = None
+        self._session: MockSession | None = None
         self._listeners: list[Callable[[SessionState], None]] = []
         self._generation = 0
         """Number of the connection; events of earlier connections are dropped."""
@@ -221,6 +174,9 @@ class MockZooKeeperClient:
         self._watches: dict[tuple[str, str], list[Watch]] = {}
         self._is_cut = False
         self._is_held = False
+        self._is_isolated = False
+        self._is_blocked = False
+        """Whether a write is waiting for the leader of a server that has lost it."""
         self._is_closed = False
         self.is_connected = False
         self.view = 0
@@ -235,6 +191,11 @@ class MockZooKeeperClient:
     @property
     def session_timeout_ms(self) -> int:
         return self._timeout_ms
+
+    @property
+    def handshake_age_ms(self) -> float:
+        connected_ms = 0.0 if self._session is None else self._session.connected_ms
+        return self._ensemble.clock.monotonic_ms() - connected_ms
 
     @property
     def problem(self) -> str:
@@ -258,13 +219,16 @@ class MockZooKeeperClient:
     def sync(self) -> Later[None]:
         return self._send(Request(kind="sync"))
 
+    def confirm(self) -> Later[None]:
+        return self._send(Request(kind="confirm"))
+
     # -- faults -------------------------------------------------------------------------------
 
     def cut(self) -> None:
         """Cut the network; the client notices after two thirds of the session timeout."""
         self._is_cut = True
         if self._session is not None and self.is_connected:
-            self._ensemble.disconnected(self._session)
+            self._ensemble.sessions.disconnected(self._session)
             notice = partial(self._notice, self._generation)
             self._ensemble.timers.call_later(self._timeout_ms * 2 / 3, notice)
 
@@ -274,8 +238,17 @@ class MockZooKeeperClient:
 
     def restore(self) -> None:
         """Restore the network; a connection that was cut is not usable any more."""
-        self._is_cut = False
+        if self._is_isolated:
+            self._is_isolated = self._is_held = False
+        self._is_cut = self._is_blocked = False
         self.lose_connection()
+
+    def isolate(self) -> None:
+        """Let this client's server lose its leader: it answers reads until `restore`, and the
+        session expires."""
+        self._is_isolated = self._is_held = True
+        if self._session is not None and self.is_connected:
+            self._ensemble.sessions.isolated(self._session)
 
     def hold(self) -> None:
         """Stop this client's server from applying transactions: reads are stale, watches late."""
@@ -306,7 +279,7 @@ class MockZooKeeperClient:
         self.is_connected = False
         self._ensemble.closed(self)
         if self._session is not None:
-            self._ensemble.disconnected(self._session)
+            self._ensemble.sessions.disconnected(self._session)
 
     # -- connection ---------------------------------------------------------------------------
 
@@ -314,10 +287,10 @@ class MockZooKeeperClient:
         """Connect to a server, or try again later; called by timers."""
         if self._is_closed or self.is_connected:
             return
-        if self._is_cut or not self._ensemble.has_quorum:
+        if self._is_cut or self._is_isolated or not self._ensemble.has_quorum:
             self._ensemble.timers.call_later(RECONNECT_MS, self.try_to_connect)
             return
-        session = None if self._session is None else self._ensemble.resume(self._session.id)
+        session = None if self._session is None else self._ensemble.sessions.get(self._session.id)
         if session is None and self._session is not None:
             self._session = None
             for pending in self._take_pending():
@@ -326,9 +299,8 @@ class MockZooKeeperClient:
             # A listener may have closed the client, which then opens no session.
             if self._has_closed():
                 return
-        self._session = session or self._ensemble.open_session(self._timeout_ms)
-        self._session.is_connected = True
-        self._session.connected_ms = self._ensemble.clock.monotonic_ms()
+        self._session = session or self._ensemble.sessions.open(self._timeout_ms)
+        self._ensemble.sessions.connected(self._session)
         self.is_connected = True
         if not self._is_held:
             self.view = self._ensemble.znodes.zxid
@@ -342,13 +314,13 @@ class MockZooKeeperClient:
 
     def lose_connection(self) -> None:
         """Break the connection; the client notices at once, and tries to connect again."""
-        if not self.is_connected:
+        if not self.is_connected or self._is_isolated:
             return
         self.is_connected = False
         self._generation += 1
         self._watches.clear()
         if self._session is not None:
-            self._ensemble.disconnected(self._session)
+            self._ensemble.sessions.disconnected(self._session)
         for pending in self._take_pending():
             pending.later.fail(ConnectionLost("the connection to ZooKeeper was lost"))
         self._report(SessionState.SUSPENDED)
@@ -402,20 +374,27 @@ class MockZooKeeperClient:
         if fault is Fault.LOSE_BEFORE:
             self.lose_connection()
             return
-        self._session.contact_ms = self._ensemble.clock.monotonic_ms()
+        if self._is_isolated:
+            # A read waits for the earlier writes of its client, which are not committed.
+            self._is_blocked |= pending.request.kind not in _READS
+            if not self._is_blocked:
+                self._after_latency(partial(self._respond, *self._outcome(pending)))
+            return
+        self._ensemble.sessions.touched(self._session)
         seen = self.view
-        value: Any = None
-        error: ZooKeeperError | None = None
-        try:
-            value = self._serve(pending)
-        except ZooKeeperError as problem:
-            error = problem
+        value, error = self._outcome(pending)
         if fault is Fault.LOSE_AFTER:
             # The next server has at least what the client has seen, which is not this response.
             self.view = seen if self._is_held else self.view
             self.lose_connection()
         else:
             self._after_latency(partial(self._respond, value, error))
+
+    def _outcome(self, pending: _Pending) -> tuple[Any, ZooKeeperError | None]:
+        try:
+            return self._serve(pending), None
+        except ZooKeeperError as error:
+            return None, error
 
     def _serve(self, pending: _Pending) -> Any:
         request, znodes = pending.request, self._ensemble.znodes
@@ -427,7 +406,7 @@ class MockZooKeeperClient:
                 # The server has applied everything up to this transaction before it responds, even
                 # if the transaction has failed.
                 self._advance_to(znodes.zxid)
-        if request.kind == "sync":
+        if request.kind in ("sync", "confirm"):
             self._advance_to(znodes.zxid)
             return None
         znode = znodes.find(request.path, self.view)

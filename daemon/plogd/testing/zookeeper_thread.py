@@ -109,6 +109,8 @@ class ThreadedZooKeeperClient:
         self._reactor = reactor
         self._session_timeout_ms = session_timeout_ms
         self._session_id = 0
+        self._connected_s = 0.0
+        """When the last connection was reported, because a handshake takes no time here."""
         self._listeners: list[Callable[[SessionState], None]] = []
         self._client: MockZooKeeperClient | None = None
         """Only used in ZooKeeper's thread."""
@@ -127,6 +129,11 @@ class ThreadedZooKeeperClient:
     @property
     def session_timeout_ms(self) -> int:
         return self._session_timeout_ms
+
+    @property
+    def handshake_age_ms(self) -> float:
+        age_s: float = self._reactor.seconds() - self._connected_s
+        return age_s * 1000
 
     @property
     def problem(self) -> str:
@@ -152,6 +159,9 @@ class ThreadedZooKeeperClient:
 
     def sync(self) -> Later[None]:
         return self._ask(lambda client: client.sync())
+
+    def confirm(self) -> Later[None]:
+        return self._ask(lambda client: client.confirm())
 
     def close(self) -> Later[None]:
         return self._ask(lambda client: client.close())
@@ -213,6 +223,7 @@ class ThreadedZooKeeperClient:
 
     def _report(self, state: SessionState, session_id: int) -> None:
         self._session_id = session_id
+        self._connected_s = self._reactor.seconds()
         for listener in list(self._listeners):
             listener(state)
 

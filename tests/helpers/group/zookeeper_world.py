@@ -68,7 +68,7 @@ class ZooKeeperMember(Member):
     def has_session(self) -> bool:
         """Whether the ensemble still knows its session."""
         client = self.connection.client
-        return client is not None and client._ensemble.resume(client.session_id) is not None
+        return client is not None and client._ensemble.sessions.get(client.session_id) is not None
 
     def die(self) -> None:
         self.is_running = False

@@ -44,6 +44,10 @@ class GatedZooKeeper:
         return self.client.session_timeout_ms
 
     @property
+    def handshake_age_ms(self) -> float:
+        return self.client.handshake_age_ms
+
+    @property
     def problem(self) -> str:
         return self.client.problem
 
@@ -64,6 +68,9 @@ class GatedZooKeeper:
 
     def sync(self) -> Later[None]:
         return _through(self._timers, self.client.sync())
+
+    def confirm(self) -> Later[None]:
+        return _through(self._timers, self.client.confirm())
 
     def start(self) -> None:
         self.client.start()

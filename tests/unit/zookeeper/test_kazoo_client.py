@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +21,12 @@ from kazoo.exceptions import (
     RuntimeInconsistency,
     SessionExpiredError,
 )
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import CheckVersion, Connect
 from kazoo.protocol.states import Callback, WatchedEvent
 from kazoo.protocol.states import ZnodeStat as KazooStat
 
+from plog.zookeeper import kazoo_client
 from plog.zookeeper.kazoo_client import KazooZooKeeper
 from plog.zookeeper.operations import (
     BadVersion,
@@ -100,6 +104,46 @@ def test_responses_and_events_keep_their_order() -> None:
     stat = ZnodeStat(version=3, czxid=7, mzxid=8, ctime_ms=1000, ephemeral_owner=99)
     assert seen == [(b"data", stat), "event", None]
     assert site.states == [SessionState.CONNECTED, SessionState.SUSPENDED]
+
+
+@pytest.mark.parametrize(("chroot", "path"), [("", "/"), ("/plog/c", "/plog/c")])
+def test_confirmation_is_a_transaction_that_changes_nothing(chroot: str, path: str) -> None:
+    site = Site(f"127.0.0.1:1{chroot}")
+    confirmed = site.client.confirm()
+    [(request, handle)] = site.requests
+    assert request.operations == [CheckVersion(path, -1)]
+    handle.set([True])
+    site.reactor.run()
+    assert outcome(confirmed) is None
+
+
+def test_rejected_confirmation_fails() -> None:
+    site = Site()
+    confirmed = site.client.confirm()
+    [(_, handle)] = site.requests
+    handle.set([NoNodeError()])
+    site.reactor.run()
+    with pytest.raises(MultiFailed):
+        outcome(confirmed)
+
+
+def test_handshake_is_as_old_as_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+
+    def invoke(*_: Any) -> Any:
+        nonlocal now_s
+        now_s += 3
+        return SimpleNamespace(session_id=5, time_out=4000), None
+
+    monkeypatch.setattr(kazoo_client, "time", SimpleNamespace(monotonic=lambda: now_s))
+    monkeypatch.setattr(ConnectionHandler, "_invoke", invoke)
+    site = Site()
+    connect = Connect(0, 0, 5000, 0, b"", False)
+    site.client._client._connection._invoke(1.0, connect)
+    site.reactor.run()
+    now_s += 1
+    assert site.client.handshake_age_ms == 4000
+    assert (site.client.session_id, site.client.session_timeout_ms) == (5, 4000)
 
 
 def test_failing_callback_does_not_stop_the_others() -> None:

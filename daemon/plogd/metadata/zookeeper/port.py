@@ -35,6 +35,14 @@ class ZooKeeperClient(Protocol):
         ...
 
     @property
+    def handshake_age_ms(self) -> float:
+        """Time since the client began the handshake of the present connection.
+
+        The leader of the ensemble has noticed the session since then.
+        """
+        ...
+
+    @property
     def problem(self) -> str:
         """The addresses, and why they cannot be reached, for error messages."""
         ...
@@ -64,6 +72,14 @@ class ZooKeeperClient(Protocol):
 
     def sync(self) -> Later[None]:
         """Wait until this client's server has applied all earlier writes of all clients."""
+        ...
+
+    def confirm(self) -> Later[None]:
+        """Wait for a transaction that changes nothing.
+
+        In contrast to a read or `sync`, it shows that the client's server follows a leader that has
+        had a quorum since this call.
+        """
         ...
 
 

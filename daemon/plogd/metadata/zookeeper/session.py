@@ -1,15 +1,36 @@
 """The session with ZooKeeper: its lease, its heartbeat, and waiting for the connection.
 
 `Session` is a `ZooKeeperClient` that adds these to another one. The lease is the time until which
-the servers cannot have ended the session: when the last *answered* request was sent, plus the
-session timeout, by the monotonic clock. A request counts because
-the server that answers it has renewed the session after the request was sent. The heartbeat is a
-read, three times in each session timeout, so the lease is renewed without other requests. The lease
-can end while the client still seems to be connected: the client notices a dead connection later.
+the ensemble cannot have ended the session, by the monotonic clock. It can end while the client
+still seems to be connected: the client notices a dead connection later.
+
+Only the leader of the ensemble ends sessions: not before one session timeout has passed since it
+last noticed the session, and up to a tick later, because it checks them once per tick. A new leader
+gives all sessions their whole timeout. A response alone does not renew the session, for two
+reasons:
+
+- A server that has lost its leader, or a leader that has lost its quorum, continues to answer reads
+  until it notices that, which takes up to ``syncLimit`` ticks. The leader, or the next one, does
+  not learn about these reads. The heartbeat is therefore a transaction, which a quorum has to
+  commit.
+- A server reports the requests of its clients to the leader only when the leader pings it, twice
+  per tick. If the server loses the leader right after the transaction, the leader has not learned
+  about the transaction's client. It has learned about requests that were answered before the last
+  ping.
+
+The lease is therefore renewed when the response to a heartbeat arrives. It ends one session timeout
+after an earlier heartbeat was sent: the last one that was answered before the ping that preceded
+the present one. Sessions last at least two ticks (``minSessionTimeout``), so this ping was sent at
+most a quarter of a session timeout earlier. Until then, the lease counts from the handshake, which
+always goes to the leader.
+
+Source: ZooKeeper 3.8 SessionTrackerImpl, ExpiryQueue, LearnerSessionTracker, Leader.lead,
+LearnerHandler.run.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -22,17 +43,17 @@ from plog.zookeeper.operations import (
     SessionExpired,
     SessionState,
     ZnodeStat,
-    ZooKeeperError,
 )
-from plogd.metadata.zookeeper.paths import CONTROLLER
 from plogd.metadata.zookeeper.port import Watch, ZooKeeperClient
 from plogd.notify_all import notify_all
 from plogd.ports import Clock, Later, Timer, Timers, spawn
 
 T = TypeVar("T")
 
-HEARTBEATS_PER_TIMEOUT: Final = 3
-"""As many as the pings of ZooKeeper's own client."""
+HEARTBEATS_PER_TIMEOUT: Final = 6
+"""After a heartbeat, two thirds of the session timeout are left, and at least half of it always."""
+_PINGS_PER_TIMEOUT: Final = 4
+"""How often a leader pings its servers in the shortest possible session timeout, two ticks."""
 LOST: Final = (ConnectionLost, SessionExpired)
 """The errors of a request that may succeed on the next connection."""
 
@@ -49,6 +70,11 @@ class Session:
         self._watching: list[Later[None]] = []
         """Waits for a watch, which end when the connection is lost."""
         self._heartbeat: Timer | None = None
+        self._answered: deque[tuple[float, float]] = deque()
+        """When the heartbeats of this connection were sent and answered, without those before the
+        one that has set `_noticed_ms`."""
+        self._noticed_ms = 0.0
+        """The leader has noticed the session at this time or later."""
         self._lease_end_ms = -1.0
         self._lease_timer: Timer | None = None
         self.on_lease_ended: Callable[[], None] = lambda: None
@@ -68,6 +94,11 @@ class Session:
     def session_timeout_ms(self) -> int:
         """The session timeout that the server has granted."""
         return self._client.session_timeout_ms
+
+    @property
+    def handshake_age_ms(self) -> float:
+        """Time since the handshake of the present connection began."""
+        return self._client.handshake_age_ms
 
     @property
     def problem(self) -> str:
@@ -141,51 +172,58 @@ class Session:
 
     def get(self, path: str, watch: Watch | None = None) -> Later[tuple[bytes, ZnodeStat]]:
         """Return the data of a znode."""
-        return self._leased(self._client.get(path, watch))
+        return self._client.get(path, watch)
 
     def exists(self, path: str, watch: Watch | None = None) -> Later[ZnodeStat | None]:
         """Return the statistics of a znode, or None."""
-        return self._leased(self._client.exists(path, watch))
+        return self._client.exists(path, watch)
 
     def children(self, path: str, watch: Watch | None = None) -> Later[list[str]]:
         """Return the names of a znode's children."""
-        return self._leased(self._client.children(path, watch))
+        return self._client.children(path, watch)
 
     def multi(self, operations: Sequence[Operation]) -> Later[list[Result]]:
         """Apply all operations, or none."""
-        return self._leased(self._client.multi(operations))
+        return self._client.multi(operations)
 
     def sync(self) -> Later[None]:
         """Wait until this client's server has applied all earlier writes."""
-        return self._leased(self._client.sync())
+        return self._client.sync()
 
-    def _leased(self, work: Later[T]) -> Later[T]:
-        """Return the outcome of a request that has just been made, and renew the lease with it."""
-        sent_ms, session_id = self._clock.monotonic_ms(), self._client.session_id
-        outcome: Later[T] = Later()
+    def confirm(self) -> Later[None]:
+        """Wait for a transaction that changes nothing."""
+        return self._client.confirm()
 
-        def answered() -> None:
-            # Made before this session existed, it says nothing about the session.
-            if session_id == self._client.session_id != 0:
-                end_ms = sent_ms + self._client.session_timeout_ms
-                self._lease_end_ms = max(self._lease_end_ms, end_ms)
-                if self._lease_timer is None and not self._is_closed:
-                    self._check_lease()
+    # -- the lease ----------------------------------------------------------------------------
 
-        def on_value(value: T) -> None:
-            answered()
-            outcome.succeed(value)
+    def _beat(self) -> None:
+        interval_ms = self._client.session_timeout_ms / HEARTBEATS_PER_TIMEOUT
+        self._heartbeat = self._timers.call_later(interval_ms, self._beat)
+        answered = partial(self._renew, self._clock.monotonic_ms(), self.connections)
+        self._client.confirm().then(answered, self._not_answered)
 
-        def on_error(error: Exception) -> None:
-            if isinstance(error, ClientClosed):
-                self._stop_lease_timer()  # The broker is stopping.
-            # Any other error is a server's answer.
-            elif isinstance(error, ZooKeeperError) and not isinstance(error, LOST):
-                answered()
-            outcome.fail(error)
+    def _stop_heartbeat(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
 
-        work.then(on_value, on_error)
-        return outcome
+    def _renew(self, sent_ms: float, connection: int, _: None) -> None:
+        """Renew the lease with the response to a heartbeat of the given connection."""
+        if self._heartbeat is None or connection != self.connections:
+            return  # The connection was lost, or the session is closed.
+        timeout_ms = self._client.session_timeout_ms
+        ping_ms = sent_ms - timeout_ms / _PINGS_PER_TIMEOUT
+        while self._answered and self._answered[0][1] <= ping_ms:
+            self._noticed_ms, _answered_ms = self._answered.popleft()
+        self._answered.append((sent_ms, self._clock.monotonic_ms()))
+        self._lease_end_ms = max(self._lease_end_ms, self._noticed_ms + timeout_ms)
+        if self._lease_timer is None:
+            self._check_lease()
+
+    def _not_answered(self, error: Exception) -> None:
+        if isinstance(error, ClientClosed):  # The broker is stopping.
+            self._stop_heartbeat()
+            self._stop_lease_timer()
 
     def _check_lease(self) -> None:
         """Wait until the lease ends; a renewal only moves `lease_end_ms`, not the timer."""
@@ -222,6 +260,8 @@ class Session:
             )
             return
         self.connections += 1
+        self._answered.clear()
+        self._noticed_ms = self._clock.monotonic_ms() - self._client.handshake_age_ms
         self._beat()
         waiting, self._waiting = self._waiting, []
         # The listeners first: they learn that watches were lost before a request is repeated.
@@ -232,19 +272,9 @@ class Session:
             ]
         )
 
-    def _beat(self) -> None:
-        self.exists(CONTROLLER).then(_ignore, _ignore)
-        interval_ms = self._client.session_timeout_ms / HEARTBEATS_PER_TIMEOUT
-        self._heartbeat = self._timers.call_later(interval_ms, self._beat)
-
-    def _stop_heartbeat(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-            self._heartbeat = None
-
 
 def _ignore(_: object) -> None:
-    """Drop the outcome of a heartbeat, which `Session._leased` has used, or of work."""
+    """Drop the outcome of work."""
 
 
 def start_until_lost(work: Coroutine[Later[Any], Any, None]) -> None:
