@@ -19,7 +19,7 @@ same purpose for KRaft.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from plog.errors import KafkaError, KafkaStorageError, ReplicaNotAvailable
@@ -140,10 +140,14 @@ class LostRecords:
             level="error",
         )
 
-    async def excluded(self, log: Log, state: PartitionState) -> None:
+    async def excluded(
+        self, log: Log, state: PartitionState, check_current: Callable[[], None]
+    ) -> None:
         """Prepare a replica to follow the leader in `state`, if it has left the ISR.
 
-        Raises KafkaStorageError.
+        `check_current` raises a KafkaError if `state` is not valid any more, because the
+        registration of this broker has ended; the mark then remains. Later requests of the
+        controller wait. Raises KafkaStorageError.
         """
         key = log.topic_partition
         loss = self._log_manager.losses.get(key)
@@ -151,6 +155,7 @@ class LostRecords:
             return
         if state.leader in (NO_LEADER, self._broker_id):
             return
+        check_current()
         if loss.first_offset < log.log_end_offset:
             self._report(
                 "removing the records of {topic_partition} from offset {offset} on, because some of"
@@ -161,6 +166,7 @@ class LostRecords:
                 level="warn",
             )
             await log.truncate_to(loss.first_offset)
+            check_current()
         # Only now, because a crash must not leave damage without its mark.
         await self._log_manager.losses.clear(
             key, log_dir=log.log_dir, directory=log.directory, lane=lane_of(log.log_dir)

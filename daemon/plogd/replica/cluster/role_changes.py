@@ -311,7 +311,7 @@ class RoleChanges:
         log = partition.log
         await self._followers.remove(partition.topic_partition)
         await log.lane_writes_ended()
-        await self.lost.excluded(log, state)
+        await self.lost.excluded(log, state, lambda: self._check_registration(registrations))
         self._check_registration(registrations)
         if log.closed or log.offline:
             raise log.not_open()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plog.errors import KafkaError, KafkaStorageError, ReplicaNotAvailable
+from plog.errors import KafkaError, KafkaStorageError, ReplicaNotAvailable, StaleBrokerEpoch
 from plog.types import TopicPartition
 from plogd.log import file_names
 from plogd.log.log import Log
@@ -72,6 +72,13 @@ class Site:
         write_loss(self.broker.files, self.log.directory, loss)
         self.losses.opened(KEY, loss)
 
+    def run_jobs(self, count: int) -> None:
+        """Run up to `count` jobs, and no timers."""
+        jobs = self.broker.ports.jobs
+        for _ in range(count):
+            if jobs.waiting:
+                jobs.run_one()
+
     @property
     def losses(self) -> Any:
         """The losses of the broker's logs."""
@@ -134,6 +141,28 @@ def test_replica_that_has_left_the_isr_truncates_its_log_and_follows(site: Site)
     assert site.apply(state(isr=(2, 1), partition_epoch=3)) is None
     assert site.apply(state(leader=1, isr=(2, 1), leader_epoch=2, partition_epoch=4)) is None
     assert site.partition.leader == 1
+
+
+@pytest.mark.parametrize("jobs", range(4))
+def test_mark_stays_if_the_registration_ends_before_the_log_is_truncated(
+    site: Site, jobs: int
+) -> None:
+    """The state may be obsolete: another one follows the next registration."""
+    site.lose(1, lacks_end=True)
+    new = NewState(topic_partition=KEY, topic_id=TOPIC_ID, state=state(isr=(2,)))
+    applied = spawn(site.roles.apply([new]))
+    site.run_jobs(jobs)
+    resigned = spawn(site.roles.resign_all())
+    site.cluster.settle()
+    outcome(resigned)
+    [error] = outcome(applied)
+    assert isinstance(error, StaleBrokerEpoch)
+    assert site.broker.files.exists(MARK)
+    assert site.losses.get(KEY) is not None
+    # The next registration's state decides.
+    assert isinstance(site.apply(state(leader=1, leader_epoch=2, isr=(1,))), KafkaStorageError)
+    assert site.apply(state(leader_epoch=3, isr=(2,))) is None
+    assert (site.log.log_end_offset, site.broker.files.exists(MARK)) == (1, False)
 
 
 def test_replica_without_a_leader_keeps_its_mark(site: Site) -> None:
