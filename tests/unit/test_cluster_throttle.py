@@ -12,6 +12,7 @@ from plog.wire.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from plog.wire.messages.incremental_alter_configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -148,3 +149,16 @@ def test_withheld_fetches_wait_at_the_leader(
         cluster.advance(50)
     # One in each replica.fetch.wait.max.ms.
     assert 2 <= fetches <= 8
+
+
+@every_side
+def test_settings_of_deleted_topics_are_not_kept(cluster: ZooKeeperCluster, side: str) -> None:
+    throttle(cluster, side, "t", "*", _RATE)
+    assert cluster.produce("t", b"a") == 0
+    replicas = [one.broker.cluster_replicas for one in cluster.brokers.values()]
+    quotas = [quota for one in replicas for quota in (one.leader_quota, one.follower_quota)]
+    assert any(quota.known_topics for quota in quotas)
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
+    assert cluster.ask_controller(request, 6).responses[0].error_code == 0
+    cluster.advance(1_000)
+    assert [quota.known_topics for quota in quotas] == [0] * len(quotas)

@@ -69,6 +69,8 @@ class HostedTopics:
         """Called with a topic when this broker becomes the leader of its partitions."""
         self.on_topic_stopped: Callable[[TopicState], None] = _ignore
         """Called with a topic that is no longer served."""
+        self.on_unhosted: Callable[[TopicPartition], None] = _ignore_partition
+        """Called with a partition that is no longer hosted."""
 
     def start_topic(self, topic: TopicState) -> Later[None]:
         """Create missing logs for `topic`, lead its partitions, and list the topic for clients."""
@@ -163,6 +165,7 @@ class HostedTopics:
         partition = self.partitions.pop(key, None)
         if partition is not None:
             partition.is_deleted = True
+            self.on_unhosted(key)
             # Delayed requests then fail now instead of at their timeouts.
             self.partition_context.on_progress(partition)
 
@@ -322,6 +325,10 @@ def _refuse(key: bytes | None, value: bytes | None) -> None:
 
 def _ignore(topic: TopicState) -> None:
     """Do nothing; a coordinator replaces this callback."""
+
+
+def _ignore_partition(key: TopicPartition) -> None:
+    """Do nothing; a cluster replaces this callback."""
 
 
 def _done(_: None) -> None:

@@ -91,6 +91,7 @@ class ClusterReplicas:
             leader_quota=self.leader_quota,
             on_stop=self.stop,
         )
+        manager.topics.on_unhosted = self._unhosted
         self.fetchers = ReplicaFetcherManager(self._make_fetcher)
         self.control = ControlRequests(broker_epoch)
         self.roles = self._make_roles(log_manager, topic_overrides)
@@ -139,6 +140,10 @@ class ClusterReplicas:
             samples=self._config().replication_quota_window_num,
             sample_ms=self._config().replication_quota_window_size_seconds * 1000,
         )
+
+    def _unhosted(self, key: TopicPartition) -> None:
+        for quota in (self.leader_quota, self.follower_quota):
+            quota.forget(key.topic)
 
     def _make_fetcher(self, leader: int, log_dir: str) -> FollowerFetcher:
         return FollowerFetcher(

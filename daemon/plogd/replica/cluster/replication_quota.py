@@ -60,14 +60,27 @@ class ReplicationQuota:
         """Return whether this broker's replica of the partition is throttled."""
         config = partition.log.config
         replicas = self._throttled_replicas(config)
-        if not replicas:
-            return False
         topic, number = partition.topic_partition
+        if not replicas:
+            self._numbers.pop(topic, None)
+            return False
         known = self._numbers.get(topic)
         # Parsed once, because a list may contain thousands of replicas.
         if known is None or known[0] is not config:
-            known = self._numbers[topic] = config, self._numbers_in(replicas)
+            known = config, self._numbers_in(replicas)
+            # Otherwise, `forget` has been called already.
+            if not partition.is_deleted:
+                self._numbers[topic] = known
         return known[1] is None or number in known[1]
+
+    @property
+    def known_topics(self) -> int:
+        """Number of topics whose settings are kept."""
+        return len(self._numbers)
+
+    def forget(self, topic: str) -> None:
+        """Forget a topic, of which this broker may not host any replica any more."""
+        self._numbers.pop(topic, None)
 
     def _numbers_in(self, replicas: tuple[str, ...]) -> Collection[int] | None:
         if replicas == ALL:

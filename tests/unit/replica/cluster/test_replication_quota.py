@@ -30,10 +30,12 @@ class _Site:
         )
 
 
-def partition(number: int, *replicas: str, topic: str = "t") -> Partition:
+def partition(number: int, *replicas: str, topic: str = "t", is_deleted: bool = False) -> Partition:
     config = TopicConfig(leader_replication_throttled_replicas=replicas)
     fake: Any = SimpleNamespace(
-        topic_partition=TopicPartition(topic, number), log=SimpleNamespace(config=config)
+        topic_partition=TopicPartition(topic, number),
+        log=SimpleNamespace(config=config),
+        is_deleted=is_deleted,
     )
     return cast(Partition, fake)
 
@@ -62,6 +64,21 @@ def test_list_of_replicas_can_change() -> None:
     assert quota.covers(partition(0, "0:2"))
     assert not quota.covers(partition(0, "1:2"))
     assert quota.covers(partition(1, "1:2"))
+
+
+def test_settings_of_topics_that_are_gone_are_not_kept() -> None:
+    quota = _Site().quota
+    assert quota.covers(partition(0, "0:2"))
+    known = quota.known_topics
+    for number in range(100):
+        name = f"t{number}"
+        assert quota.covers(partition(0, "0:2", topic=name))
+        quota.forget(name)
+        # A request that was in progress.
+        assert quota.covers(partition(0, "0:2", topic=name, is_deleted=True))
+    assert quota.known_topics == known
+    assert not quota.covers(partition(0))
+    assert quota.known_topics == known - 1
 
 
 def test_rate_is_exceeded_after_a_burst_and_recovers() -> None:
