@@ -187,7 +187,8 @@ class _Lane:
 
     def _expired(self, asked: _Asked) -> None:
         self._withdraw(asked)
-        error = RequestTimedOut(f"cannot connect to {self._where} in time")
+        host, port = self.address
+        error = RequestTimedOut(f"cannot connect to {host}:{port} in time")
         self._finish(asked, error)
 
     @property
@@ -221,12 +222,13 @@ class _Lane:
         if not self._is_unreachable and self._closed_because is None:
             self._is_unreachable = True
             self._report(
-                "cannot connect to {broker}: {error}; retrying when there are requests for it",
-                broker=self._where,
+                "cannot reach broker {broker}: {error}; retrying when there are requests for it",
+                broker=self._node.id,
                 error=str(error),
                 level="warn",
             )
-        self._fail_waiting(f"cannot connect to {self._where}: {error}")
+        # It names the address, and callers name the broker.
+        self._fail_waiting(str(error))
 
     def _fail_waiting(self, why: str) -> None:
         waiting, self._waiting = self._waiting, deque()

@@ -171,7 +171,7 @@ class _Lane:
         self._link = self._opening = None
         self._is_opening = False
         self._next_try_ms = self._network.clock.monotonic_ms() + _BACKOFF_MS
-        self._fail_waiting(f"cannot connect to broker {self._target}: {error}")
+        self._fail_waiting(str(error))
 
     def _fail_waiting(self, why: str) -> None:
         waiting, self._waiting = self._waiting, deque()

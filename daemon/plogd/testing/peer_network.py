@@ -149,7 +149,7 @@ class PeerNetwork:
             return
         is_asked = self._ends.get(target)
         if is_asked is None:
-            opened.fail(PeerUnavailable(f"broker {target} refused the connection"))
+            opened.fail(PeerUnavailable("cannot connect: connection refused"))
             return
         link = Link(self, source, target, is_asked)
         asks.links.append(link)

@@ -46,13 +46,15 @@ def test_unreachable_broker_is_reported_once_until_it_is_reached() -> None:
     site = ConnectionsSite()
     site.kill(2)
     for _ in range(3):
-        site.ask(2, WHO)
+        reply = site.ask(2, WHO)
         site.advance(2000)
+        # Without the broker, which those who ask name in their lines.
+        assert str(reply.error) == "cannot connect: connection refused"
     site.start(2)
     assert site.answer(2, WHO).controller_id == 2
     assert [line for line in site.brokers[1].reports if "broker 2" in line] == [
-        "cannot connect to broker 2 at b2:9092: broker 2 refused the connection; retrying when"
-        " there are requests for it",
+        "cannot reach broker 2: cannot connect: connection refused; retrying when there are"
+        " requests for it",
         "connected to broker 2 at b2:9092 again",
     ]
 

@@ -13,7 +13,6 @@ class FollowedPartition:
     """A partition that is followed in a leader epoch, and the time of its next fetch."""
 
     __slots__ = (
-        "failures",
         "is_unsynced",
         "leader_epoch",
         "leader_high_watermark",
@@ -28,7 +27,6 @@ class FollowedPartition:
         self.leader_start_offset = 0
         self.leader_high_watermark = 0
         self.retry_at_ms = 0.0
-        self.failures = 0
         self.is_unsynced = False
 
     @property

@@ -33,6 +33,7 @@ from plogd.log.log_results import AppendInfo
 from plogd.ports import Later, Ports, Timer, spawn
 from plogd.replica.cluster.replication_quota import ReplicationQuota
 from plogd.replica.follower.divergence_repair import return_to_range, truncate, truncation_offset
+from plogd.replica.follower.fetch_failures import FetchFailures
 from plogd.replica.follower.fetch_session import FollowerSession, Key, Position
 from plogd.replica.follower.followed_partition import FollowedPartition
 from plogd.replica.partition import Partition
@@ -155,8 +156,7 @@ class FollowerFetcher:
         self._is_running = self._is_closed = False
         self._is_waking = False
         """Whether `_wake` is due at the end of the turn."""
-        self._leader_failed = False
-        """Whether the last request failed, so that the error has been reported."""
+        self._failures = FetchFailures(leader.broker_id, ports.clock, ports.report)
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -171,8 +171,8 @@ class FollowerFetcher:
 
     def has_failed(self, key: TopicPartition) -> bool:
         """Return whether the last fetch of a partition has failed."""
-        followed = self._followed.get(key)
-        return followed is not None and (self._leader_failed or followed.failures > 0)
+        is_failed = self._failures.is_leader_failed or key in self._failures
+        return is_failed and key in self._followed
 
     @property
     def failed_count(self) -> int:
@@ -207,6 +207,7 @@ class FollowerFetcher:
         """Stop following a partition; do nothing if it is not followed."""
         if self._followed.pop(key, None) is not None:
             self._stop_listening(key)
+            self._failures.forget(key)
             self._settle(key)
 
     async def released(self, key: TopicPartition) -> None:
@@ -308,29 +309,19 @@ class FollowerFetcher:
         except (PlogError, OSError) as error:
             self._session.failed()
             self._delay(ready, settings.replica_fetch_backoff_ms)
-            self._report_failure(error)
+            self._failures.leader_failed(error)
             return
         self._session.answered(response)
         if response.error_code and response.error_code not in _SESSION_ERRORS:
             self._delay(ready, settings.replica_fetch_backoff_ms)
-            self._report_failure(_error(response.error_code))
+            self._failures.leader_failed(_error(response.error_code))
             return
-        self._leader_failed = False
+        self._failures.leader_answered()
         await self._append_all(response, by_key)
         if self._unacknowledged:
             waiting: Later[None] = Later()
             self._waiting = waiting
             await waiting
-
-    def _report_failure(self, error: Exception) -> None:
-        if not self._leader_failed:  # Once, because the requests are repeated every second.
-            self._leader_failed = True
-            self._report(
-                "cannot fetch from broker {broker}: {error}; retrying",
-                broker=self._leader.broker_id,
-                error=str(error),
-                level="warn",
-            )
 
     async def _append_all(
         self, response: FetchResponse, by_key: dict[Key, FollowedPartition]
@@ -349,7 +340,11 @@ class FollowerFetcher:
             except (PlogError, OSError) as error:
                 self._partition_failed(followed, error)
             else:
-                followed.failures = 0
+                # Otherwise, `_progress` follows.
+                key = followed.partition.topic_partition
+                if key not in self._unacknowledged:
+                    self._failures.succeeded(key)
+        self._failures.flush()
 
     def _is_current(self, followed: FollowedPartition) -> bool:
         key = followed.partition.topic_partition
@@ -362,15 +357,7 @@ class FollowerFetcher:
 
     def _partition_failed(self, followed: FollowedPartition, error: Exception) -> None:
         self._delay([followed], self._settings().replica_fetch_backoff_ms)
-        followed.failures += 1
-        if followed.failures == 1:  # Otherwise, every retry would be reported.
-            self._report(
-                "cannot replicate {topic_partition} from broker {broker}: {error}; retrying",
-                topic_partition=followed.partition.topic_partition,
-                broker=self._leader.broker_id,
-                error=str(error),
-                level="warn",
-            )
+        self._failures.failed(followed.partition.topic_partition, error)
 
     # -- one partition ------------------------------------------------------------------------
 
@@ -465,10 +452,12 @@ class FollowerFetcher:
             self._partition_failed(followed, info.writing.error)
             self._settle(key)
         elif _is_acknowledged(partition, info):
+            self._failures.succeeded(key)
             self._settle(key)
 
     def _settle(self, key: TopicPartition) -> None:
         if self._unacknowledged.pop(key, None) is not None and not self._unacknowledged:
+            self._failures.flush()
             self._work_arrived()
 
 

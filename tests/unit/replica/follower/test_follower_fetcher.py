@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
 from typing import Any
 
@@ -229,6 +230,21 @@ def test_leader_that_does_not_answer_is_reported_once_and_retried() -> None:
     replicas.produce(b"a")
     replicas.advance(2000)
     assert replicas.end_offsets == {1: 1, 2: 1}
+    assert replicas.brokers[2].reports.count("fetching from broker 1 again") == 1
+
+
+def test_full_disk_and_its_end_are_reported_once() -> None:
+    replicas = started()
+    files, reports = replicas.brokers[2].files, replicas.brokers[2].reports
+    files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+    replicas.produce(b"a")
+    replicas.advance(5000)
+    failures = [line for line in reports if "cannot replicate t-0 from broker 1" in line]
+    assert len(failures) == 1
+    files.fail_no_more()
+    replicas.advance(5000)
+    assert replicas.end_offsets == {1: 1, 2: 1}
+    assert reports.count("replicating t-0 from broker 1 again") == 1
 
 
 def test_partition_with_an_error_is_reported_once_and_retried() -> None:
