@@ -9,7 +9,7 @@ module changes only `SubscriptionState` and `FetchBuffer`. Source: Kafka 3.9 Fet
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -79,8 +79,13 @@ class FetchResponseHandler:
         self._delay_s = delay_s
         self._replica_lease_s = replica_lease_s
 
-    def handle(self, asked: _Asked, response: FetchResponse) -> FetchOutcome:
-        """Apply the response to a fetch for `asked`; the response has no top-level error."""
+    def handle(
+        self, asked: _Asked, response: FetchResponse, moved: Collection[TopicPartition] = ()
+    ) -> FetchOutcome:
+        """Apply the response to a fetch for `asked`; the response has no top-level error.
+
+        The new leader of the partitions in `moved` is known already (KIP-951).
+        """
         outcome = FetchOutcome()
         # If several partitions have data, copy it: otherwise, the buffered data of one small
         # partition would keep the whole response in memory.
@@ -90,7 +95,10 @@ class FetchResponseHandler:
         for topic in response.responses:
             for one in topic.partitions:
                 wanted = asked.get(TopicPartition(topic.topic, one.partition_index))
-                if wanted is not None:
+                if wanted is not None and wanted.state.partition in moved:
+                    self._positions.forget_replica(wanted.state)
+                    outcome.has_moved = True
+                elif wanted is not None:
                     self._partition(wanted, one, outcome, copies=with_data > 1)
         return outcome
 

@@ -4,13 +4,13 @@ A fetch contains all partitions that may currently be fetched from the broker (f
 broker waits up to fetch.max.wait.ms for data. Without partitions to fetch, the loop sleeps until it
 is woken. While the consuming thread decodes one response, the next fetch is in flight.
 
-Use only in the engine's thread. Source: KIP-74, KIP-227, KIP-392; Kafka 3.9 AbstractFetch.
+Use only in the engine's thread. Source: KIP-74, KIP-227, KIP-392, KIP-951; Kafka 3.9 AbstractFetch.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from plog.client.consumer.fetch_buffer import FetchBuffer
 from plog.client.consumer.fetch_metrics import FetchMetrics
@@ -22,9 +22,11 @@ from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.errors import ClosedError
 from plog.client.network.cluster import Cluster
 from plog.client.network.connection import Connection
+from plog.client.network.leader_hints import named_leader
 from plog.client.network.metadata import NO_NODE, ClusterMetadata
 from plog.client.network.ports import Cancelled, Network, Task
 from plog.errors import ErrorCode, KafkaError, PlogError
+from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
 from plog.wire.schema import WireError
 
@@ -188,7 +190,8 @@ class NodeFetcher:
             await self._refused(response.error_code)
             return
         self._failures = 0
-        outcome = fetcher.results.handle(plan.partitions, response)
+        moved = self._learn_leaders(response)
+        outcome = fetcher.results.handle(plan.partitions, response, moved)
         if outcome.metadata_is_stale:
             fetcher.cluster.request_update()
         if outcome.needs_offset:
@@ -205,6 +208,19 @@ class NodeFetcher:
             size_bytes=outcome.size_bytes,
             throttle_ms=response.throttle_time_ms,
         )
+
+    def _learn_leaders(self, response: FetchResponse) -> Collection[TopicPartition]:
+        """Take over the leaders that a response names; return the partitions that have moved."""
+        leaders = {
+            TopicPartition(topic.topic, one.partition_index): leader
+            for topic in response.responses
+            for one in topic.partitions
+            if one.error_code
+            and (leader := named_leader(one.error_code, one.current_leader)) is not None
+        }
+        if not leaders:
+            return ()
+        return self._fetcher.cluster.learn_leaders(leaders, response.node_endpoints)
 
     async def _refused(self, code: int) -> None:
         """Handle a top-level error in a fetch response."""

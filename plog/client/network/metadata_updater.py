@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 
 from plog.client.errors import ClosedError, error_about
 from plog.client.network.backoff import Backoff
 from plog.client.network.deadline import Deadline
+from plog.client.network.leader_hints import LeaderEndpoint, Leaders, with_leaders
 from plog.client.network.metadata import (
     ClusterMetadata,
     TopicMetadata,
@@ -26,6 +27,7 @@ from plog.client.network.metadata import (
 from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.settings import ClientSettings
 from plog.errors import ErrorCode, KafkaError, PlogError
+from plog.types import TopicPartition
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from plog.wire.schema import ApiMessage
 
@@ -179,12 +181,27 @@ class MetadataUpdater:
         return self.metadata
 
     def _learn(self, response: MetadataResponse, *, replace_topics: bool) -> None:
-        self.metadata = self.metadata.updated(response, replace_topics=replace_topics)
+        self._take_over(self.metadata.updated(response, replace_topics=replace_topics))
+
+    def _take_over(self, metadata: ClusterMetadata) -> None:
+        self.metadata = metadata
         self._brokers_changed()
         log.debug("%s", self.metadata)
         # A listener may remove another listener, so iterate over a copy.
         for listener in tuple(self.on_update):
             listener(self.metadata)
+
+    def learn_leaders(
+        self, leaders: Leaders, endpoints: Iterable[LeaderEndpoint]
+    ) -> frozenset[TopicPartition]:
+        """Take over leaders that a response names (KIP-951).
+
+        Returns the partitions whose leader has changed, so that new metadata is not necessary.
+        """
+        metadata, moved = with_leaders(self.metadata, leaders, endpoints)
+        if moved:
+            self._take_over(metadata)
+        return moved
 
     def _keep_fresh(self) -> None:
         if self._refresher is None and not self._is_closed:

@@ -21,6 +21,7 @@ from typing import Any
 from plog.client.errors import AuthenticationFailed, BrokenAnswer, ClosedError
 from plog.client.network.cluster import Cluster
 from plog.client.network.connection import Connection
+from plog.client.network.leader_hints import named_leader
 from plog.client.network.ports import Network
 from plog.client.producer.accumulator import Accumulator
 from plog.client.producer.batch_completion import STALE_METADATA, BatchCompletion
@@ -33,6 +34,7 @@ from plog.client.settings import ProducerSettings
 from plog.client.task_completion import TaskCompletion
 from plog.client.transactions.transaction_state import TransactionState
 from plog.errors import KafkaError, PlogError, UnsupportedVersion
+from plog.types import TopicPartition
 from plog.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -404,13 +406,23 @@ class Sender:
         asked: dict[tuple[str, int], ProducerBatch] = {
             batch.topic_partition: batch for batch in batches
         }
+        leaders: dict[TopicPartition, tuple[int, int]] = {}
+        stale: set[TopicPartition] = set()
         for topic in response.responses:
             for partition in topic.partition_responses:
                 batch = asked.pop((topic.name, partition.index), None)
                 if batch is not None:
                     self._deliveries.answered(batch, partition)
                 if partition.error_code in STALE_METADATA:
-                    self._request_metadata(topic.name)
+                    key = TopicPartition(topic.name, partition.index)
+                    stale.add(key)
+                    leader = named_leader(partition.error_code, partition.current_leader)
+                    if leader is not None:
+                        leaders[key] = leader
+        if leaders:
+            stale -= self._cluster.learn_leaders(leaders, response.node_endpoints)
+        for name, _ in stale:
+            self._request_metadata(name)
         # If the response omits a partition, its batch still needs an outcome.
         if asked:
             self._fail_request(

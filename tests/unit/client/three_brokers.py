@@ -26,6 +26,8 @@ from plog.wire.messages.metadata import (
     MetadataResponsePartition,
 )
 from plog.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -75,6 +77,8 @@ class ThreeBrokers(MeddlingNetwork):
         """Brokers that accept no connections."""
         self.stale = 0.0
         """The probability that metadata contains the previous leader."""
+        self.names_leaders = False
+        """Whether brokers that do not lead a partition name its leader (KIP-951)."""
         self.has_ids = True
         """Whether producer ids are assigned; otherwise brokers return a loading error."""
         self._leaders: dict[tuple[Uuid, int], tuple[int, int]] = {}
@@ -254,7 +258,21 @@ class ThreeBrokers(MeddlingNetwork):
                     self.move(topic.name, partition.index)
                     partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
                     partition.base_offset = -1
+        if self.names_leaders:
+            self._name_leaders(answer)
         return answer
+
+    def _name_leaders(self, answer: ProduceResponse) -> None:
+        for topic in answer.responses:
+            for partition in topic.partition_responses:
+                leader, epoch = self.leader(topic.name, partition.index)
+                if partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and leader >= 0:
+                    partition.current_leader = LeaderIdAndEpoch(
+                        leader_id=leader, leader_epoch=epoch
+                    )
+                    answer.node_endpoints.append(
+                        NodeEndpoint(node_id=leader, host=HOST, port=PORT + leader)
+                    )
 
     def _arrive(self, request: ProduceRequest, version: int) -> None:
         """Pass a request to the core directly, without awaiting the response."""

@@ -14,6 +14,7 @@ from plog.client.consumer.partition_state import PartitionState, Phase
 from plog.client.consumer.reset_target import EARLIEST, ResetTo
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.errors import CorruptRecords
+from plog.client.network.metadata import NO_NODE
 from plog.errors import ErrorCode, OffsetOutOfRange, TopicAuthorizationFailed
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -105,6 +106,18 @@ def test_stale_leader_error_requests_metadata(code: ErrorCode) -> None:
     assert site.state().retry_at_s == 101.0
     site.answer(error_code=code)
     assert site.state().retry_at_s == 102.0
+
+
+def test_partition_whose_new_leader_is_known_does_not_wait() -> None:
+    site = Site()
+    site.state().replica = 7
+    data = PartitionData(
+        partition_index=0, high_watermark=-1, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    news = site.results.handle({T0: site.wanted()}, response, {T0})
+    assert (news.has_moved, news.metadata_is_stale) == (True, False)
+    assert (site.state().retry_at_s, site.state().replica) == (0.0, NO_NODE)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])

@@ -13,9 +13,15 @@ from plog.client.network.metadata import Broker
 from plog.errors import ErrorCode, UnsupportedVersion
 from plog.records.control import ControlType
 from plog.types import TopicPartition
-from plog.wire.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
+from plog.wire.messages.fetch import (
+    AbortedTransaction,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+)
 from plog.wire.messages.list_offsets import ListOffsetsRequest
 from plog.wire.schema import ApiMessage, WireError
+from plogd.metadata.cache import PartitionState
 from tests.helpers.client.consumer_site import ConsumerSite
 from tests.unit.client.consumer.test_aborted_transactions import data as transactional
 from tests.unit.client.consumer.test_aborted_transactions import marker
@@ -121,6 +127,45 @@ def test_refused_fetch_is_retried_with_backoff(
     assert 10 <= len(fetches(site)) <= 25
     refused = False
     assert site.values(1) == [b"a"]
+
+
+def test_leader_that_the_response_names_is_asked_without_new_metadata(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """KIP-951."""
+    refusals = [True]
+
+    def answer(received: FetchResponse) -> FetchResponse:
+        for topic in received.responses:
+            for one in topic.partitions:
+                if one.records and refusals and refusals.pop():
+                    one.error_code, one.records = ErrorCode.NOT_LEADER_OR_FOLLOWER, None
+                    one.current_leader = LeaderIdAndEpoch(leader_id=broker, leader_epoch=1)
+                    partition.make_leader(
+                        PartitionState(
+                            partition=0,
+                            leader=broker,
+                            leader_epoch=1,
+                            replicas=(broker,),
+                            isr=(broker,),
+                            partition_epoch=1,
+                        )
+                    )
+        return received
+
+    answering(monkeypatch, answer)
+    site = ConsumerSite(fetch_max_wait_ms=100, retry_backoff_ms=5_000, retry_backoff_max_ms=5_000)
+    site.core.assign(site.create("t"))
+    site.nothing_for(500)
+    [broker] = site.cluster.metadata.brokers
+    partition = site.sim.broker.broker.replica_manager.topics.partitions["t", 0]
+    site.sim.requests.clear()
+    site.produce("t", b"a")
+    site.sim.advance(300)
+    assert [record.value for record in site.core.take(1)] == [b"a"]
+    assert refusals == []
+    names = [type(request).__name__ for request in site.sim.requests]
+    assert "MetadataRequest" not in names
 
 
 def test_throttled_consumer_delays_its_next_fetch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,8 @@ class Storm(Promises):
         assert isinstance(self.site.sim, ThreeBrokers)
         self.sim: ThreeBrokers = self.site.sim
         self.sim.fate = self.fate
+        # In half of the runs; the others refresh the metadata.
+        self.sim.names_leaders = seed % 2 == 0
         self.mood = "calm"
         self.is_over = False
         self.refused: Counter[str] = Counter()
