@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -72,6 +75,17 @@ class ZooKeeperEnsemble:
         process = self._processes.pop(index)
         process.kill()
         process.wait()
+
+    @contextmanager
+    def paused(self, *indexes: int) -> Iterator[None]:
+        """Stop these servers, which keep their connections, until the end of the block."""
+        for index in indexes:
+            self._processes[index].send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for index in indexes:
+                self._processes[index].send_signal(signal.SIGCONT)
 
     def mode(self, index: int) -> str:
         """Return whether a server is ``leader`` or ``follower``; '' if it does not serve."""

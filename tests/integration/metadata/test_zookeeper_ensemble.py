@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from plog.zookeeper.kazoo_client import KazooZooKeeper
+from plog.zookeeper.operations import SessionState
 from plogd.metadata.store import ABSENT, Change, Fenced, Key, Written
+from plogd.ports import Later
 from tests.helpers.metadata_sites import partition_value, registration, topic_changes
 from tests.helpers.real_zookeeper import RealZooKeeperSite
 from tests.helpers.zookeeper_ensemble import ZooKeeperEnsemble
@@ -46,6 +49,46 @@ def test_writes_survive_the_kill_of_each_server(ensemble: ZooKeeperEnsemble) -> 
     # The session has moved between servers.
     assert site.settle(site.store.register_broker(registration())) == epoch
     site.close()
+
+
+def test_server_that_has_lost_its_leader_answers_reads_and_does_not_renew_the_lease(
+    ensemble: ZooKeeperEnsemble,
+) -> None:
+    """Rule C3: the leader can end the session although the broker still gets responses."""
+    leader = ensemble.leader
+    follower, other = {0, 1, 2} - {leader}
+    hosts = f"127.0.0.1:{ensemble.ports[follower]}/lease"
+    site = RealZooKeeperSite(hosts, session_timeout_ms=SESSION_TIMEOUT_MS)
+    site.settle(site.store.register_broker(registration()))
+    # It sends no heartbeats, for which its reads would wait.
+    reader = KazooZooKeeper(
+        hosts, reactor=site.pump.reactor, session_timeout_ms=SESSION_TIMEOUT_MS, pending=Later
+    )
+    states: list[SessionState] = []
+    reader.listen(states.append)
+    reader.start()
+    site.until(lambda: states)
+    clock = site.ports.clock
+    answered_ms = 0.0
+    with ensemble.paused(leader, other):
+        paused_ms = clock.monotonic_ms()
+        # The server closes its connections after `syncLimit` ticks, 2 seconds.
+        while states == [SessionState.CONNECTED]:
+            # As long as no heartbeat waits, the store's reads are answered, too.
+            site.store.exists("/brokers/ids/1").then(_ignore, _ignore)
+            read = reader.exists("/brokers/ids/1")
+            site.until(lambda read=read: read.done or len(states) > 1)
+            answered_ms = clock.monotonic_ms() if states[1:] == [] else answered_ms
+        lease_end_ms = site.store.lease_end_ms
+    assert answered_ms > paused_ms + 1_000
+    assert lease_end_ms <= paused_ms + SESSION_TIMEOUT_MS
+    site.until(lambda: site.store.lease_end_ms > clock.monotonic_ms())
+    site.settle(reader.close())
+    site.close()
+
+
+def _ignore(_: object) -> None:
+    """Drop the outcome of a read."""
 
 
 def test_terms_and_state_survive_the_kill_of_each_server(ensemble: ZooKeeperEnsemble) -> None:
