@@ -109,7 +109,6 @@ def _new_state(
             partition_epoch=partition.partition_epoch,
             adding_replicas=tuple(partition.adding_replicas),
             removing_replicas=tuple(partition.removing_replicas),
-            is_recovering=partition.leader_recovery_state != 0,
         ),
         is_new=partition.is_new,
     )
