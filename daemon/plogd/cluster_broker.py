@@ -358,7 +358,7 @@ class ClusterBroker(Broker):
 
     async def _hand_over(self) -> None:
         """Let other replicas lead the partitions of this broker, before it stops (KIP-46)."""
-        for _ in range(_HAND_OVER_TRIES):
+        for left_tries in reversed(range(_HAND_OVER_TRIES)):
             others = self.cache.live_broker_ids - {self.config.node_id}
             if not others or self.cache.controller_id < 0:
                 return
@@ -380,7 +380,8 @@ class ClusterBroker(Broker):
             if not problem:
                 return
             self._report("cannot hand over partitions: {problem}", problem=problem, level="warn")
-            await self._sleep(_HAND_OVER_RETRY_MS)
+            if left_tries:
+                await self._sleep(_HAND_OVER_RETRY_MS)
 
     async def _sleep(self, duration_ms: float) -> None:
         woken: Later[None] = Later()

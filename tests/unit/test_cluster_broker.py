@@ -273,6 +273,21 @@ def test_broker_that_stops_hands_its_partitions_over_first(cluster: ZooKeeperClu
     assert cluster.values("t") == [b"a", b"b", b"b"]
 
 
+def test_broker_stops_after_the_last_attempt_to_hand_over_a_partition(
+    cluster: ZooKeeperCluster,
+) -> None:
+    cluster.create("pair", replication_factor=2)
+    leader = cluster.leader("pair")
+    [follower] = set(cluster.state("pair").isr) - {leader}
+    cluster.kill(follower)
+    cluster.until(lambda: cluster.has_controller and cluster.state("pair").isr == (leader,))
+    stopping = cluster.brokers[leader].broker.stop()
+    started_ms = cluster.timers.clock.monotonic_ms()
+    cluster.until(lambda: stopping.done)
+    # Three attempts, with a second between them.
+    assert 2_000 <= cluster.timers.clock.monotonic_ms() - started_ms < 3_000
+
+
 def test_groups_wait_until_there_are_enough_brokers_for_the_replicas_of_their_offsets() -> None:
     cluster = ZooKeeperCluster(2)
     request = FindCoordinatorRequest(coordinator_keys=["g"], key_type=0)
