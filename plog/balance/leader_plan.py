@@ -105,11 +105,18 @@ class Leaders:
     def _led_by(self, source: int, target: int) -> Iterator[SizedPartition]:
         return ((0, partition) for partition in self._led.get((source, target), ()))
 
-    def leave(self, broker: int, may_lead: MayLead) -> list[TopicPartition]:
-        """Give the leaders of a broker to other replicas; return partitions where none can lead."""
+    def leave(
+        self, broker: int, may_lead: MayLead, *, led: Collection[TopicPartition] = ()
+    ) -> list[TopicPartition]:
+        """Give the leaders of a broker to other replicas; return partitions where none can lead.
+
+        `led` are the partitions that it leads now, although they may prefer other leaders.
+        """
         stuck = []
-        led = [partition for partition, some in self.replicas.items() if some[0] == broker]
-        for partition in sorted(led):
+        leaving = {partition for partition, some in self.replicas.items() if some[0] == broker}
+        # An election of the preferred leader would not end its leadership of these.
+        leaving.update(one for one in led if not may_lead(one, self.replicas[one][0]))
+        for partition in sorted(leaving):
             others = [
                 one
                 for one in self.replicas[partition]

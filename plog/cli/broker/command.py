@@ -6,7 +6,7 @@ may_stop.py decides whether a broker may stop.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from plog.balance.leader_plan import Leaders
@@ -103,13 +103,13 @@ async def drain(cluster: Cluster, arguments: argparse.Namespace) -> int:
     broker: int = arguments.broker
     state = await read_cluster_state(cluster, disable_rack_aware=arguments.disable_rack_aware)
     _check_known(state, broker)
+    # The broker may lead partitions that prefer other leaders.
+    led = [one for one, each in state.partitions.items() if each.leader == broker]
     stuck: list[TopicPartition] = []
     if arguments.leaders_only:
-        plan, stuck = plan_without_leader(state, broker)
+        plan, stuck = plan_without_leader(state, broker, led)
     else:
         plan = plan_without_replicas(state, broker)
-    # The broker may still lead partitions that prefer other leaders.
-    led = [one for one, each in state.partitions.items() if each.leader == broker]
     code = await carry_out(
         cluster,
         state,
@@ -132,10 +132,15 @@ def plan_without_replicas(state: ClusterState, broker: int) -> Plan:
     return _plan(state, placement.replicas)
 
 
-def plan_without_leader(state: ClusterState, broker: int) -> tuple[Plan, list[TopicPartition]]:
-    """Return the plan that prefers other leaders, and the partitions that no other can lead."""
+def plan_without_leader(
+    state: ClusterState, broker: int, led: Collection[TopicPartition]
+) -> tuple[Plan, list[TopicPartition]]:
+    """Return the plan that prefers other leaders, and the partitions that no other can lead.
+
+    `led` are the partitions that the broker leads now.
+    """
     leaders = Leaders(sorted(state.racks), state.replicas)
-    stuck = leaders.leave(broker, state.may_lead)
+    stuck = leaders.leave(broker, state.may_lead, led=led)
     return _plan(state, leaders.replicas), stuck
 
 

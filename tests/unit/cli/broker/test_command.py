@@ -99,6 +99,20 @@ def test_leader_that_is_not_preferred_leaves_by_an_election(broker: Broker) -> N
     assert part.replicas == (2, 3)
 
 
+def test_leader_that_is_not_preferred_leaves_if_the_preferred_one_is_not_available(
+    broker: Broker,
+) -> None:
+    wide = TopicPartition("wide", 0)
+    broker.cluster.add_topic("wide", [2, 3, 1])
+    broker.cluster.kill(2)
+    part = broker.cluster.parts[wide]
+    part.leader, part.isr = 3, [3, 1]
+    result = broker("drain", 3, "--leaders-only")
+    assert part.leader == 1
+    assert broker.cluster.replicas[wide][0] == 1
+    assert "wide" not in result.err
+
+
 def test_unknown_broker_is_named(broker: Broker) -> None:
     for tool in ("drain", "restore", "may-stop"):
         result = broker(tool, 9)
