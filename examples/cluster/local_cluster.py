@@ -138,9 +138,9 @@ class LocalCluster:
         self._end()
 
     def _end(self) -> None:
+        # In turn, because each broker hands over its partitions to one that is still running.
         for broker in self._brokers.values():
             broker.terminate()
-        for broker in self._brokers.values():
             broker.wait()
         # Last, because the brokers remove their registrations.
         if self._zookeeper is not None:
