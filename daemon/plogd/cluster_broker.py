@@ -139,7 +139,8 @@ class ClusterBroker(Broker):
         await self.log_manager.load_logs(known)
 
     async def _strays(self, keys: Sequence[TopicPartition]) -> list[TopicPartition]:
-        stored = await self.metadata.read_cluster()
+        # Only these topics, because all brokers do this when the controller changes.
+        stored = await self.metadata.read_topics({key.topic for key in keys})
 
         def is_assigned(key: TopicPartition) -> bool:
             topic = stored.values.get(("topic", key.topic))
@@ -155,7 +156,7 @@ class ClusterBroker(Broker):
         ]
 
     async def _deleted(self, names: Collection[str]) -> Collection[str]:
-        stored = await self.metadata.read_cluster()
+        stored = await self.metadata.read_topics(names)
         return [
             name
             for name in names

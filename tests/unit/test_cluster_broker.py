@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from plog.errors import ErrorCode
@@ -18,7 +21,7 @@ from plog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartition
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from plog.zookeeper.operations import SetData
-from plogd.controller.cluster import broker_channels
+from plogd.controller.cluster import broker_channels, broker_updates
 from plogd.testing.mock_zookeeper import Fault, MockZooKeeperClient, Request
 from tests.helpers.sim.zookeeper_cluster import SESSION_TIMEOUT_MS, ZooKeeperCluster
 
@@ -70,6 +73,32 @@ def test_another_broker_becomes_the_controller(cluster: ZooKeeperCluster) -> Non
     cluster.create("u", replication_factor=2)
     assert cluster.produce("u", b"a") == 0
     assert cluster.produce("t", b"b") == 0
+
+
+def test_only_the_next_controller_reads_the_states_of_partitions(
+    cluster: ZooKeeperCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller's first requests are too small for all partitions."""
+    monkeypatch.setattr(broker_updates, "_PARTITIONS_MAX", 2)
+    cluster.create("u", partitions=5)
+    readers: set[int] = set()
+
+    def count(one: int, get: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(path: str, *more: Any) -> Any:
+            if path.endswith("/state"):
+                readers.add(one)
+            return get(path, *more)
+
+        return counted
+
+    for one in (1, 2, 3):
+        client = cluster.client(one)
+        monkeypatch.setattr(client, "get", count(one, client.get))
+    cluster.kill(cluster.controller)
+    cluster.advance(2 * SESSION_TIMEOUT_MS)
+    assert readers == {cluster.controller}
+    for broker in cluster.brokers.values():
+        assert {topic.name for topic in broker.broker.cache.topics()} == {"t", "u"}
 
 
 def test_all_brokers_die_and_return(cluster: ZooKeeperCluster) -> None:

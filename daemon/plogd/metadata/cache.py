@@ -42,8 +42,8 @@ class PartitionState:
     removing_replicas: tuple[int, ...] = ()
     """The replicas that a reassignment removes, once the others are in sync."""
     is_recovering: bool = False
-    """Whether the leader comes from an unclean election, and has not confirmed it (KIP-704). Only the
-    controller knows it."""
+    """Whether the leader comes from an unclean election, and has not confirmed it (KIP-704); only
+    the controller knows it."""
 
     @property
     def is_reassigning(self) -> bool:

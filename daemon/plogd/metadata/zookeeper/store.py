@@ -19,7 +19,7 @@ Called on the reactor's thread. Source: Kafka 3.9 KafkaZkClient, KafkaController
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -68,6 +68,7 @@ from plogd.metadata.zookeeper.paths import (
     TOPICS,
     path_of,
     topic_of_path,
+    topic_path,
 )
 from plogd.metadata.zookeeper.port import ZooKeeperClient
 from plogd.metadata.zookeeper.reading import (
@@ -297,6 +298,16 @@ class ZooKeeperStore:
         """
         return self._session.retry(self._read_cluster)
 
+    def read_topics(self, names: Collection[str]) -> Later[StoredCluster]:
+        """Read the assignments of topics once, of those that exist; see `read_cluster`."""
+        return self._session.retry(partial(self._read_topics, names))
+
+    async def _read_topics(self, names: Collection[str]) -> StoredCluster:
+        await self._session.sync()
+        mirror = ZnodeMirror(self._report)
+        await read_znodes(self._session, mirror, [topic_path(name) for name in sorted(names)])
+        return self._stored(mirror, "topic")
+
     async def _read_cluster(self) -> StoredCluster:
         # A server that lags behind may show states from before the registration.
         await self._session.sync()
@@ -304,7 +315,9 @@ class ZooKeeperStore:
         await read_topics(self._session, mirror)
         await read_folder(self._session, mirror, BROKER_IDS)
         await read_folder(self._session, mirror, DELETE_TOPICS)
-        kinds = ("topic", "partition", "broker", "delete_topic")
+        return self._stored(mirror, "topic", "partition", "broker", "delete_topic")
+
+    def _stored(self, mirror: ZnodeMirror, *kinds: str) -> StoredCluster:
         found = [item for kind in kinds for item in mirror.load((kind,)).items()]
         damaged = map(topic_of_path, {**self._mirror.damaged, **mirror.damaged})
         return StoredCluster(

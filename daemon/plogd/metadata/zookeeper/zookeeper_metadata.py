@@ -160,6 +160,10 @@ class ZooKeeperMetadata:
         """Read all topics, the states of their partitions, and the registered brokers once."""
         return self._store.read_cluster()
 
+    def read_topics(self, names: Collection[str]) -> Later[StoredCluster]:
+        """Read the assignments of topics once, of those that exist."""
+        return self._store.read_topics(names)
+
     async def controller_known(self) -> int:
         """Wait until there is a controller; return its id."""
         known: Later[None] = Later()
