@@ -69,7 +69,7 @@ def tables(run: Run) -> dict[str, str]:
     """Return all tables of the document by the names of their markers."""
     by_section = {
         section: targets_table(run, [load for load in LOADS if load.section == section])
-        for section in ("cpu", "other", "paper", "clients", "spark")
+        for section in ("cpu", "other", "paper", "clients", "spark", "cluster")
     }
     return {
         "machine": machine_text(run),
