@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.helpers.eventually import TIMEOUT_S, eventually
@@ -24,12 +24,22 @@ def admin(broker: Broker) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
 
-def create(broker: Broker, name: str, partitions: int = 1, **config: str) -> None:
+def create(
+    broker: Broker, name: str, partitions: int = 1, replicas: int = 1, **config: str
+) -> None:
     """Create a topic; `config` with underscores for dots."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    new = NewTopic(name, partitions, 1, config=settings)
+    _create(broker, NewTopic(name, partitions, replicas, config=settings))
+
+
+def create_on(broker: Broker, name: str, *replicas: int) -> None:
+    """Create a topic with one partition on these brokers."""
+    _create(broker, NewTopic(name, 1, replica_assignment=[list(replicas)]))
+
+
+def _create(broker: Broker, topic: NewTopic) -> None:
     client = admin(broker)
-    [future] = client.create_topics([new]).values()
+    [future] = client.create_topics([topic]).values()
     future.result(TIMEOUT_S)
 
 
@@ -66,21 +76,34 @@ def consume(broker: Broker, topic: str, group: str, count: int) -> list[bytes]:
     )
     try:
         consumer.subscribe([topic])
-        found: list[bytes] = []
-
-        def poll() -> bool:
-            found.extend(
-                message.value()
-                for message in consumer.consume(count, timeout=1)
-                if message.error() is None
-            )
-            return len(found) >= count
-
-        eventually(poll, f"{count} records")
+        found = _next_values(consumer, count)
         consumer.commit(asynchronous=False)
         return found
     finally:
         consumer.close()
+
+
+def read(broker: Broker, topic: str, count: int) -> list[bytes]:
+    """Read the first records of partition 0 without a group."""
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "unused"})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return _next_values(consumer, count)
+    finally:
+        consumer.close()
+
+
+def _next_values(consumer: Consumer, count: int) -> list[bytes]:
+    found: list[bytes] = []
+
+    def has_all() -> bool:
+        # The call waits for as many records.
+        messages = consumer.consume(count - len(found), timeout=1)
+        found.extend(each.value() for each in messages if each.error() is None)
+        return len(found) >= count
+
+    eventually(has_all, f"{count} records")
+    return found
 
 
 def listed(config: dict[str, Any]) -> Any:

@@ -9,13 +9,12 @@ import pytest
 
 from plogd.testing.broker_process import BrokerProcess
 from tests.cluster.conftest import StartBroker
+from tests.cluster.three_brokers import IDS, start_together
 from tests.helpers.client.plog_command import Plog
 from tests.helpers.eventually import eventually
 from tests.helpers.plog_here import plog_here
 from tests.helpers.programs.confluent import produce
 from tests.helpers.programs.kafka_tools import ToolOutput
-
-IDS = (1, 2, 3)
 
 
 class Cluster:
@@ -25,11 +24,18 @@ class Cluster:
         self._make_broker = make_broker
         self.brokers: dict[int, BrokerProcess] = {}
         for node_id in IDS:
-            self.add(node_id)
+            self._make(node_id)
+        start_together(self.brokers.values())
+        self._wait_until_available()
 
     def add(self, node_id: int) -> None:
         """Start another broker."""
-        broker = self._make_broker(
+        self._make(node_id)
+        self.brokers[node_id].start()
+        self._wait_until_available()
+
+    def _make(self, node_id: int) -> None:
+        self.brokers[node_id] = self._make_broker(
             f"b{node_id}",
             node_id=str(node_id),
             # Leaders then change only if a test asks for it.
@@ -38,9 +44,9 @@ class Cluster:
             replica_fetch_max_bytes="10000",
             replica_fetch_response_max_bytes="10000",
         )
-        broker.start()
-        self.brokers[node_id] = broker
-        eventually(lambda: self._available() == len(self._running), "the broker in the metadata")
+
+    def _wait_until_available(self) -> None:
+        eventually(lambda: self._available() == len(self._running), "all brokers in the metadata")
 
     def _available(self) -> int:
         return len(json.loads(self.run("cluster", "list-endpoints", "--json")))

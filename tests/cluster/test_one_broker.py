@@ -26,16 +26,6 @@ from tests.helpers.recording_proxy import RecordingProxy
 from tests.helpers.zookeeper_server import ZooKeeperServer, free_ports
 
 
-@contextlib.contextmanager
-def paused(zookeeper: ZooKeeperServer) -> Iterator[None]:
-    """Stop the server's process, as a machine that hangs would."""
-    zookeeper.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        zookeeper.send_signal(signal.SIGCONT)
-
-
 def content(znodes: KazooClient, path: str) -> Any:
     return json.loads(znodes.get(path)[0])
 
@@ -128,7 +118,7 @@ def test_broker_serves_while_zookeeper_is_away_and_changes_topics_afterwards(
         create(broker, "before")
         produce(broker, "before", b"0")
         assert consume(broker, "before", "g", 1) == [b"0"]
-        with paused(zookeeper):
+        with zookeeper.paused():
             eventually(
                 lambda: "lost the connection to ZooKeeper" in broker.log_text(), "lost connection"
             )

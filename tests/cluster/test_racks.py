@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -12,39 +11,32 @@ from typing import Protocol
 
 import confluent_kafka
 import pytest
+from kazoo.client import KazooClient
 
 import plog
 from plogd.config.replication_settings import RACK_AWARE_REPLICA_SELECTOR
-from plogd.testing.broker_process import BrokerProcess
 from tests.cluster.clients import produce
-from tests.cluster.conftest import StartBroker
-from tests.cluster.test_three_brokers import IDS, Cluster
+from tests.cluster.three_brokers import IDS, Cluster, MakeBroker
 from tests.helpers.eventually import TIMEOUT_S, eventually
+from tests.helpers.zookeeper_server import free_ports
 
 RACKS = {1: "a", 2: "b", 3: "b"}
-TOPIC = "clicks"
-_BYTES_OUT = re.compile(rf'kafka_server_brokertopicmetrics_bytesout_total{{topic="{TOPIC}"}} (\d+)')
 
 
 class RackCluster(Cluster):
     """The brokers, with their racks and metrics."""
 
-    def __init__(self, make_broker: StartBroker) -> None:
-        self.ports: dict[int, int] = {}
+    def __init__(self, make_broker: MakeBroker, znodes: KazooClient) -> None:
+        self.ports = dict(zip(IDS, free_ports(len(IDS)), strict=True))
+        super().__init__(make_broker, znodes)
 
-        def make(name: str, *, node_id: str, **settings: str) -> BrokerProcess:
-            one = int(node_id)
-            self.ports[one] = _free_port()
-            return make_broker(
-                name,
-                node_id=node_id,
-                broker_rack=RACKS[one],
-                replica_selector_class=RACK_AWARE_REPLICA_SELECTOR,
-                plog_http_port=str(self.ports[one]),
-                **settings,
-            )
-
-        super().__init__(make)
+    def settings(self, one: int) -> dict[str, str]:
+        """Return the settings for racks and for the metrics."""
+        return {
+            "broker_rack": RACKS[one],
+            "replica_selector_class": RACK_AWARE_REPLICA_SELECTOR,
+            "plog_http_port": str(self.ports[one]),
+        }
 
     def page(self, one: int, path: str) -> tuple[int, str]:
         """Return the status and the text of a page of a broker."""
@@ -55,23 +47,16 @@ class RackCluster(Cluster):
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def bytes_out(self, one: int) -> int:
-        """Return the number of bytes that a broker has sent to consumers of the topic."""
+    def bytes_out(self, one: int, topic: str) -> int:
+        """Return the number of bytes that a broker has sent to consumers of a topic."""
+        line = rf'kafka_server_brokertopicmetrics_bytesout_total{{topic="{topic}"}} (\d+)'
         # The page is cached for a second.
-        found = _BYTES_OUT.search(self.page(one, "metrics")[1])
+        found = re.search(line, self.page(one, "metrics")[1])
         return 0 if found is None else int(found[1])
 
-    @property
-    def other_rack(self) -> str:
-        """The rack in which the leader is not."""
-        return "b" if RACKS[self.leader(TOPIC)] == "a" else "a"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    def other_rack(self, topic: str) -> str:
+        """Return the rack in which the leader is not."""
+        return "b" if RACKS[self.leader(topic)] == "a" else "a"
 
 
 class Reader(Protocol):
@@ -93,7 +78,7 @@ class Reader(Protocol):
 class ConfluentReader:
     """librdkafka's consumer."""
 
-    def __init__(self, cluster: Cluster, rack: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, rack: str) -> None:
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": cluster.bootstrap_servers,
@@ -103,7 +88,7 @@ class ConfluentReader:
                 "auto.offset.reset": "error",
             }
         )
-        self._start = confluent_kafka.TopicPartition(TOPIC, 0, 0)
+        self._start = confluent_kafka.TopicPartition(topic, 0, 0)
         self._consumer.assign([self._start])
 
     def read(self, count: int) -> list[bytes]:
@@ -130,13 +115,13 @@ class ConfluentReader:
 class PlogReader:
     """plog's consumer."""
 
-    def __init__(self, cluster: Cluster, rack: str) -> None:
+    def __init__(self, cluster: Cluster, topic: str, rack: str) -> None:
         self._consumer = plog.Consumer(
             bootstrap_servers=cluster.bootstrap_servers,
             client_rack=rack,
             auto_offset_reset="earliest",
         )
-        self._partition = plog.TopicPartition(TOPIC, 0)
+        self._partition = plog.TopicPartition(topic, 0)
         self._consumer.assign([self._partition])
 
     def read(self, count: int) -> list[bytes]:
@@ -158,31 +143,35 @@ class PlogReader:
         self._consumer.close()
 
 
-MakeReader = Callable[[Cluster, str], Reader]
+MakeReader = Callable[[Cluster, str, str], Reader]
+
+
+@pytest.fixture(scope="module")
+def cluster_type() -> type[Cluster]:
+    return RackCluster
 
 
 @pytest.fixture
-def cluster(make_broker: StartBroker) -> RackCluster:
-    """Three brokers and the topic ``clicks`` with 1,000 records."""
-    cluster = RackCluster(make_broker)
-    cluster.create(TOPIC)
-    produce(cluster, TOPIC, *(b"%d" % number for number in range(1000)))
-    return cluster
+def topic(cluster: RackCluster) -> str:
+    """A topic with 1,000 records."""
+    topic = cluster.new_topic()
+    produce(cluster, topic, *(b"%d" % number for number in range(1000)))
+    return topic
 
 
 @pytest.fixture(params=[ConfluentReader, PlogReader])
-def reader(request: pytest.FixtureRequest, cluster: RackCluster) -> Iterator[Reader]:
+def reader(request: pytest.FixtureRequest, cluster: RackCluster, topic: str) -> Iterator[Reader]:
     """A consumer in the rack in which the leader is not."""
     make: MakeReader = request.param
-    made = make(cluster, cluster.other_rack)
+    made = make(cluster, topic, cluster.other_rack(topic))
     yield made
     made.close()
 
 
 def test_consumer_reads_from_its_rack_until_the_follower_dies(
-    cluster: RackCluster, reader: Reader
+    cluster: RackCluster, topic: str, reader: Reader
 ) -> None:
-    leader, rack = cluster.leader(TOPIC), cluster.other_rack
+    leader, rack = cluster.leader(topic), cluster.other_rack(topic)
     values = [b"%d" % number for number in range(1000)]
     assert reader.read(1000) == values
     reader.rewind()
@@ -190,40 +179,40 @@ def test_consumer_reads_from_its_rack_until_the_follower_dies(
     followers = [one for one in IDS if RACKS[one] == rack]
 
     def sent() -> dict[int, int]:
-        return {one: cluster.bytes_out(one) for one in IDS}
+        return {one: cluster.bytes_out(one, topic) for one in IDS}
 
     eventually(lambda: sum(sent().values()) >= 2 * sum(map(len, values)), "the metrics")
     assert {one for one, count in sent().items() if count} <= set(followers)
     # New records arrive through the follower, too.
-    produce(cluster, TOPIC, b"new")
+    produce(cluster, topic, b"new")
     assert reader.read(1) == [b"new"]
-    assert cluster.bytes_out(leader) == 0
+    assert cluster.bytes_out(leader, topic) == 0
     for one in followers:
         cluster.brokers[one].kill()
-    produce(cluster, TOPIC, b"newer")
+    produce(cluster, topic, b"newer")
     assert reader.read(1) == [b"newer"]
-    eventually(lambda: cluster.bytes_out(leader) > 0, "the leader serves the consumer")
+    eventually(lambda: cluster.bytes_out(leader, topic) > 0, "the leader serves the consumer")
 
 
 def test_broker_that_was_restarted_is_in_sync_before_the_next_one_stops(
-    cluster: RackCluster,
+    cluster: RackCluster, topic: str
 ) -> None:
     for one in IDS:
         cluster.brokers[one].stop()
         cluster.brokers[one].start()
         eventually(lambda one=one: cluster.page(one, "ready?in-sync")[0] == 200, "in sync")
-        assert cluster.isr(TOPIC) == set(IDS)
-        produce(cluster, TOPIC, b"more")
+        assert cluster.isr(topic) == set(IDS)
+        produce(cluster, topic, b"more")
 
 
-def test_broker_without_its_leader_is_not_in_sync(cluster: RackCluster) -> None:
-    leader = cluster.leader(TOPIC)
+def test_broker_without_its_leader_is_not_in_sync(cluster: RackCluster, topic: str) -> None:
+    leader = cluster.leader(topic)
     followers = [one for one in IDS if one != leader]
     assert [cluster.page(one, "ready?in-sync")[0] for one in IDS] == [200, 200, 200]
     for one in followers:
         cluster.brokers[one].kill()
-    eventually(lambda: cluster.isr(TOPIC) == {leader}, "the leader is alone")
-    produce(cluster, TOPIC, b"more")
+    eventually(lambda: cluster.isr(topic) == {leader}, "the leader is alone")
+    produce(cluster, topic, b"more")
     assert cluster.page(leader, "ready?in-sync")[0] == 200
     for one in followers:
         cluster.brokers[one].start()
@@ -236,4 +225,4 @@ def test_broker_without_its_leader_is_not_in_sync(cluster: RackCluster) -> None:
     for status, text in seen:
         found = json.loads(text)
         assert (found["status"] == "ok") == (status == 200)
-    assert cluster.isr(TOPIC) == set(IDS)
+    assert cluster.isr(topic) == set(IDS)

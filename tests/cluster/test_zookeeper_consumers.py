@@ -161,8 +161,7 @@ def test_consumers_keep_reading_while_zookeeper_hangs(
     # The broker reserves producer ids in ZooKeeper, so the next producer does not need it.
     produce(broker, TOPIC, b"first")
     eventually(lambda: committed(znodes) == 1, "a committed offset")
-    zookeeper.send_signal(signal.SIGSTOP)
-    try:
+    with zookeeper.paused():
         values = [b"%d" % number for number in range(100)]
         produce(broker, TOPIC, *values)
         expected = {"first", *(value.decode() for value in values)}
@@ -170,8 +169,6 @@ def test_consumers_keep_reading_while_zookeeper_hangs(
             lambda: {value for each in consumers for value in each.values} == expected,
             "all records",
         )
-    finally:
-        zookeeper.send_signal(signal.SIGCONT)
     eventually(lambda: committed(znodes) == len(expected), "all offsets in ZooKeeper")
     eventually(lambda: is_shared(znodes, 2), "three partitions for each consumer")
     for each in consumers:

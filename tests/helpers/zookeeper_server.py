@@ -10,9 +10,11 @@ import base64
 import contextlib
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.helpers.certificates import Authority
@@ -124,9 +126,14 @@ class ZooKeeperServer:
         except OSError:
             return False
 
-    def send_signal(self, number: int) -> None:
-        """Send it a signal, for example SIGSTOP."""
-        self._process.send_signal(number)
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the process within the block, as if its machine did not respond."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def __enter__(self) -> ZooKeeperServer:
         return self

@@ -22,6 +22,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from plogd.testing.broker_process import BrokerProcess
 from tests.cluster.faults.machines import Machines
+from tests.cluster.three_brokers import start_together
 from tests.helpers.eventually import eventually
 from tests.helpers.zookeeper_jars import zookeeper_class_path
 
@@ -80,7 +81,7 @@ class Site:
         )
         for one in IDS:
             self.brokers[one] = self._make_broker(one)
-            self.brokers[one].start()
+        start_together(self.brokers.values())
         self.znodes.start(60)
 
     def _close_client(self) -> None:

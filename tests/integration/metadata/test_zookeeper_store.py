@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -225,16 +224,13 @@ class TestConnection:
         # Time passes, and the heartbeats renew the lease.
         first_end_ms = site.store.lease_end_ms
         site.until(lambda: site.store.lease_end_ms > first_end_ms + site.client.session_timeout_ms)
-        server.send_signal(signal.SIGSTOP)
-        try:
+        with server.paused():
             stopped_ms = site.ports.clock.monotonic_ms()
             site.until(lambda: resigned)
             lease_end_ms = site.store.lease_end_ms
             assert lease_end_ms <= stopped_ms + site.client.session_timeout_ms
             site.until(lambda: site.ports.clock.monotonic_ms() > lease_end_ms)
             write = site.store.write([Change(key=CONFIG, value={"a": "b"}, expected=ABSENT)])
-        finally:
-            server.send_signal(signal.SIGCONT)
         assert isinstance(site.settle(write)[0], Written)
         # The session may have survived or not.
         site.settle(site.store.register_broker(registration()))
