@@ -12,10 +12,12 @@ from kazoo.client import KazooClient
 
 from plogd.testing.broker_process import BrokerProcess
 from tests.cluster.three_brokers import Cluster, SharedCluster
+from tests.helpers.programs.kafka_server import KafkaServer, kafka_jars
 from tests.helpers.zookeeper_server import ZooKeeperServer, make_certificates
 
 SESSION_TIMEOUT_MS = 2000
 """The server grants no less than two ticks, which is one second."""
+_KAFKA_VERSION = "3.9.1"
 _NUMBERS = itertools.count(1)
 
 StartBroker = Callable[..., BrokerProcess]
@@ -103,6 +105,17 @@ def _broker_maker(parent: Path, connect: str) -> Iterator[StartBroker]:
         # A start that a test expects to fail is a critical event, too.
         if "cannot start: " not in each.log_text():
             each.check()
+
+
+@pytest.fixture
+def kafka(tmp_path: Path, connect: str) -> Iterator[KafkaServer]:
+    """A Kafka that has not started yet."""
+    settings = {"offsets.topic.num.partitions": "4"}
+    server = KafkaServer(
+        kafka_jars(_KAFKA_VERSION), tmp_path / "kafka", zookeeper=connect, settings=settings
+    )
+    yield server
+    server.kill()
 
 
 @pytest.fixture(scope="module")

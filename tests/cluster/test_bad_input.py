@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import json
 import re
-import socket
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic
 from kazoo.client import KazooClient
 
 from plog.errors import ErrorCode
-from plog.wire.api_keys import ApiKey
-from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
-    LeaderAndIsrResponse,
     LeaderAndIsrTopicState,
 )
 from plogd.testing.broker_process import BrokerFailed, BrokerProcess
-from tests.cluster.clients import admin, consume, create, produce
+from tests.cluster.clients import admin, consume, create, create_on, produce
 from tests.cluster.conftest import StartBroker
+from tests.fault.peers import Peer
 from tests.helpers.eventually import TIMEOUT_S, eventually
 
 STATE = "/brokers/topics/{}/partitions/0/state"
@@ -128,11 +125,8 @@ def test_replicas_on_unknown_brokers_have_no_leader_until_they_exist(
 
 def test_topic_cannot_be_created_on_an_unknown_broker(make_broker: StartBroker) -> None:
     with make_broker() as broker:
-        client = admin(broker)
-        new = NewTopic("clicks", 1, replica_assignment=[[1, 9]])
-        [future] = client.create_topics([new]).values()
         with pytest.raises(KafkaException) as rejected:
-            future.result(TIMEOUT_S)
+            create_on(broker, "clicks", 1, 9)
         error = rejected.value.args[0]
         assert error.code() == KafkaError.INVALID_REPLICA_ASSIGNMENT
         assert "unknown brokers: [9]" in error.str()
@@ -163,19 +157,8 @@ def test_control_request_of_a_client_is_rejected(make_broker: StartBroker) -> No
             broker_epoch=-1,
             topic_states=[LeaderAndIsrTopicState(topic_name="clicks", partition_states=[state])],
         )
-        response = ask(broker.addresses[0], request, 5)
+        with Peer(broker.addresses[0]) as peer:
+            response: Any = peer.request(request, 5)
         assert response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         produce(broker, "clicks", b"2")
         assert consume(broker, "clicks", "g", 2) == [b"1", b"2"]
-
-
-def ask(address: str, request: LeaderAndIsrRequest, version: int) -> LeaderAndIsrResponse:
-    """Return the response to a request on a connection of its own."""
-    header = RequestHeader(ApiKey.LEADER_AND_ISR, version, 7, "client")
-    host, _, port = address.rpartition(":")
-    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
-        connection.sendall(encode_request(header, request))
-        stream = connection.makefile("rb")
-        frame = stream.read(int.from_bytes(stream.read(4), "big"))
-    _, position = decode_response_header(frame, ApiKey.LEADER_AND_ISR, version)
-    return LeaderAndIsrResponse.decode(memoryview(frame)[position:], version)

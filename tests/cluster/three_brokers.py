@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
-from confluent_kafka.admin import ClusterMetadata
+from confluent_kafka.admin import ClusterMetadata, PartitionMetadata
 from kazoo.client import KazooClient
 
-from plogd.testing.broker_process import BrokerProcess
+from plogd.testing.broker_process import BrokerFailed, BrokerProcess
 from tests.cluster.clients import admin, create, create_on
 from tests.helpers.eventually import TIMEOUT_S, eventually
 
@@ -127,12 +127,19 @@ class Cluster:
 
     def leader(self, topic: str) -> int:
         """Return the leader of partition 0, or -1 if it has no leader."""
-        leader: int = self.described().topics[topic].partitions[0].leader
+        leader: int = self._partition(topic).leader
         return leader
 
     def isr(self, topic: str) -> set[int]:
         """Return the ISR of partition 0."""
-        return set(self.described().topics[topic].partitions[0].isrs)
+        return set(self._partition(topic).isrs)
+
+    def _partition(self, topic: str) -> PartitionMetadata:
+        # Brokers learn of a new topic at different times.
+        return eventually(
+            lambda: (found := self.described().topics.get(topic)) and found.partitions.get(0),
+            f"partition of {topic}",
+        )
 
 
 class SharedCluster:
@@ -149,7 +156,9 @@ class SharedCluster:
     def get(self) -> Cluster:
         """Return the cluster, with all replicas in sync."""
         if self._cluster is None:
-            self.close()
+            # `restore` has reported the failure.
+            with contextlib.suppress(BrokerFailed):
+                self.close()
             self._cluster = self._stack.enter_context(self._started())
         return self._cluster
 

@@ -36,7 +36,7 @@ class Writer:
             }
         )
         self._is_stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._errors: list[KafkaError] = []
         self.written: list[bytes] = []
         """The acknowledged values."""
