@@ -40,6 +40,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from plog.client.network.tls_context import Security
 from plog.error_base import PlogError
+from plog.zookeeper.connection_handler import ConnectionHandler
 from plog.zookeeper.kazoo_errors import error_of
 from plog.zookeeper.operations import (
     ANY_VERSION,
@@ -120,8 +121,9 @@ class KazooZooKeeper:
         self.hosts = hosts
         self._reactor = reactor
         self._new_pending = pending
-        self._sockets = _Handler(security)
+        self._sockets = ConnectionHandler(security)
         self._client = new_kazoo(hosts, self._sockets, session_timeout_ms, security)
+        self._sockets.unanswered = self._client._pending
         self._client.add_listener(self._on_kazoo_state)
         self._listeners: list[Callable[[SessionState], None]] = []
         self._outstanding: dict[_Request, None] = {}
@@ -201,6 +203,7 @@ class KazooZooKeeper:
             if isinstance(request, Connect) and result[0].time_out > 0:
                 # The session id is set with the state, which follows this in the queue.
                 session_id, timeout_ms = result[0].session_id, result[0].time_out
+                self._sockets.session_begins(timeout_ms)
                 self._push(partial(self._set_session, session_id, timeout_ms, began_s))
             return result
 
@@ -362,18 +365,6 @@ class KazooZooKeeper:
             if self._calls and not self._is_scheduled:
                 self._is_scheduled = True
                 self._reactor.callFromThread(self._drain)
-
-
-class _Handler(Sockets):
-    """kazoo's handler without its thread for watch events."""
-
-    def dispatch_callback(self, callback: Any) -> None:
-        """Call a watcher at once, on the thread that has read the event.
-
-        A watcher only puts a call into the queue. On a thread of its own, it could be overtaken by
-        a response that was read later.
-        """
-        callback.func(*callback.args)
 
 
 class _Callbacks:

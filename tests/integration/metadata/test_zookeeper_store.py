@@ -12,6 +12,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from plog.zookeeper.kazoo_client import InvalidConnectString, KazooZooKeeper
+from plog.zookeeper.operations import SessionState
 from plog.zookeeper.tls_settings import security_of
 from plogd.metadata.store import (
     ABSENT,
@@ -236,6 +237,18 @@ class TestConnection:
         site.settle(site.store.register_broker(registration()))
         site.settle(site.store.campaign())
         assert site.store.lease_end_ms > site.ports.clock.monotonic_ms()
+
+    def test_server_that_hangs_is_noticed_between_two_heartbeats(
+        self, connect: Connect, server: ZooKeeperServer
+    ) -> None:
+        """With this session timeout, kazoo sends no ping between two heartbeats."""
+        site = connect(session_timeout_ms=6_000)
+        states: list[SessionState] = []
+        site.client.listen(states.append)
+        site.settle(site.store.register_broker(registration()))
+        with server.paused():
+            site.until(lambda: SessionState.SUSPENDED in states)
+        site.until(lambda: SessionState.CONNECTED in states)
 
     def test_expired_session_ends_registration_and_term(self, site: RealZooKeeperSite) -> None:
         first = site.settle(site.store.register_broker(registration()))
