@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kazoo.exceptions import NoNodeError
 
 from tests.cluster.clients import consume, produce
 from tests.cluster.three_brokers import IDS, Cluster
@@ -44,9 +45,10 @@ def test_records_survive_the_death_of_all_brokers(cluster: Cluster) -> None:
 
 def test_another_broker_becomes_the_controller(cluster: Cluster) -> None:
     def controller() -> int:
-        if cluster.znodes.exists("/controller") is None:
+        try:
+            number: int = json.loads(cluster.znodes.get("/controller")[0])["brokerid"]
+        except NoNodeError:
             return -1
-        number: int = json.loads(cluster.znodes.get("/controller")[0])["brokerid"]
         return number
 
     old = controller()
