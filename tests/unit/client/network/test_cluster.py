@@ -28,8 +28,9 @@ from plog.wire.messages.create_topics import (
 )
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataRequest
+from plog.wire.messages.produce import NodeEndpoint
 from plog.wire.schema import WireError
-from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.client.client_on_sim_network import HOST, PORT, SimNetwork
 from tests.helpers.sim.sim_broker import create_topic
 
 
@@ -235,6 +236,29 @@ def test_unneeded_topics_are_not_fetched(sim: SimNetwork) -> None:
     sim.advance(60_000)
     asked = [request for request in sim.requests if isinstance(request, MetadataRequest)]
     assert [[topic.name for topic in request.topics or ()] for request in asked] == [["page-views"]]
+
+
+def test_leader_that_a_response_names_is_connected_to_without_new_metadata(
+    sim: SimNetwork,
+) -> None:
+    """KIP-951."""
+    create_topic(sim.broker, "t")
+    partition = TopicPartition("t", 0)
+    cluster = make_cluster(sim)
+    sim.run(cluster.refresh(["t"]))
+    updates: list[int | None] = []
+    cluster.on_update.append(lambda metadata: updates.append(metadata.leader_of(partition)))
+    sim.requests.clear()
+    # The double has one broker, which has any id.
+    endpoint = NodeEndpoint(node_id=77, host=HOST, port=PORT)
+    assert cluster.learn_leaders({partition: (77, 1)}, [endpoint]) == {partition}
+    assert (cluster.leader_of(partition), updates) == (77, [77])
+    assert cluster.idle_connection(77) is None
+    assert sim.run(cluster.connection(77)).is_open
+    assert not any(isinstance(request, MetadataRequest) for request in sim.requests)
+    # It is known already.
+    assert cluster.learn_leaders({partition: (77, 1)}, [endpoint]) == frozenset()
+    assert updates == [77]
 
 
 def test_unknown_broker_is_an_error(sim: SimNetwork) -> None:
