@@ -73,6 +73,8 @@ class Session:
         self._answered: deque[tuple[float, float]] = deque()
         """When the heartbeats of this connection were sent and answered, without those before the
         one that has set `_noticed_ms`."""
+        self._unanswered_connection = 0
+        """The connection on which a heartbeat waits for its response, or 0."""
         self._noticed_ms = 0.0
         """The leader has noticed the session at this time or later."""
         self._lease_end_ms = -1.0
@@ -199,6 +201,11 @@ class Session:
     def _beat(self) -> None:
         interval_ms = self._client.session_timeout_ms / HEARTBEATS_PER_TIMEOUT
         self._heartbeat = self._timers.call_later(interval_ms, self._beat)
+        # One at a time: kazoo pings the server, and notices that it does not respond, only when it
+        # has sent nothing for a third of the session timeout.
+        if self._unanswered_connection == self.connections:
+            return
+        self._unanswered_connection = self.connections
         answered = partial(self._renew, self._clock.monotonic_ms(), self.connections)
         self._client.confirm().then(answered, self._not_answered)
 
@@ -211,6 +218,7 @@ class Session:
         """Renew the lease with the response to a heartbeat of the given connection."""
         if self._heartbeat is None or connection != self.connections:
             return  # The connection was lost, or the session is closed.
+        self._unanswered_connection = 0
         timeout_ms = self._client.session_timeout_ms
         ping_ms = sent_ms - timeout_ms / _PINGS_PER_TIMEOUT
         while self._answered and self._answered[0][1] <= ping_ms:
@@ -221,6 +229,7 @@ class Session:
             self._check_lease()
 
     def _not_answered(self, error: Exception) -> None:
+        self._unanswered_connection = 0
         if isinstance(error, ClientClosed):  # The broker is stopping.
             self._stop_heartbeat()
             self._stop_lease_timer()

@@ -90,7 +90,8 @@ def test_heartbeats_without_responses_do_not_renew_the_lease() -> None:
     site.client.sent.popleft().succeed(None)
     end_ms = site.session.lease_end_ms
     site.ports.advance(end_ms - site.now_ms - 1)
-    assert len(site.client.sent) == HEARTBEATS_PER_TIMEOUT - 1
+    # The client must be able to notice that the server does not respond.
+    assert len(site.client.sent) == 1
     assert (site.session.lease_end_ms, site.ended) == (end_ms, [])
     site.ports.advance(1)
     assert site.ended == [end_ms]
@@ -123,10 +124,10 @@ def test_heartbeat_that_was_answered_after_the_last_ping_does_not_count_yet() ->
     site = Site()
     site.ports.advance(2 * INTERVAL_MS - PING_MS + 1)
     site.client.sent.popleft().succeed(None)
-    site.ports.advance(PING_MS - 1)
-    second, third = site.client.sent
-    second.succeed(None)
-    third.succeed(None)
+    site.ports.advance(INTERVAL_MS - site.now_ms + site.connected_ms)
+    site.beat()
+    site.client.sent.popleft().succeed(None)
+    assert site.now_ms == site.connected_ms + 2 * INTERVAL_MS
     assert site.session.lease_end_ms == site.connected_ms - HANDSHAKE_MS + TIMEOUT_MS
 
 
@@ -191,8 +192,7 @@ def test_lease_that_is_renewed_after_its_end_ends_again() -> None:
     site.client.sent.popleft().succeed(None)
     site.ports.advance(TIMEOUT_MS)
     assert len(site.ended) == 1
-    while len(site.client.sent) > 1:
-        site.client.sent.popleft().succeed(None)
+    site.beat()
     for _ in range(3):
         site.beat()
     assert site.session.lease_end_ms > site.now_ms
