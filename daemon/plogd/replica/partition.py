@@ -140,20 +140,17 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = state.replicas
-        self.adding_replicas, self.removing_replicas = (
-            state.adding_replicas,
-            state.removing_replicas,
-        )
+        self.adding_replicas = state.adding_replicas
+        self.removing_replicas = state.removing_replicas
 
     def _update_remote(self, state: PartitionState) -> None:
-        now_ms = self.context.monotonic_ms()
         if self.remote is None:
             self.remote = self.context.remote_replicas(
                 self.topic_partition, state, epoch_start_offset=self.epoch_start_offset
             )
         else:
             self.remote.confirm(state.isr)
-            self.remote.assign(state.replicas, now_ms)
+            self.remote.assign(state.replicas, self.context.monotonic_ms())
 
     def make_follower(self, state: PartitionState) -> None:
         """Follow the leader in `state`, or no leader; produce requests that wait then fail.
@@ -349,17 +346,6 @@ class Partition:
         returns errors.
         """
         log = self.log
-        if (
-            self.remote is not None
-            and self.leader_epoch == leader_epoch
-            and last_fetched_epoch in (NO_EPOCH, log.leader_epochs.latest_epoch)
-            and self.remote.is_idle(follower, offset, broker_epoch, log_start_offset)
-            and log.log_end_offset == log.high_watermark == offset
-            and not (self.is_deleted or log.offline)
-        ):
-            # The usual case in a fetch of many partitions.
-            self.remote.followers[follower].caught_up(self.context.monotonic_ms())
-            return PartitionRead(None, offset, log.last_stable_offset, log.log_start_offset)
         try:
             self.check_leader(leader_epoch)
             if self.remote is None:
@@ -367,6 +353,13 @@ class Partition:
             self.remote.check_follower(follower, broker_epoch)
         except KafkaError as error:
             return PartitionRead(error)
+        if (  # The usual case in a fetch of many partitions.
+            log.log_end_offset == log.high_watermark == offset
+            and last_fetched_epoch in (NO_EPOCH, log.leader_epochs.latest_epoch)
+            and self.remote.is_idle(follower, offset, broker_epoch, log_start_offset)
+        ):
+            self.remote.followers[follower].caught_up(self.context.monotonic_ms())
+            return PartitionRead(None, offset, log.last_stable_offset, log.log_start_offset)
         if last_fetched_epoch != NO_EPOCH:
             # A diverging follower must truncate first; its offset says nothing about this log.
             diverged = divergence(self, offset, last_fetched_epoch)

@@ -19,8 +19,7 @@ Called on the reactor's thread. Source: Kafka 3.9 KafkaZkClient, KafkaController
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -67,19 +66,21 @@ from plogd.metadata.zookeeper.paths import (
     REASSIGN_PARTITIONS,
     TOPICS,
     path_of,
-    topic_of_path,
-    topic_path,
 )
 from plogd.metadata.zookeeper.port import ZooKeeperClient
 from plogd.metadata.zookeeper.reading import (
     read_controller_state,
     read_folder,
     read_shared,
-    read_topics,
     read_znodes,
 )
 from plogd.metadata.zookeeper.registration import Registration
 from plogd.metadata.zookeeper.session import LOST, Session, start_until_lost
+from plogd.metadata.zookeeper.stored_cluster import (
+    StoredCluster,
+    read_stored_cluster,
+    read_stored_topics,
+)
 from plogd.metadata.zookeeper.writer import MAX_CHANGES, Writer
 from plogd.notify_all import notify_all
 from plogd.ports import Later, Ports, spawn
@@ -88,15 +89,6 @@ T = TypeVar("T")
 
 _CONTROLLER_TREES: Final = (TOPICS, BROKER_IDS, DELETE_TOPICS, LOG_DIR_EVENTS)
 """What only the controller's mirror contains."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredCluster:
-    """Topics, partitions, registered brokers and pending deletions, read in one pass."""
-
-    values: Mapping[Key, Any]
-    damaged_topics: frozenset[str]
-    """The topics with a znode that cannot be decoded. They must stay offline."""
 
 
 class ZooKeeperUnavailable(PlogError):
@@ -296,33 +288,18 @@ class ZooKeeperStore:
 
         The mirror contains them only while this broker is the controller.
         """
-        return self._session.retry(self._read_cluster)
+        return self._session.retry(
+            lambda: read_stored_cluster(
+                self._session, ZnodeMirror(self._report), self._mirror.damaged
+            )
+        )
 
     def read_topics(self, names: Collection[str]) -> Later[StoredCluster]:
         """Read the assignments of topics once, of those that exist; see `read_cluster`."""
-        return self._session.retry(partial(self._read_topics, names))
-
-    async def _read_topics(self, names: Collection[str]) -> StoredCluster:
-        await self._session.sync()
-        mirror = ZnodeMirror(self._report)
-        await read_znodes(self._session, mirror, [topic_path(name) for name in sorted(names)])
-        return self._stored(mirror, "topic")
-
-    async def _read_cluster(self) -> StoredCluster:
-        # A server that lags behind may show states from before the registration.
-        await self._session.sync()
-        mirror = ZnodeMirror(self._report)
-        await read_topics(self._session, mirror)
-        await read_folder(self._session, mirror, BROKER_IDS)
-        await read_folder(self._session, mirror, DELETE_TOPICS)
-        return self._stored(mirror, "topic", "partition", "broker", "delete_topic")
-
-    def _stored(self, mirror: ZnodeMirror, *kinds: str) -> StoredCluster:
-        found = [item for kind in kinds for item in mirror.load((kind,)).items()]
-        damaged = map(topic_of_path, {**self._mirror.damaged, **mirror.damaged})
-        return StoredCluster(
-            values={key: value for key, (value, _) in found},
-            damaged_topics=frozenset(name for name in damaged if name is not None),
+        return self._session.retry(
+            lambda: read_stored_topics(
+                self._session, ZnodeMirror(self._report), self._mirror.damaged, names
+            )
         )
 
     # -- writing ------------------------------------------------------------------------------

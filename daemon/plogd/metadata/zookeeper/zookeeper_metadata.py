@@ -18,7 +18,8 @@ from plogd.config import BrokerConfig
 from plogd.metadata.store import BrokerRegistration, MetadataStore
 from plogd.metadata.zookeeper.paths import CLUSTER_ID, MIGRATION
 from plogd.metadata.zookeeper.port import ZooKeeperConnection
-from plogd.metadata.zookeeper.store import StoredCluster, ZooKeeperStore
+from plogd.metadata.zookeeper.store import ZooKeeperStore
+from plogd.metadata.zookeeper.stored_cluster import StoredCluster
 from plogd.ports import Later, Ports, Timer, ready, spawn
 
 _CLOSE_MAX_MS: Final = 5_000
