@@ -201,8 +201,7 @@ class Session:
     def _beat(self) -> None:
         interval_ms = self._client.session_timeout_ms / HEARTBEATS_PER_TIMEOUT
         self._heartbeat = self._timers.call_later(interval_ms, self._beat)
-        # One at a time: kazoo pings the server, and notices that it does not respond, only when it
-        # has sent nothing for a third of the session timeout.
+        # One at a time, so that a server that hangs does not have to answer all of them later.
         if self._unanswered_connection == self.connections:
             return
         self._unanswered_connection = self.connections
