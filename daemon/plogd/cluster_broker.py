@@ -218,7 +218,9 @@ class ClusterBroker(Broker):
         if ended != self._ended_registrations:
             return
         roles.epoch_floors = epoch_floors
-        roles.lost.registered(expected)
+        await roles.lost.registered(expected)
+        if ended != self._ended_registrations:
+            return
         self.broker_epoch = broker_epoch
 
     async def _show_cluster(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from plog.errors import ErrorCode
+from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from plogd.log import file_names
@@ -418,3 +419,18 @@ def test_follower_with_an_older_disk_leaves_the_isr_with_its_first_fetch(
     assert cluster.timers.clock.monotonic_ms() - began_ms < 2 * SESSION_TIMEOUT_MS
     cluster.start(controller)
     assert_complete(cluster, b"newer")
+
+
+def test_topic_that_was_being_created_when_all_new_brokers_died_gets_a_leader() -> None:
+    # The first requests of the controller have not arrived when the brokers are killed.
+    cluster = ZooKeeperCluster(3, delay_ms=3_000)
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=3)
+    cluster.brokers[cluster.controller].begin(CreateTopicsRequest(topics=[topic]), 7)
+    cluster.until(lambda: cluster.zookeeper.stat("/brokers/topics/t/partitions/0/state"))
+    kill_all(cluster)
+    assert not any(files.exists(f"{LOG_DIR}/t-0") for files in cluster.files.values())
+    for one in (1, 2, 3):
+        cluster.start(one)
+    cluster.advance(30_000)
+    cluster.until(lambda: cluster.leader("t") != -1 and len(cluster.state("t").isr) == 3)
+    assert cluster.produce("t", b"new") == 0

@@ -52,9 +52,15 @@ class LostRecords:
 
     # -- missing logs -------------------------------------------------------------------------
 
-    def registered(self, expected: Collection[tuple[Uuid, int]]) -> None:
-        """Set the partitions in whose ISR this broker is, by topic id and number."""
+    async def registered(self, expected: Collection[tuple[Uuid, int]]) -> None:
+        """Set the partitions in whose ISR this broker is, by topic id and number.
+
+        Call this before the broker accepts requests of the controller.
+        """
         self._expected = expected
+        # In the usual case, new directories lack nothing. A topic that is created from now on must
+        # not look as if its logs were lost, even if all brokers are killed before they create them.
+        await self._check_new_dirs()
 
     def loss_of_missing(self, topic_id: Uuid, state: PartitionState) -> LogLoss | None:
         """Return the loss of a replica that has no log; None if it never had one."""
@@ -71,6 +77,10 @@ class LostRecords:
 
     async def all_received(self) -> None:
         """Note that the controller has sent all partitions of this broker."""
+        await self._check_new_dirs()
+
+    async def _check_new_dirs(self) -> None:
+        """Remove the marks of new directories if all expected logs exist."""
         if not self._may_lack_logs or self._log_manager.offline_dirs:
             return
         logs = self._log_manager.logs

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plog.errors import KafkaError, KafkaStorageError, ReplicaNotAvailable, StaleBrokerEpoch
-from plog.types import TopicPartition
+from plog.types import TopicPartition, Uuid
 from plogd.log import file_names
 from plogd.log.log import Log
 from plogd.log.log_loss import LogLoss, write_loss
@@ -28,13 +28,14 @@ MARK = f"{LOG_DIR}/t-0/{file_names.LOST_RECORDS}"
 def state(**fields: Any) -> PartitionState:
     """Return a state in which broker 1 follows broker 2, and is in sync."""
     values: dict[str, Any] = {
+        "partition": 0,
         "leader": 2,
         "leader_epoch": 1,
         "replicas": (1, 2),
         "isr": (1, 2),
         "partition_epoch": 1,
     }
-    return PartitionState(partition=0, **(values | fields))
+    return PartitionState(**(values | fields))
 
 
 class Site:
@@ -220,8 +221,8 @@ class TestMissingLogs:
     @pytest.mark.parametrize("is_new_dir", [True, False])
     def test_expected_log_is_marked(self, site: Site, is_new_dir: bool) -> None:
         self.set_new(site, is_new_dir)
-        site.roles.lost.registered({(TOPIC_ID, 0)})
-        loss = site.roles.lost.loss_of_missing(TOPIC_ID, state())
+        self.register(site, {(TOPIC_ID, 1)})
+        loss = site.roles.lost.loss_of_missing(TOPIC_ID, state(partition=1))
         assert loss == LogLoss(first_offset=0, lacks_end=is_new_dir)
 
     @pytest.mark.parametrize(
@@ -229,7 +230,7 @@ class TestMissingLogs:
     )
     def test_other_replicas_are_not_marked(self, site: Site, changed: dict[str, Any]) -> None:
         self.set_new(site, True)
-        site.roles.lost.registered({(TOPIC_ID, 0)})
+        self.register(site, {(TOPIC_ID, 0)})
         assert site.roles.lost.loss_of_missing(TOPIC_ID, state(**changed)) is None
 
     def test_partition_that_was_created_after_the_registration_is_not_marked(
@@ -240,17 +241,37 @@ class TestMissingLogs:
 
     def test_directory_is_new_until_all_expected_logs_exist(self, site: Site) -> None:
         self.set_new(site, True)
-        site.roles.lost.registered({(TOPIC_ID, 0), (TOPIC_ID, 1)})
         mark = f"{LOG_DIR}/{file_names.NEW_LOG_DIR}"
         site.broker.files.open_append(mark).close()
+        self.register(site, {(TOPIC_ID, 0), (TOPIC_ID, 1)})
         self.receive_all(site)
         assert site.broker.files.exists(mark)
-        site.roles.lost.registered({(TOPIC_ID, 0)})
+        self.register(site, {(TOPIC_ID, 0)})
         self.receive_all(site)
         assert not site.broker.files.exists(mark)
         assert site.roles.lost.loss_of_missing(TOPIC_ID, state()) == LogLoss(
             first_offset=0, lacks_end=False
         )
+
+    def test_directory_is_not_new_if_nothing_was_expected_when_the_broker_registered(
+        self, site: Site
+    ) -> None:
+        """All brokers may be killed after that, and before they create the logs of a topic."""
+        self.set_new(site, True)
+        mark = f"{LOG_DIR}/{file_names.NEW_LOG_DIR}"
+        site.broker.files.open_append(mark).close()
+        self.register(site, set())
+        assert not site.broker.files.exists(mark)
+        self.register(site, {(TOPIC_ID, 1)})
+        loss = site.roles.lost.loss_of_missing(TOPIC_ID, state(partition=1))
+        assert loss == LogLoss(first_offset=0, lacks_end=False)
+
+    @staticmethod
+    def register(site: Site, expected: set[tuple[Uuid, int]]) -> None:
+        """Let the broker register while it is in the ISR of these partitions."""
+        registered = spawn(site.roles.lost.registered(expected))
+        site.cluster.settle()
+        outcome(registered)
 
     @staticmethod
     def set_new(site: Site, is_new: bool) -> None:
