@@ -20,23 +20,21 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from plog.client.errors import ConnectionFailed
-from plog.client.network.ports import Cancelled
-from plog.client.network.twisted_channel import give_up_after
 from plog.client.network.twisted_network import DeferredNetwork
-from plog.errors import RequestTimedOut
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.schema import ApiMessage
 from plogd.apis.dispatch import Dispatched
 from plogd.connection_context import ConnectionContext
 from plogd.net.request_queue import RequestSlots
 from plogd.ports import Later
+from tests.helpers.client.deferred_clock import DeferredCall, DeferredClock
+from tests.helpers.client.sim_channel import SimChannel
 from tests.helpers.sim.sim_broker import SimBroker
 from tests.helpers.sim.sim_ports import SimPorts
-from tests.helpers.sim.sim_time import LifeTimers, SimClock, SimTimer, SimTimers
+from tests.helpers.sim.sim_time import LifeTimers, SimClock, SimTimers
 from tests.sim.network import Connection, ConnectionLost, Network
 
 T = TypeVar("T")
-R = TypeVar("R", bound=ApiMessage)
 
 HOST, PORT = "127.0.0.1", 9092
 """The address of every simulated broker."""
@@ -52,7 +50,7 @@ class SimNetwork(DeferredNetwork):
         self.timers = SimTimers(SimClock())
         self._life = LifeTimers(self.timers)
         self._ports = SimPorts(seed, timers=self._life)
-        super().__init__(DeferredClock(self.timers, self._ports))  # type: ignore[arg-type]
+        super().__init__(DeferredClock(self.timers, self._ports.clock))  # type: ignore[arg-type]
         self.broker = SimBroker(ports=self._ports, **settings).start()
         self._settings = settings
         self.chance = random.Random(seed)
@@ -87,7 +85,7 @@ class SimNetwork(DeferredNetwork):
 
     async def connect(
         self, host: str, port: int, security: object, *, timeout_s: float
-    ) -> SimChannel:
+    ) -> FaultyChannel:
         if self.swallows:
             await self.sleep(timeout_s)
             raise ConnectionFailed(f"cannot connect to {host}:{port}: timed out")
@@ -95,7 +93,7 @@ class SimNetwork(DeferredNetwork):
         if self.refuses or (host, port) != (HOST, PORT):
             raise ConnectionFailed(f"cannot connect to {host}:{port}: refused")
         try:
-            channel = SimChannel(self, self._wire.connect())
+            channel = FaultyChannel(self, self._wire.connect())
         except ConnectionLost as error:
             raise ConnectionFailed(f"cannot connect to {host}:{port}: {error}") from error
         self.channels.append(channel)
@@ -108,7 +106,7 @@ class SimNetwork(DeferredNetwork):
         """The clock, with Twisted's interface."""
         return self._clock
 
-    def call_later(self, delay_s: float, function: Callable[[], None]) -> _Call:
+    def call_later(self, delay_s: float, function: Callable[[], None]) -> DeferredCall:
         """Call `function` after `delay_s`."""
         return self._clock.callLater(delay_s, function)  # type: ignore[return-value]
 
@@ -173,146 +171,41 @@ class SimNetwork(DeferredNetwork):
         self._wire.server = _Server(self.broker)
 
 
-class _Call:
-    """A delayed call, with Twisted's interface."""
-
-    def __init__(self, timer: SimTimer, due_s: float) -> None:
-        self._timer = timer
-        self._due_s = due_s
-
-    def getTime(self) -> float:
-        return self._due_s
-
-    def active(self) -> bool:
-        return self._timer.function is not None
-
-    def cancel(self) -> None:
-        self._timer.cancel()
-
-
-class DeferredClock:
-    """The part of a reactor's clock that a `DeferredNetwork` uses, on simulated timers."""
-
-    def __init__(self, timers: SimTimers, ports: SimPorts) -> None:
-        self._timers = timers
-        self._clock = ports.clock
-
-    def seconds(self) -> float:
-        return self._clock.monotonic_ms() / 1000
-
-    def callLater(self, delay: float, function: Callable[..., object], *args: Any) -> _Call:
-        timer: SimTimer
-
-        def run() -> None:
-            timer.cancel()
-            function(*args)
-
-        timer = self._timers.call_later(delay * 1000, run)
-        return _Call(timer, self.seconds() + delay)
-
-
-class SimChannel:
-    """A `Channel` over a connection of tests/sim."""
-
-    address = f"{HOST}:{PORT}"
+class FaultyChannel(SimChannel):
+    """A channel with the faults of a `SimNetwork`."""
 
     def __init__(self, sim: SimNetwork, connection: Connection) -> None:
+        super().__init__(connection, f"{HOST}:{PORT}", sim.deferred_clock)
         self._sim = sim
-        self._connection = connection
-        self._waiting: list[Deferred[Any]] = []
 
-    @property
-    def is_open(self) -> bool:
-        return self._connection.is_open
-
-    @property
-    def in_flight(self) -> int:
-        return len(self._waiting)
-
-    def ask(
-        self,
-        request: ApiMessage,
-        response: type[R],
-        version: int,
-        *,
-        timeout_s: float,
-        wait_s: float | None = None,
-    ) -> Deferred[R]:
-        later, fault = self._request(request, version, expects_answer=True)
-        answer: Deferred[R] = Deferred(lambda d: d.errback(Failure(Cancelled())))
-        self._waiting.append(answer)
-        timer = self._sim.call_later(timeout_s, lambda: self._timed_out(answer))
-
-        def end(finish: Callable[[Any], None], outcome: object) -> None:
-            if answer in self._waiting:
-                self._waiting.remove(answer)
-            if timer.active():
-                timer.cancel()
-            if not answer.called:
-                finish(outcome)
-
-        def answered(message: Any) -> None:
-            if fault == "lose":
-                end(answer.errback, Failure(ConnectionFailed("the response was lost")))
-                self.drop()
-            else:
-                end(answer.callback, message)
-
-        later.then(answered, lambda error: end(answer.errback, Failure(_lost(error))))
-        if wait_s is not None:
-            give_up_after(self._sim.deferred_clock, answer, wait_s, request, self.address)
-        return answer
-
-    def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Deferred[None]:
-        gone: Deferred[None] = Deferred(lambda d: d.errback(Failure(Cancelled())))
-
-        def leave() -> None:
-            try:
-                later, _ = self._request(request, version, expects_answer=False)
-            except ConnectionFailed as error:
-                gone.errback(error)
-                return
-            later.then(lambda _: None, lambda _: None)
-            gone.callback(None)
-
-        if not self.is_open:
-            raise ConnectionFailed(f"the connection to {self.address} is closed")
+    def _write(self, leave: Callable[[], None]) -> None:
         if self._sim.stuck is None:
             leave()
         else:
             self._sim.stuck.append(leave)
-        return gone
 
-    def _request(
-        self, request: ApiMessage, version: int, *, expects_answer: bool
-    ) -> tuple[Later[Any], str | None]:
-        if not self.is_open:
-            raise ConnectionFailed(f"the connection to {self.address} is closed")
+    def _request(self, request: ApiMessage, version: int, *, expects_answer: bool) -> Later[Any]:
+        self._check_open()
         sim = self._sim
         sim.requests.append(request)
         if sim.deaf:
-            return Later(), None
+            return Later()
         fault = sim.on_request(request) if sim.on_request is not None else None
         if fault == "drop":
             self.drop()
-        return self._connection.request(request, version, expects_answer=expects_answer), fault
+        later = super()._request(request, version, expects_answer=expects_answer)
+        return self._lost(later) if fault == "lose" else later
 
-    def _timed_out(self, answer: Deferred[Any]) -> None:
-        self._waiting.remove(answer)
-        if not answer.called:
-            answer.errback(Failure(RequestTimedOut(f"{self.address} did not respond in time")))
-        self.drop()
+    def _lost(self, later: Later[Any]) -> Later[Any]:
+        """Break the connection when the response arrives."""
+        lost: Later[Any] = Later()
 
-    def drop(self) -> None:
-        """Break the connection."""
-        self._connection.drop()
+        def answered(_: object) -> None:
+            lost.fail(ConnectionLost("the response was lost"))
+            self.drop()
 
-    def close(self) -> None:
-        self._connection.drop()
-
-
-def _lost(error: Exception) -> Exception:
-    return ConnectionFailed(str(error)) if isinstance(error, ConnectionLost) else error
+        later.then(answered, lost.fail)
+        return lost
 
 
 class _Server:

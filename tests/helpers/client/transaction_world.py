@@ -56,7 +56,8 @@ from plog.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from plog.wire.schema import ApiMessage
-from tests.helpers.client.client_on_sim_network import HOST, PORT, SimChannel, SimNetwork
+from tests.helpers.client.client_on_sim_network import HOST, PORT, SimNetwork
+from tests.helpers.client.sim_channel import SimChannel
 
 Fault = int | str
 """An error code, "drop": the request is lost, "lose": its response is, "hang": no response."""

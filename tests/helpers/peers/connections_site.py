@@ -18,7 +18,7 @@ from plogd.apis.own_requests import OwnRequests
 from plogd.net.peer_connections import PeerConnections
 from plogd.peers import Peers
 from plogd.testing.peer_network import Link, PeerNetwork
-from tests.helpers.client.client_on_sim_network import DeferredClock
+from tests.helpers.client.deferred_clock import DeferredClock
 from tests.helpers.peers.peer_site import PeerSite
 from tests.helpers.sim.sim_broker import SimBroker
 
@@ -57,7 +57,7 @@ class LinkNetwork(DeferredNetwork):
     def __init__(
         self, site: ConnectionsSite, network: PeerNetwork, source: int, broker: SimBroker
     ) -> None:
-        self.deferred_clock = DeferredClock(broker.ports.timers, broker.ports)
+        self.deferred_clock = DeferredClock(broker.ports.timers, broker.ports.clock)
         super().__init__(self.deferred_clock)  # type: ignore[arg-type]
         self._site = site
         self._network = network

@@ -35,7 +35,8 @@ from plog.wire.messages.produce import (
     TopicProduceResponse,
 )
 from plog.wire.schema import ApiMessage
-from tests.helpers.client.client_on_sim_network import HOST, PORT, SimChannel
+from tests.helpers.client.client_on_sim_network import HOST, PORT
+from tests.helpers.client.sim_channel import SimChannel
 from tests.sim.network import ConnectionLost
 from tests.unit.client.producer.producer_site import MeddlingNetwork
 

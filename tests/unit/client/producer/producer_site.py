@@ -13,7 +13,8 @@ from plog.records.codec import Record
 from plog.records.reader import iter_records
 from plog.wire.messages.produce import ProduceRequest
 from plog.wire.schema import ApiMessage
-from tests.helpers.client.client_on_sim_network import SimChannel, SimNetwork
+from tests.helpers.client.client_on_sim_network import SimNetwork
+from tests.helpers.client.sim_channel import SimChannel
 from tests.helpers.sim.sim_broker import create_topic
 
 T = TypeVar("T")
