@@ -119,7 +119,7 @@ class Arena(Stage):
         }
         self.topics = Topics()
         self.service = Lives()
-        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
+        self.groups = GroupHistory(self.clock.monotonic_ms)
         self.group_plans: list[GroupPlan] = []
         if groups:
             self._plan_groups(groups)

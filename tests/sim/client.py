@@ -110,6 +110,12 @@ class Client:
             self._connections[broker_id] = connection
         return connection
 
+    def connect_again(self, connection: Connection) -> Connection:
+        """Return one more connection to the broker of another one. Raises ConnectionLost."""
+        if not self.world.has_several_brokers:
+            return self.world.network.connect()
+        return self.world.network.connect_to(connection.broker_id, self.chance)
+
     async def _hello(self, connection: Connection) -> None:
         request = ApiVersionsRequest(client_software_name="sim", client_software_version="1")
         answer = await self.ask(request, _HELLO_VERSION, ApiVersionsResponse, connection)

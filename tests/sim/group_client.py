@@ -7,7 +7,7 @@ without joining.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from plog.errors import ErrorCode
 from plog.types import ZERO_UUID, TopicPartition, Uuid
@@ -26,9 +26,10 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from plog.wire.schema import ApiMessage
 from tests.sim.checker import Anomaly
 from tests.sim.client import Client, check_code
-from tests.sim.group_history import Standing
+from tests.sim.group_history import Membership, Standing
 from tests.sim.network import Connection
 from tests.sim.registers import Attempt, Floor
 
@@ -53,14 +54,15 @@ TROUBLES = frozenset(
 """Errors that only disk faults explain. Whether anything was written is unknown."""
 
 _TOPIC_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-_FIRST_ID_IN_COMMIT = 10
-_FIRST_ID_IN_FETCH = 10
+FIRST_ID_IN_COMMIT = 10
+FIRST_ID_IN_FETCH = 10
 _FIRST_GROUPS_IN_FETCH = 8
 _FIRST_ALL_IN_FETCH = 2
 _FIRST_KEYS_IN_FIND = 4
 _FIRST_INSTANCE_IN_COMMIT = 7
 
 Commits = Mapping[TopicPartition, Attempt]
+Response = TypeVar("Response", bound=ApiMessage)
 
 
 class Read(NamedTuple):
@@ -92,8 +94,45 @@ class GroupClient(Client):
             self.wanted = None if self._coordinator_id < 0 else self._coordinator_id
         return await super().connected()
 
+    def life(self, connection: Connection) -> int | None:
+        """Return the life of the coordinator at the other end; None if it is another broker."""
+        return self.world.coordinator_term(self.plan.name, connection)
+
+    def standing(
+        self,
+        membership: Membership,
+        generation: int,
+        connection: Connection,
+        *,
+        if_loaded: bool = False,
+    ) -> Standing:
+        """Return what is known of a request that is about to be sent over `connection`."""
+        life = self.life(connection)
+        return self.view.standing(membership, generation, life, if_loaded=if_loaded)
+
+    async def ask_coordinator(
+        self,
+        request: ApiMessage,
+        version: int,
+        answer_type: type[Response],
+        connection: Connection,
+        patience_ms: float = 0,
+    ) -> tuple[Response, int | None]:
+        """Like `ask`; also return the life of the coordinator in which it responded.
+
+        It is None if the coordinator is moving, so that the response may be out of date.
+        """
+        life = self.life(connection)
+        answer = await self.ask(request, version, answer_type, connection, patience_ms)
+        return answer, life if life == self.life(connection) else None
+
     def check_group_code(
-        self, code: int, what: str, allowed: Sequence[ErrorCode] | frozenset[ErrorCode] = ()
+        self,
+        code: int,
+        what: str,
+        allowed: Sequence[ErrorCode] | frozenset[ErrorCode] = (),
+        *,
+        life: int | None = None,
     ) -> None:
         """Raise Anomaly for an error code that the situation does not explain."""
         if code in TROUBLES and not self.world.service.has_met_faults:
@@ -104,10 +143,10 @@ class GroupClient(Client):
         if code in TROUBLES:
             self._coordinator_id = -1
         if code in OUT_OF_DATE:
-            self.view.loaded_in = self.world.service.coordinator_life
+            self.view.loaded(life)
 
     async def find_coordinator(self) -> None:
-        """Look up the group's coordinator: this broker, or not available yet."""
+        """Look up the group's coordinator: the broker in use, or not available yet."""
         await self._find_coordinator(await self.connected())
 
     async def _find_coordinator(self, connection: Connection) -> None:
@@ -146,13 +185,16 @@ class GroupClient(Client):
 
     async def commit(
         self, commits: Commits, standing: Standing, connection: Connection
-    ) -> ErrorCode:
-        """Send a commit as `standing` (generation -1 without membership); return its error code."""
+    ) -> tuple[ErrorCode, int | None]:
+        """Send a commit as `standing` (generation -1 without membership).
+
+        Return its error code, and the life of the coordinator that responded.
+        """
         membership, is_static = standing.membership, standing.membership.instance is not None
         version = self.version(
             ApiKey.OFFSET_COMMIT,
             _FIRST_INSTANCE_IN_COMMIT if is_static and self.chance.random() < 0.8 else 2,
-            _FIRST_ID_IN_COMMIT if self._topic_ids else _FIRST_ID_IN_COMMIT - 1,
+            FIRST_ID_IN_COMMIT if self._topic_ids else FIRST_ID_IN_COMMIT - 1,
         )
         tells_instance = version >= _FIRST_INSTANCE_IN_COMMIT
         request = OffsetCommitRequest(
@@ -162,8 +204,10 @@ class GroupClient(Client):
             group_instance_id=membership.instance if tells_instance else None,
             topics=[self._topic_to_commit(topic, commits) for topic in self._names(commits)],
         )
-        answer = await self.ask(request, version, OffsetCommitResponse, connection)
-        by_id = version >= _FIRST_ID_IN_COMMIT
+        answer, life = await self.ask_coordinator(
+            request, version, OffsetCommitResponse, connection
+        )
+        by_id = version >= FIRST_ID_IN_COMMIT
         names = {self._topic_ids.get(name, ZERO_UUID): name for name in self.plan.topics}
         codes = {
             TopicPartition(names[topic.topic_id] if by_id else topic.name, one.partition_index): (
@@ -174,7 +218,7 @@ class GroupClient(Client):
         }
         if set(codes) != set(commits):
             raise Anomaly("bad-answer", f"a commit of {set(commits)} is answered for {set(codes)}")
-        return self._handle_commit_code(commits, codes, standing)
+        return self._handle_commit_code(commits, codes, standing, life), life
 
     def _names(self, commits: Commits) -> list[str]:
         return sorted({partition.topic for partition in commits})
@@ -195,14 +239,18 @@ class GroupClient(Client):
         )
 
     def _handle_commit_code(
-        self, commits: Commits, codes: Mapping[TopicPartition, ErrorCode], standing: Standing
+        self,
+        commits: Commits,
+        codes: Mapping[TopicPartition, ErrorCode],
+        standing: Standing,
+        life: int | None,
     ) -> ErrorCode:
         said = ErrorCode.NONE
         for partition, attempt in commits.items():
             code, register = codes[partition], self.view.register(partition)
             if code == ErrorCode.NONE:
-                self.view.accepted(standing, "commit")
-                self.view.loaded_in = self.world.service.coordinator_life
+                self.view.accepted(standing, "commit", life)
+                self.view.loaded(life)
                 register.acknowledged(attempt)
                 continue
             register.refused(attempt, for_certain=code not in TROUBLES)
@@ -210,9 +258,9 @@ class GroupClient(Client):
                 continue  # The topic has not been created yet.
             said = code
             allowed = OUT_OF_DATE
-            if standing.why_stale is None and standing.generation >= 0:
+            if not standing.binds(life) and standing.generation >= 0:
                 allowed |= {ErrorCode.REBALANCE_IN_PROGRESS}
-            self.check_group_code(code, f"OffsetCommit {standing}", allowed)
+            self.check_group_code(code, f"OffsetCommit {standing}", allowed, life=life)
         return said
 
     # -- fetch --------------------------------------------------------------------------------
@@ -222,20 +270,19 @@ class GroupClient(Client):
         connection = await self.connected()
         await self._learn_topic_ids()
         at_least = _FIRST_ALL_IN_FETCH if partitions is None else 1
-        at_most = _FIRST_ID_IN_FETCH if self._topic_ids else _FIRST_ID_IN_FETCH - 1
+        at_most = FIRST_ID_IN_FETCH if self._topic_ids else FIRST_ID_IN_FETCH - 1
         version = self.version(ApiKey.OFFSET_FETCH, at_least, at_most)
         floors = {key: one.floor for key, one in self.view.registers.items()}
         request = self._fetch_request(partitions, version)
-        term = self.world.coordinator_term(self.plan.name, connection)
-        answer = await self.ask(request, version, OffsetFetchResponse, connection)
-        if term is None or term != self.world.coordinator_term(self.plan.name, connection):
+        answer, life = await self.ask_coordinator(request, version, OffsetFetchResponse, connection)
+        if life is None:
             floors = {}  # A deposed coordinator may not know newer commits.
-        code, reads = _reads_of(answer, version)
+        code, reads = reads_of(answer, version)
         if code:
             self.check_group_code(code, "OffsetFetch")
             return False
         found: dict[TopicPartition, Read] = {}
-        by_id = version >= _FIRST_ID_IN_FETCH
+        by_id = version >= FIRST_ID_IN_FETCH
         names = {self._topic_ids.get(name, ZERO_UUID): name for name in self.plan.topics}
         for one in reads:
             if one.error_code in _TOPIC_ERRORS:
@@ -287,7 +334,9 @@ class GroupClient(Client):
         if asked is not None and set(found) != set(asked):
             raise Anomaly("bad-answer", f"requested {asked}, answered {sorted(found)}")
         for partition, one in found.items():
-            if one.offset >= 0 and one.metadata != metadata_of(one.offset):
+            has_metadata = self.plan.commits_metadata or partition == self.plan.outside
+            expected = metadata_of(one.offset) if has_metadata else ""
+            if one.offset >= 0 and one.metadata != expected:
                 raise Anomaly("bad-answer", f"{partition} {one.offset} with {one.metadata!r}")
             self.view.register(partition).shown(one.offset, floors.get(partition))
         if asked is None:
@@ -301,7 +350,7 @@ def metadata_of(value: int) -> str:
     return f"at {value}"
 
 
-def _reads_of(answer: OffsetFetchResponse, version: int) -> tuple[int, list[Read]]:
+def reads_of(answer: OffsetFetchResponse, version: int) -> tuple[int, list[Read]]:
     """Return the error of the whole response, and the result of each partition."""
     if version < _FIRST_GROUPS_IN_FETCH:
         return answer.error_code, [

@@ -40,6 +40,10 @@ class GroupPlan:
     """The probability that a member leaves between two actions."""
     is_well_behaved: bool = False
     """Whether members never pause, disconnect or send requests of older generations."""
+    pause_ms: float = 80.0
+    """The longest wait of a member between two actions, unless the session timeout is short."""
+    commits_metadata: bool = True
+    """Whether members commit metadata with their offsets."""
     view: GroupView | None = None
     present: list[Member] = field(default_factory=list)
     _was_settled: bool = False
@@ -68,7 +72,7 @@ class GroupPlan:
     def pace_ms(self) -> float:
         """The longest wait of a member between two actions, in milliseconds."""
         crowd = len(self.instances) // _CROWD
-        return min(80.0 * (1 + crowd), self.session_timeout_ms / 4)
+        return min(self.pause_ms * (1 + crowd), self.session_timeout_ms / 4)
 
     @property
     def patience_ms(self) -> float:

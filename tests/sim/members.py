@@ -50,6 +50,7 @@ _FIRST_INSTANCE_IN_SYNC = 3
 _FIRST_INSTANCE_IN_HEARTBEAT = 3
 _FIRST_INSTANCE_IN_LEAVE = 3
 _PAST_KEPT = 4
+_REBALANCING = (ErrorCode.REBALANCE_IN_PROGRESS,)
 _SETTLING_MS = 90_000.0
 """Longer than the sum of all timeouts of a group and a restart of the broker."""
 _DIE_AT_THE_END = 0.3
@@ -219,11 +220,14 @@ class Member(GroupClient):
         request, version = self._join_request()
         join = None
         if self.instance is not None and not self._member_id:
-            join = self.view.sending_static_join(self.instance, lambda: connection.over_ms)
+            join = self.view.sending_static_join(
+                self.instance, lambda: connection.over_ms, self.life(connection)
+            )
             self._static_join = join
         if self._wants_twice():
-            self._send_twice(request, version, JoinGroupResponse)
-        answer = await self.ask(
+            self._send_twice(request, version, connection)
+        known = self.view.assigned_generation
+        answer, life = await self.ask_coordinator(
             request, version, JoinGroupResponse, connection, self.plan.patience_ms
         )
         code = answer.error_code
@@ -232,11 +236,11 @@ class Member(GroupClient):
                 raise Anomaly("unexpected-error", f"{self.name} receives another member id")
             self._member_id = answer.member_id
         elif code:
-            self._handle_error(code, "JoinGroup", (ErrorCode.REBALANCE_IN_PROGRESS,))
+            self._handle_error(code, "JoinGroup", life, _REBALANCING)
             await self.world.sleep(self.chance.uniform(1, 100))
         else:
-            self._joined(answer, join)
-            await self._sync(connection, answer)
+            self._joined(answer, join, life, known)
+            await self._sync(connection, answer, life)
 
     def _join_request(self) -> tuple[JoinGroupRequest, int]:
         is_static = self.instance is not None
@@ -256,24 +260,32 @@ class Member(GroupClient):
         )
         return request, version
 
-    def _joined(self, answer: JoinGroupResponse, join: StaticJoin | None) -> None:
+    def _joined(
+        self, answer: JoinGroupResponse, join: StaticJoin | None, life: int | None, known: int
+    ) -> None:
         if self._member_id not in ("", answer.member_id):
             raise Anomaly("bad-answer", f"{self._member_id} now has the id {answer.member_id}")
         self._member_id = answer.member_id
         if join is not None:
-            self.view.static_join_answered(self.membership, join)
+            self.view.static_join_answered(self.membership, join, life)
         if self.assigned_generation != self.view.assigned_generation:
             self.owned = frozenset()  # The leader would not accept its claim to these partitions.
         self._generation = answer.generation_id
         self._protocol_name = answer.protocol_name
         self.view.joined(
-            self.membership, self._generation, leads=bool(answer.members), held=self.owned
+            self.membership,
+            self._generation,
+            life=life,
+            known=known,
+            leads=bool(answer.members),
+            held=self.owned,
         )
 
     # -- syncing ------------------------------------------------------------------------------
 
-    async def _sync(self, connection: Connection, answer: JoinGroupResponse) -> None:
-        life = self.view.life()
+    async def _sync(
+        self, connection: Connection, answer: JoinGroupResponse, joined_in: int | None
+    ) -> None:
         is_late = self.world.working and not self.plan.is_well_behaved
         if is_late and self.chance.random() < 0.1:
             await self.world.sleep(self.plan.rebalance_timeout_ms * self.chance.random() ** 2 * 1.5)
@@ -281,26 +293,24 @@ class Member(GroupClient):
         withheld = False
         shares: dict[str, bytes] = {}
         if answer.members and not answer.skip_assignment:
-            shares, withheld = self._decide(answer, life)
+            shares, withheld = self._decide(answer, joined_in)
         elif answer.skip_assignment and not self.world.working:
             # A returning static leader keeps its previous assignment (KIP-814). In a cooperative
             # group this may interrupt a rebalance that only the leader can complete, as in Kafka.
             withheld = self.plan.is_cooperative
         request, version = self._sync_request(shares)
-        standing = self.view.standing(self.membership, self._generation)
+        standing = self.standing(self.membership, self._generation, connection)
         if self._wants_twice():
-            self._send_twice(request, version, SyncGroupResponse)
-        response = await self.ask(
+            self._send_twice(request, version, connection)
+        response, life = await self.ask_coordinator(
             request, version, SyncGroupResponse, connection, self.plan.patience_ms
         )
         if response.error_code:
-            self._handle_error(
-                response.error_code, f"SyncGroup {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,)
-            )
+            self._handle_error(response.error_code, f"SyncGroup {standing}", life, _REBALANCING)
             return
-        self.view.accepted(standing, "sync")
+        self.view.accepted(standing, "sync", life)
         assignment = Assignment.decode(response.assignment)
-        self.view.assigned(self.membership, self._generation, assignment)
+        self.view.assigned(self.membership, self._generation, assignment, life)
         if assignment is None:
             raise _LeftOut
         before, self.owned = self.owned, frozenset(assignment.partitions)
@@ -310,7 +320,7 @@ class Member(GroupClient):
         if self.owned - before:
             await self.read_offsets(sorted(self.owned - before))
 
-    def _decide(self, answer: JoinGroupResponse, life: int) -> tuple[dict[str, bytes], bool]:
+    def _decide(self, answer: JoinGroupResponse, life: int | None) -> tuple[dict[str, bytes], bool]:
         """Return each member's share, and whether any partition is left unassigned."""
         divide = divide_cooperatively if self.plan.is_cooperative else divide_eagerly
         shares = divide(self.plan.partitions, answer.members)
@@ -348,13 +358,15 @@ class Member(GroupClient):
     # -- working ------------------------------------------------------------------------------
 
     async def _heartbeat(self) -> None:
-        await self.connected()
-        standing = self.view.standing(self.membership, self._generation, if_loaded=True)
-        code = await self._send_heartbeat(standing)
+        connection = await self.connected()
+        standing = self.standing(self.membership, self._generation, connection, if_loaded=True)
+        code, life = await self._send_heartbeat(standing, connection)
         if code:
-            self._handle_error(code, f"Heartbeat {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,))
+            self._handle_error(code, f"Heartbeat {standing}", life, _REBALANCING)
 
-    async def _send_heartbeat(self, standing: Standing) -> int:
+    async def _send_heartbeat(
+        self, standing: Standing, connection: Connection
+    ) -> tuple[int, int | None]:
         membership = standing.membership
         tells_instance = membership.instance is not None and self.chance.random() < 0.9
         version = self.version(
@@ -368,13 +380,13 @@ class Member(GroupClient):
         )
         # While the group is loading, every heartbeat succeeds, as in Kafka.
         sent = (self.view.loaded_in, self.world.clock.monotonic_ms())
-        answer = await self.ask(request, version, HeartbeatResponse)
+        answer, life = await self.ask_coordinator(request, version, HeartbeatResponse, connection)
         code: int = answer.error_code
         if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            self.view.accepted(standing, "heartbeat")
-            if not code and membership == self.membership:
+            self.view.accepted(standing, "heartbeat", life)
+            if not code and membership == self.membership and life is not None:
                 self._accepted = sent
-        return code
+        return code, life
 
     async def _commit(self) -> None:
         """Commit offsets of partitions that it owns, or owned until a moment ago."""
@@ -382,11 +394,11 @@ class Member(GroupClient):
             return
         connection = await self.connected()
         chosen = self.chance.sample(sorted(self.owned), self.chance.randint(1, len(self.owned)))
-        standing = self.view.standing(self.membership, self.assigned_generation)
+        standing = self.standing(self.membership, self.assigned_generation, connection)
         commits = self.begin_commits(chosen, connection)
-        code = await self.commit(commits, standing, connection)
+        code, life = await self.commit(commits, standing, connection)
         if code:
-            self._handle_error(code, f"OffsetCommit {standing}", (ErrorCode.REBALANCE_IN_PROGRESS,))
+            self._handle_error(code, f"OffsetCommit {standing}", life, _REBALANCING)
 
     async def _act_in_the_past(self) -> None:
         """Send a request of a former state: it must be rejected or have no effect."""
@@ -395,20 +407,20 @@ class Member(GroupClient):
         connection = await self.connected()
         past = self.chance.choice(self._past)
         if past.owned and self.chance.random() < 0.7:
-            standing = self.view.standing(past.membership, past.generation)
+            standing = self.standing(past.membership, past.generation, connection)
             await self.commit(
                 self.begin_commits(sorted(past.owned), connection), standing, connection
             )
             return
-        standing = self.view.standing(past.membership, past.generation, if_loaded=True)
+        standing = self.standing(past.membership, past.generation, connection, if_loaded=True)
+        code, life = await self._send_heartbeat(standing, connection)
         allowed = OUT_OF_DATE
-        if standing.why_stale is None:
+        if not standing.binds(life):
             allowed |= {ErrorCode.REBALANCE_IN_PROGRESS}
-        code = await self._send_heartbeat(standing)
-        self.check_group_code(code, f"Heartbeat {standing}", allowed)
+        self.check_group_code(code, f"Heartbeat {standing}", allowed, life=life)
 
     async def _leave(self) -> None:
-        await self.connected()
+        connection = await self.connected()
         version = self.version(
             ApiKey.LEAVE_GROUP, 0 if self.instance is None else _FIRST_INSTANCE_IN_LEAVE
         )
@@ -416,23 +428,25 @@ class Member(GroupClient):
         request = LeaveGroupRequest(group_id=self.plan.name, members=[identity])
         if version < _FIRST_INSTANCE_IN_LEAVE:
             request = LeaveGroupRequest(group_id=self.plan.name, member_id=self._member_id)
-        answer = await self.ask(request, version, LeaveGroupResponse)
+        answer, life = await self.ask_coordinator(request, version, LeaveGroupResponse, connection)
         code = answer.error_code or next((one.error_code for one in answer.members), 0)
         if code:
-            self._handle_error(code, "LeaveGroup", ())
+            self._handle_error(code, "LeaveGroup", life)
         else:
-            self.view.left(self.membership)
+            self.view.left(self.membership, life)
 
     # -- errors -------------------------------------------------------------------------------
 
-    def _handle_error(self, code: int, what: str, allowed: tuple[ErrorCode, ...]) -> None:
+    def _handle_error(
+        self, code: int, what: str, life: int | None, allowed: tuple[ErrorCode, ...] = ()
+    ) -> None:
         """Handle an error: join again, with or without the id, or retry. May raise _Fenced."""
-        self.check_group_code(code, what, (*OUT_OF_DATE, *allowed))
+        self.check_group_code(code, what, (*OUT_OF_DATE, *allowed), life=life)
         if code == ErrorCode.FENCED_INSTANCE_ID:
-            self.view.fenced(self.membership, self._static_join)
+            self.view.fenced(self.membership, self._static_join, life)
             raise _Fenced
         if code == ErrorCode.UNKNOWN_MEMBER_ID:
-            self._check_was_silent(what)
+            self._check_was_silent(what, life)
             self._remember()
             self._reset()
         elif code == ErrorCode.ILLEGAL_GENERATION:
@@ -444,12 +458,13 @@ class Member(GroupClient):
             assert code == LOADING or code in TROUBLES
             self.needs_join = self.needs_join or self.assigned_generation != self._generation
 
-    def _check_was_silent(self, what: str) -> None:
+    def _check_was_silent(self, what: str, life: int | None) -> None:
         """Check that a dynamic member was removed only after a timeout without requests."""
-        life, sent_ms = self._accepted
-        due_ms = sent_ms + min(self.plan.session_timeout_ms, self.plan.rebalance_timeout_ms)
+        accepted_in, sent_ms = self._accepted
+        timeout_ms = min(self.plan.session_timeout_ms, self.plan.rebalance_timeout_ms)
+        due_ms = sent_ms + timeout_ms * (1 - self.world.clock_drift)
         in_time = self.world.clock.monotonic_ms() < due_ms
-        if self.instance is None and life == self.world.service.coordinator_life and in_time:
+        if self.instance is None and life is not None and life == accepted_in and in_time:
             raise Anomaly(
                 "lost-member",
                 f"{self.name} {self.membership} was removed before its timeout: {what}",
@@ -462,14 +477,16 @@ class Member(GroupClient):
         self,
         request: JoinGroupRequest | SyncGroupRequest,
         version: int,
-        answer_type: type[JoinGroupResponse] | type[SyncGroupResponse],
+        other: Connection,
     ) -> None:
-        """Send a copy over a separate connection and ignore the response."""
+        """Send a copy over a separate connection to the same broker, and ignore the response."""
         try:
-            connection = self.world.network.connect()
+            connection = self.connect_again(other)
         except ConnectionLost:
             return
         if isinstance(request, JoinGroupRequest) and self.instance and not self._member_id:
-            self.view.sending_static_join(self.instance, lambda: connection.over_ms)
+            self.view.sending_static_join(
+                self.instance, lambda: connection.over_ms, self.life(connection)
+            )
         connection.request(request, version).then(lambda _: None, lambda _: None)
         self.world.timers.call_later(self.chance.uniform(0, 200), connection.drop)

@@ -36,8 +36,8 @@ class Outsider(GroupClient):
     async def _commit(self) -> None:
         connection = await self.connected()
         commits = self.begin_commits([self.plan.outside], connection)
-        standing = self.view.standing(_NO_MEMBER, -1)
-        code = await self.commit(commits, standing, connection)
+        standing = self.standing(_NO_MEMBER, -1, connection)
+        code, _ = await self.commit(commits, standing, connection)
         if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID):
             raise Anomaly("unexpected-error", f"{self.name} is not in a generation: {code.name}")
 

@@ -37,6 +37,7 @@ from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Buffer, Files, Later, spawn
 from plogd.replica.delayed_produce import PartitionAppend
+from tests.sim.cluster.library.planted_library_bugs import LIBRARY_PLANTS
 from tests.sim.cluster.planted_replication_bugs import REPLICATION_PLANTS
 
 
@@ -324,7 +325,7 @@ PLANTS: dict[str, Callable[[ExitStack], None]] = {
 }
 
 
-ALL_PLANTS = PLANTS | REPLICATION_PLANTS
+ALL_PLANTS = PLANTS | REPLICATION_PLANTS | LIBRARY_PLANTS
 
 
 @contextmanager

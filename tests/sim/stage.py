@@ -19,6 +19,8 @@ class Stage:
     """Whether clients have to find the leaders of partitions, the controller and coordinators."""
     cluster_errors: frozenset[ErrorCode] = frozenset()
     """Errors that clients may receive only because brokers of a cluster are missing."""
+    clock_drift = 0.0
+    """The largest relative error of the brokers' clocks."""
     usual_replicas = 1
     """The replication factor of topics that have no special one."""
     service: Any
@@ -42,9 +44,10 @@ class Stage:
     def coordinator_term(self, group: str, connection: object) -> int | None:
         """Return a number of the term in which the broker at the other end coordinates a group.
 
-        None if it is not the group's coordinator.
+        Larger numbers are later. None if it is not the group's coordinator.
         """
-        return 0
+        number: int = self.service.coordinator_life
+        return number
 
     def leader_epoch(self, topic: str, partition: int, connection: object) -> int | None:
         """Return a number of the term in which the broker at the other end leads a partition.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -23,7 +23,7 @@ class Scene:
     def __init__(self) -> None:
         self.now_ms = 0.0
         self.life = 1
-        self.view = GroupView("g", self.clock, lambda: self.life)
+        self.view = GroupView("g", self.clock)
         self.register = Register("r", self.clock)
 
     def clock(self) -> float:
@@ -37,7 +37,7 @@ class Scene:
         made = Assignment(
             "g", generation, decision, member_id or membership.member_id, (PARTITION,)
         )
-        self.view.assigned(membership, generation, made)
+        self.view.assigned(membership, generation, made, self.life)
 
     def commit(self, *, acknowledged: bool, over_ms: float = math.inf) -> int:
         """Send the next value; its response arrives, or its connection ends."""
@@ -50,10 +50,30 @@ class Scene:
     def join_statically(self, member_id: str) -> Membership:
         """Join a static member without an id; the response contains this one."""
         membership = Membership(member_id, "i")
-        self.view.static_join_answered(
-            membership, self.view.sending_static_join("i", lambda: math.inf)
-        )
+        join = self.view.sending_static_join("i", lambda: math.inf, self.life)
+        self.view.static_join_answered(membership, join, self.life)
         return membership
+
+    def join(
+        self,
+        membership: Membership,
+        generation: int,
+        *,
+        leads: bool = True,
+        held: Sequence[TopicPartition] = (),
+    ) -> None:
+        """Join a generation; the request was sent now."""
+        known = self.view.assigned_generation
+        self.view.joined(
+            membership, generation, life=self.life, known=known, leads=leads, held=held
+        )
+
+    def send(
+        self, what: str, membership: Membership, generation: int, *, answered_in: int | None = 1
+    ) -> None:
+        """Send a request in the present life; it is accepted."""
+        standing = self.view.standing(membership, generation, self.life)
+        self.view.accepted(standing, what, answered_in)
 
 
 def commit_older_value(scene: Scene) -> None:
@@ -81,30 +101,41 @@ def read_rejected_value(scene: Scene) -> None:
 
 
 def accept_stale_heartbeat(scene: Scene) -> None:
-    scene.view.joined(A, 2, leads=True, held=())
-    scene.view.accepted(scene.view.standing(B, 1), "commit")
+    scene.join(A, 2)
+    scene.send("heartbeat", B, 1)
+
+
+def accept_commit_of_a_superseded_generation(scene: Scene) -> None:
+    scene.give(A, 2)
+    scene.send("commit", B, 1, answered_in=None)
+
+
+def join_older_generation(scene: Scene) -> None:
+    scene.give(A, 2)
+    scene.life = 2
+    scene.join(B, 1)
 
 
 def two_static_members(scene: Scene) -> None:
     first = scene.join_statically("i-1")
     scene.join_statically("i-2")
-    scene.view.accepted(scene.view.standing(first, 1), "heartbeat")
+    scene.send("heartbeat", first, 1)
 
 
 def false_fence(scene: Scene) -> None:
     membership = Membership("i-1", "i")
-    join = scene.view.sending_static_join("i", lambda: math.inf)
-    scene.view.static_join_answered(membership, join)
-    scene.view.fenced(membership, join)
+    join = scene.view.sending_static_join("i", lambda: math.inf, scene.life)
+    scene.view.static_join_answered(membership, join, scene.life)
+    scene.view.fenced(membership, join, scene.life)
 
 
 def two_leaders(scene: Scene) -> None:
-    scene.view.joined(A, 1, leads=True, held=())
-    scene.view.joined(B, 1, leads=True, held=())
+    scene.join(A, 1)
+    scene.join(B, 1)
 
 
 def held_by_another(scene: Scene) -> None:
-    scene.view.joined(A, 2, leads=True, held=[PARTITION])
+    scene.join(A, 2, held=[PARTITION])
     scene.give(B, 2)
 
 
@@ -116,27 +147,27 @@ def two_assignments(scene: Scene) -> None:
 def two_assignments_of_a_lost_generation(scene: Scene) -> None:
     decision = scene.view.decides(1, 2, ["a"])
     scene.life = 2
-    scene.view.assigned(B, 2, None)
+    scene.view.assigned(B, 2, None, scene.life)
     scene.give(A, 2, decision=decision + 1)
 
 
 def leave_out_a_member_of_the_decision(scene: Scene) -> None:
     scene.view.decides(1, 2, ["a", "b"])
     scene.life = 2
-    scene.view.assigned(B, 2, None)
+    scene.view.assigned(B, 2, None, scene.life)
 
 
 def leave_out_a_member_after_it_was_assigned(scene: Scene) -> None:
     scene.view.decides(1, 2, ["a"])
     scene.life = 2
     scene.give(A, 2, decision=scene.view.decides(2, 2, ["a", "b"]))
-    scene.view.assigned(B, 2, None)
+    scene.view.assigned(B, 2, None, scene.life)
 
 
 def leave_out_the_successor_of_a_static_member(scene: Scene) -> None:
     scene.view.decides(1, 2, ["a", "i-1"])
     scene.life = 2
-    scene.view.assigned(Membership("i-2", "i"), 2, None)
+    scene.view.assigned(Membership("i-2", "i"), 2, None, scene.life)
 
 
 ANOMALIES: list[tuple[str, Callable[[Scene], object]]] = [
@@ -145,7 +176,9 @@ ANOMALIES: list[tuple[str, Callable[[Scene], object]]] = [
     ("spurious-reset", lose_the_offset),
     ("refused-commit-kept", read_rejected_value),
     ("phantom-commit", lambda scene: scene.register.shown(7, None)),
-    ("stale-commit", accept_stale_heartbeat),
+    ("stale-heartbeat", accept_stale_heartbeat),
+    ("stale-commit", accept_commit_of_a_superseded_generation),
+    ("generation-fell", join_older_generation),
     ("two-static-members", two_static_members),
     ("false-fence", false_fence),
     ("two-leaders", two_leaders),
@@ -153,7 +186,7 @@ ANOMALIES: list[tuple[str, Callable[[Scene], object]]] = [
     ("two-owners", held_by_another),
     ("two-assignments", two_assignments),
     ("wrong-assignment", lambda scene: scene.give(A, 1, member_id="b")),
-    ("wrong-assignment", lambda scene: scene.view.assigned(A, 1, None)),
+    ("wrong-assignment", lambda scene: scene.view.assigned(A, 1, None, scene.life)),
     ("wrong-assignment", leave_out_a_member_of_the_decision),
     ("wrong-assignment", leave_out_a_member_after_it_was_assigned),
     ("wrong-assignment", leave_out_the_successor_of_a_static_member),
@@ -201,18 +234,18 @@ def test_static_member_keeps_its_partitions_under_a_new_member_id() -> None:
 
 def test_static_member_that_leaves_without_its_id_stops_no_client_outside_the_group() -> None:
     scene = Scene()
-    scene.view.left(Membership("", "i"))
-    scene.view.accepted(scene.view.standing(Membership("", None), -1), "commit")
+    scene.view.left(Membership("", "i"), scene.life)
+    scene.send("commit", Membership("", None), -1)
 
 
 def test_unassigned_generation_number_may_be_reused_after_a_crash() -> None:
     scene = Scene()
-    scene.view.joined(A, 2, leads=True, held=[PARTITION])
+    scene.join(A, 2, held=[PARTITION])
     scene.life = 2
-    scene.view.accepted(scene.view.standing(A, 1), "commit")
-    scene.view.joined(B, 2, leads=True, held=())
+    scene.send("commit", A, 1, answered_in=2)
+    scene.join(B, 2)
     scene.give(B, 2)
-    assert scene.view.standing(A, 1).why_stale == "generation 2 is known"
+    assert scene.view.standing(A, 1, scene.life).why_stale == "generation 2 is known"
 
 
 def test_late_decision_of_a_lost_generation_leaves_out_new_members() -> None:
@@ -220,7 +253,7 @@ def test_late_decision_of_a_lost_generation_leaves_out_new_members() -> None:
     lost = scene.view.decides(1, 2, ["a"])
     scene.life = 2
     scene.view.decides(2, 2, ["a", "b"])
-    scene.view.assigned(B, 2, None)
+    scene.view.assigned(B, 2, None, scene.life)
     scene.give(A, 2, decision=lost)
 
 
@@ -230,4 +263,21 @@ def test_late_decision_leaves_out_a_static_member_that_joined_after_the_crash() 
     scene.life = 2
     scene.view.decides(2, 2, ["a", "i-2"])
     scene.give(A, 2, decision=lost)
-    scene.view.assigned(Membership("i-2", "i"), 2, None)
+    scene.view.assigned(Membership("i-2", "i"), 2, None, scene.life)
+
+
+@pytest.mark.parametrize("answered_in", [2, None])
+def test_broker_that_is_no_longer_the_coordinator_may_accept_a_heartbeat(
+    answered_in: int | None,
+) -> None:
+    scene = Scene()
+    scene.give(A, 2)
+    scene.send("heartbeat", B, 1, answered_in=answered_in)
+
+
+def test_broker_that_is_no_longer_the_coordinator_may_let_members_join() -> None:
+    scene = Scene()
+    scene.give(A, 2)
+    scene.view.joined(B, 1, life=None, known=2, leads=True, held=[PARTITION])
+    scene.view.assigned(B, 1, None, None)
+    scene.give(A, 3)

@@ -54,6 +54,7 @@ FOUND_BY_EXCEPTIONS_AS = {
     | {"duplicate", "int-nonmonotonic-poll", "read-above-high-watermark"},
 }
 GROUP_LOSS = {
+    "generation-fell",
     "spurious-reset",
     "committed-offset-fell",
     "two-owners",

@@ -101,7 +101,7 @@ class World(Simulation):
         self.exceptions = Exceptions(self, is_enabled=exceptions)
         self.network.forgives = self.exceptions.faults.caused
         self.service = Service(self)
-        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
+        self.groups = GroupHistory(self.clock.monotonic_ms)
         for plan in self.group_plans:
             plan.view = self.groups.view(plan.name)
         self.nemesis = Nemesis(self)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from plog.types import TopicPartition
 from plogd.config import BrokerConfig
 from tests.sim.admins import TopicPlan
-from tests.sim.group_plan import GroupPlan
 from tests.sim.plan import make_config
 
 MACHINE_FAULTS = (
@@ -55,25 +53,9 @@ def make_cluster_config(chance: random.Random, seed: int, brokers: int) -> Broke
 
 def make_machine_config(config: BrokerConfig, node_id: int) -> BrokerConfig:
     """Return the settings of one broker."""
-    return replace(config, node_id=node_id, listeners=(f"PLAINTEXT://b{node_id}:9092",))
-
-
-def make_cluster_groups(chance: random.Random) -> list[GroupPlan]:
-    """Return groups without members, whose offsets clients commit and read."""
-    return [
-        GroupPlan(
-            name=f"group-{number}",
-            kind="eager",
-            instances=(),
-            partitions=(),
-            outside=TopicPartition("kept", 0),
-            session_timeout_ms=1_000,
-            rebalance_timeout_ms=1_000,
-            away_ms=100,
-            quits=0.0,
-        )
-        for number in range(chance.randint(1, 2))
-    ]
+    listeners = (f"PLAINTEXT://b{node_id}:9092",)
+    # Otherwise, a broker returns the address that a connection of the simulator has.
+    return replace(config, node_id=node_id, listeners=listeners, advertised_listeners=listeners)
 
 
 def make_cluster_topics(chance: random.Random, brokers: int) -> list[TopicPlan]:

@@ -8,11 +8,11 @@ with a clean restart of all brokers in between.
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable
 
 from plog.errors import ErrorCode
 from plog.types import TopicPartition
-from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC, partition_for
 from plogd.ports import Later
 from plogd.replica.partition import Partition
 from plogd.testing.mock_zookeeper import MockZooKeeper
@@ -22,16 +22,23 @@ from tests.helpers.sim.sim_time import LifeTimers
 from tests.sim.admins import Founder, Remaker
 from tests.sim.checker import Anomaly
 from tests.sim.client import Client
+from tests.sim.cluster.cluster_groups import (
+    coordinator_term,
+    group_clients,
+    make_cluster_groups,
+)
 from tests.sim.cluster.cluster_nemesis import ClusterNemesis
 from tests.sim.cluster.cluster_network import ClusterNetwork, Cuts
 from tests.sim.cluster.cluster_plan import (
     choose_session_ms,
     make_cluster_config,
-    make_cluster_groups,
     make_cluster_topics,
 )
 from tests.sim.cluster.final_replicas import check_replicas, missing_in_sync
+from tests.sim.cluster.library.library_client import bugs_end_the_run
+from tests.sim.cluster.library.library_clients import library_clients, make_library_group
 from tests.sim.cluster.machine import Machine
+from tests.sim.cluster.machine_clock import MAX_DRIFT
 from tests.sim.cluster.replica_checker import ReplicaChecker, StoredPartitions
 from tests.sim.cluster.replicated_history import ReplicatedHistory
 from tests.sim.cluster.zookeeper_faults import ZooKeeperFaults
@@ -39,7 +46,7 @@ from tests.sim.consumers import Consumer
 from tests.sim.final import FinalReader, check_log
 from tests.sim.group_history import GroupHistory
 from tests.sim.network import Connection
-from tests.sim.outsiders import FinalOffsets, Outsider
+from tests.sim.outsiders import FinalOffsets
 from tests.sim.plan import REMADE_TOPICS
 from tests.sim.producers import IdempotentProducer, PlainProducer
 from tests.sim.simulation import Simulation
@@ -72,16 +79,12 @@ class Lives:
     def __init__(self) -> None:
         self.life_number = 0
 
-    @property
-    def coordinator_life(self) -> int:
-        """The number of the coordinators' current life."""
-        return self.life_number
-
 
 class ClusterWorld(Simulation):
     """A simulated run of `brokers` brokers."""
 
     has_several_brokers = True
+    clock_drift = MAX_DRIFT
     cluster_errors = _CLUSTER_ERRORS
 
     def __init__(
@@ -107,8 +110,11 @@ class ClusterWorld(Simulation):
         self.topics = Topics()
         self.topics.shows_all = False
         self.service = Lives()
-        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
-        self.group_plans = make_cluster_groups(self.chance)
+        self.groups = GroupHistory(self.clock.monotonic_ms)
+        self.group_plans = [
+            *make_cluster_groups(self.chance),
+            *make_library_group(random.Random(f"library group {seed}")),
+        ]
         for plan in self.group_plans:
             plan.view = self.groups.view(plan.name)
         timers = LifeTimers(self.timers, self.fail)
@@ -131,6 +137,10 @@ class ClusterWorld(Simulation):
 
     def run(self) -> None:
         """Run all parts. Raises Anomaly."""
+        with bugs_end_the_run(self):
+            self._run()
+
+    def _run(self) -> None:
         for machine in self.machines.values():
             self.timers.call_later(self.chance.uniform(0, 50), machine.service.start)
             self.start(machine.nemesis.run(), f"nemesis of {machine.name}")
@@ -167,9 +177,8 @@ class ClusterWorld(Simulation):
         clients += [Consumer(self, f"c{n}") for n in range(chance.randint(1, 4))]
         if chance.random() < 0.7:
             clients.append(Remaker(self, "remaker", REMADE_TOPICS))
-        for plan in self.group_plans:
-            clients += [Outsider(self, f"{plan.name}.o{n}", plan) for n in range(2)]
-        for client in clients:
+        clients += group_clients(self)
+        for client in (*clients, *library_clients(self)):
             self.start(client.run(), client.name)
 
     def _await_in_sync(self) -> None:
@@ -195,7 +204,8 @@ class ClusterWorld(Simulation):
 
     def __str__(self) -> str:
         down = [one.name for one in self.machines.values() if not one.is_serving]
-        return f"not serving: {down}; not in sync: {missing_in_sync(self)}"
+        groups = "; ".join(str(plan) for plan in self.group_plans if plan.present)
+        return f"not serving: {down}; not in sync: {missing_in_sync(self)}; {groups}"
 
     def _restart_cleanly(self) -> None:
         for machine in self.machines.values():
@@ -251,9 +261,9 @@ class ClusterWorld(Simulation):
 
     def as_anomaly(self, error: Exception) -> Exception:
         """Return the anomaly for an exception from an actor, ZooKeeper or the network."""
-        machine = next(iter(self.machines.values()))
-        process = machine.process
-        return error if process is None else process.crash(error)
+        if isinstance(error, Anomaly):
+            return error
+        return Anomaly("crash", "".join(traceback.format_exception(error)))
 
     def pause(self, chance: random.Random) -> Later[None]:
         """Wait for one step, or only briefly, so that a client acts several times in a step."""
@@ -281,12 +291,7 @@ class ClusterWorld(Simulation):
                 self.fail(anomaly)
 
     def coordinator_term(self, group: str, connection: Connection) -> int | None:
-        """Return the leader epoch in which the broker at the other end coordinates a group.
-
-        None if it is not the coordinator.
-        """
-        count = self.config.offsets_topic_num_partitions
-        return self.leader_epoch(OFFSETS_TOPIC, partition_for(group, count), connection)
+        return coordinator_term(self, group, connection)
 
     def leader_epoch(self, topic: str, partition: int, connection: Connection) -> int | None:
         """Return the leader epoch in which the broker at the other end leads a partition.
