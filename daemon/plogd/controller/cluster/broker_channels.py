@@ -96,6 +96,7 @@ class _Channel:
         self._report = report
         self._queue: deque[tuple[PeerRequest, Later[Any]]] = deque()
         self._sending: Later[None] | None = None
+        self._is_sending = False
         self._has_failed = False
         """Whether the last attempt has failed, which is reported once."""
         self._is_closed = False
@@ -104,7 +105,10 @@ class _Channel:
         """Queue a request."""
         later: Later[Any] = Later()
         self._queue.append((request, later))
-        if len(self._queue) == 1:
+        # The queue may also be empty because the last response is being handled. Its handler calls
+        # this method, and the loop then finds the request.
+        if not self._is_sending:
+            self._is_sending = True
             self._sending = spawn(self._send_all())
             self._sending.then(_ignore, self._ended)
         return later
@@ -132,6 +136,12 @@ class _Channel:
             self._queue.popleft()[1].fail(error)
 
     async def _send_all(self) -> None:
+        try:
+            await self._send_waiting()
+        finally:
+            self._is_sending = False
+
+    async def _send_waiting(self) -> None:
         # A loop, because a request to this broker itself can complete at once: if each response
         # sent the next request, a long queue would exhaust the stack.
         while self._queue and not self._is_closed:

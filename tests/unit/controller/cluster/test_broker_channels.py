@@ -96,6 +96,21 @@ def test_request_is_sent_when_the_one_before_it_has_been_answered(site: _Site) -
     assert site.results == {1: OK}
 
 
+def test_request_that_follows_from_a_response_is_sent_once(site: _Site) -> None:
+    site.register(b1=10)
+    later = site.channels.send(1, UpdateMetadataRequest(controller_epoch=1))
+    later.then(lambda _: site.send(2), lambda error: None)
+    site.answer()
+    assert site.peers.numbers() == [1, 2]
+    site.send(3)
+    site.answer()
+    # Not with the response to the request before it.
+    assert site.results == {2: OK}
+    assert site.peers.numbers() == [1, 2, 3]
+    site.answer()
+    assert site.results == {2: OK, 3: OK}
+
+
 def test_brokers_do_not_wait_for_each_other(site: _Site) -> None:
     site.send(1, broker_id=1)
     site.send(2, broker_id=2)
