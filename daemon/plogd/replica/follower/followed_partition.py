@@ -5,6 +5,9 @@ Called on the reactor's thread, by follower_fetcher.py. Source: Kafka 3.9 Partit
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from plogd.replica.cluster.replication_quota import ReplicationQuota
 from plogd.replica.follower.fetch_session import Position
 from plogd.replica.partition import Partition
 
@@ -39,9 +42,12 @@ class FollowedPartition:
 
         A fetch would acknowledge them (rule R5). They are from an earlier leader epoch, or from a
         response of which only a part could be written. `is_unsynced` keeps the result.
+
+        If a truncation has failed, the records are not synced before it is complete.
         """
         log = self.partition.log
-        self.is_unsynced = log.acknowledged_end_offset < log.log_end_offset
+        is_unsynced = log.acknowledged_end_offset < log.log_end_offset
+        self.is_unsynced = is_unsynced and not log.is_truncating
         return self.is_unsynced
 
     def position(self) -> Position:
@@ -60,3 +66,15 @@ class FollowedPartition:
         start_offset = min(self.leader_start_offset, log.high_watermark)
         if start_offset > log.log_start_offset and log.is_writable:
             log.delete_records_before(start_offset)
+
+
+def split_by_quota(
+    ready: Iterable[FollowedPartition], quota: ReplicationQuota
+) -> tuple[list[FollowedPartition], list[FollowedPartition]]:
+    """Return the partitions that may be fetched although `quota` is exceeded, and the others."""
+    allowed: list[FollowedPartition] = []
+    withheld: list[FollowedPartition] = []
+    for one in ready:
+        is_withheld = one.is_behind and quota.covers(one.partition)
+        (withheld if is_withheld else allowed).append(one)
+    return allowed, withheld

@@ -35,7 +35,7 @@ from plogd.replica.cluster.replication_quota import ReplicationQuota
 from plogd.replica.follower.divergence_repair import return_to_range, truncate, truncation_offset
 from plogd.replica.follower.fetch_failures import FetchFailures
 from plogd.replica.follower.fetch_session import FollowerSession, Key, Position
-from plogd.replica.follower.followed_partition import FollowedPartition
+from plogd.replica.follower.followed_partition import FollowedPartition, split_by_quota
 from plogd.replica.partition import Partition
 from plogd.waiters import Waiters
 
@@ -232,11 +232,13 @@ class FollowerFetcher:
         while not self._is_closed:
             now_ms, arrivals = self._clock.monotonic_ms(), self._arrivals
             slices = Slices(self._queue, size=_POSITIONS_PER_TURN)
-            ready = [
-                one
-                async for one in slices.over(list(self._followed.values()))
-                if one.retry_at_ms <= now_ms and not one.must_sync()
-            ]
+            ready: list[FollowedPartition] = []
+            truncating: list[FollowedPartition] = []
+            async for one in slices.over(list(self._followed.values())):
+                if one.retry_at_ms <= now_ms and not one.must_sync():
+                    (truncating if one.partition.log.is_truncating else ready).append(one)
+            for one in truncating:
+                await self._complete_truncation(one)
             ready = self._within_quota(ready)
             if ready:
                 await self._fetch(ready)
@@ -249,11 +251,7 @@ class FollowerFetcher:
         quota = self._quota
         if quota is None or not quota.is_exceeded:
             return ready
-        allowed: list[FollowedPartition] = []
-        withheld: list[FollowedPartition] = []
-        for one in ready:
-            is_withheld = one.is_behind and quota.covers(one.partition)
-            (withheld if is_withheld else allowed).append(one)
+        allowed, withheld = split_by_quota(ready, quota)
         self._delay(withheld, self._settings().replica_fetch_backoff_ms)
         return allowed
 
@@ -282,7 +280,7 @@ class FollowerFetcher:
         by_key: dict[Key, FollowedPartition] = {}
         positions: dict[Key, Position] = {}
         async for one in Slices(self._queue, size=_POSITIONS_PER_TURN).over(ready):
-            key = _key(one.partition)
+            key = (one.partition.topic_id, one.partition.topic_partition.partition)
             by_key[key], positions[key] = one, one.position()
         if self._is_closed:
             return
@@ -387,6 +385,20 @@ class FollowerFetcher:
             self._in_progress = None
             self._operation_ended.succeed(None)
 
+    async def _complete_truncation(self, followed: FollowedPartition) -> None:
+        """Complete a truncation that has failed, on a full disk for example.
+
+        Until then, the log accepts no records, and its durable end is not known.
+        """
+        partition = followed.partition
+        if not self._is_current(followed):
+            return
+        completed = partition.log.truncate_to(partition.log.log_end_offset)
+        try:
+            await self._using_log(partition, completed)
+        except (PlogError, OSError) as error:
+            self._partition_failed(followed, error)
+
     async def _return_to_range(self, followed: FollowedPartition) -> None:
         partition = followed.partition
         start_offset, end_offset = await self._leader.offsets(partition)
@@ -469,10 +481,6 @@ def _error(code: int) -> KafkaError:
     # A newer version of the leader may have other codes.
     name = ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
     return error_from_code(code, f"it returned {name}")
-
-
-def _key(partition: Partition) -> Key:
-    return partition.topic_id, partition.topic_partition.partition
 
 
 def _ignore(_: None) -> None:

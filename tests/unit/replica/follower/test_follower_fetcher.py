@@ -124,6 +124,29 @@ def test_deposed_leader_truncates_the_records_that_its_successor_lacks() -> None
     assert replicas.high_watermarks == {1: 2, 2: 2}
 
 
+@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "leader-epoch-checkpoint"])
+def test_truncation_that_a_full_disk_has_prevented_is_completed_later(name: str) -> None:
+    """The first file is written before any record is removed, and the second one after that."""
+    replicas = started()
+    replicas.produce(b"a")
+    replicas.settle()
+    replicas.cut(2, 1)
+    replicas.produce(b"lost")
+    replicas.settle()
+    files = replicas.brokers[1].files
+    files.fail_when(lambda operation: name in operation.path, errno.ENOSPC)
+    replicas.elect(2)
+    replicas.produce(b"kept")
+    replicas.advance(5_000)
+    assert replicas.partition(1).log.is_truncating
+    assert not replicas.partition(1).log.offline
+    files.fail_no_more()
+    replicas.advance(5_000)
+    assert replicas.end_offsets == {1: 2, 2: 2}
+    assert replicas.records(1) == replicas.records(2)
+    assert replicas.high_watermarks == {1: 2, 2: 2}
+
+
 def test_follower_does_not_truncate_to_its_high_watermark() -> None:
     # KIP-101: the follower has the record, but has not learned that it is committed.
     replicas = started()
