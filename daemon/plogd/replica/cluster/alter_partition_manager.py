@@ -61,11 +61,14 @@ _FIRST_VERSION_WITH_EPOCHS: Final = 3
 class _Change:
     """A proposed ISR, and the state of the partition that it is based on."""
 
-    __slots__ = ("isr", "later", "leader_epoch", "partition", "partition_epoch")
+    __slots__ = ("broker_epochs", "isr", "later", "leader_epoch", "partition", "partition_epoch")
 
     def __init__(self, partition: ChangedPartition, isr: tuple[int, ...]) -> None:
         self.partition = partition
         self.isr = isr
+        # Not when the request is repeated: a member that has restarted since then may have lost
+        # records (KIP-903).
+        self.broker_epochs = {one: _epoch_of(partition, one) for one in isr}
         self.leader_epoch = partition.leader_epoch
         self.partition_epoch = partition.partition_epoch
         self.later: Later[PartitionState] = Later()
@@ -251,7 +254,7 @@ class AlterPartitionManager:
                 broker_id=one,
                 broker_epoch=self._broker_epoch()
                 if one == self._broker_id
-                else _epoch_of(change.partition, one),
+                else change.broker_epochs[one],
             )
             for one in change.isr
         ]

@@ -160,6 +160,22 @@ def test_request_has_all_epochs(site: Site) -> None:
     assert partition.new_isr == []
 
 
+def test_repeated_request_has_the_epochs_of_the_proposal(site: Site) -> None:
+    partition = FakePartition()
+    site.propose(partition, 1, 2)
+    site.settle()
+    # The member restarts, perhaps with an empty disk, and fetches before the request is repeated.
+    assert partition.remote is not None
+    partition.remote.followers[2].broker_epoch = 33
+    site.asked[-1][2].fail(PeerUnavailable("gone"))
+    site.ports.advance(RETRY_MS)
+    assert len(site.asked) == 2
+    [topic] = site.request.topics
+    [requested] = topic.partitions
+    epochs = [(one.broker_id, one.broker_epoch) for one in requested.new_isr_with_epochs]
+    assert epochs == [(1, 11), (2, 22)]
+
+
 def test_older_version_has_no_broker_epochs() -> None:
     site = Site(version=2)
     site.propose(FakePartition(), 1, 2)
