@@ -315,7 +315,12 @@ class Link:
     def _handled(self, parts: Parts | None) -> None:
         self._handling = None
         self._is_handling = False
-        frame = b"".join(map(_bytes_of, parts or ()))
+        try:
+            frame = b"".join(map(_bytes_of, parts or ()))
+        except OSError as error:
+            # As in the transport: the response may have begun, so it cannot become an error.
+            self.close(f"broker {self.target} closed the connection: {error}")
+            return
         if not self.is_open:
             return
         if self._network.takes_loss(self.source, self.target):
@@ -328,7 +333,8 @@ class Link:
 
 def _bytes_of(part: Any) -> bytes:
     if isinstance(part, FileRegion):
-        data = part.read()
-        part.close()
-        return data
+        try:
+            return part.read()
+        finally:
+            part.close()
     return bytes(part)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from plogd.apis.dispatch import Dispatched
 from plogd.connection_context import ConnectionContext
+from plogd.log.segment.file_records import FileRegion
 from plogd.peers import PeerUnavailable
 from plogd.ports import Later, Turn
 from plogd.testing.peer_network import Link, PeerNetwork
+from tests.helpers.sim.sim_files import SimFiles
 from tests.helpers.sim.sim_ports import outcome
 from tests.helpers.sim.sim_time import SimClock, SimTimers
 
@@ -186,3 +190,21 @@ def test_lost_response_breaks_the_connection_once() -> None:
     [(why, _)] = site.times_of([link.ask(b"a")])
     assert (why, len(site.listeners)) == (b"the response was lost", 1)
     assert site.times_of([site.connect().ask(b"b")]) == [(b"b", 2.0)]
+
+
+def test_response_that_cannot_be_read_from_disk_breaks_the_connection() -> None:
+    site = Site()
+    link = site.connect()
+    answer = link.ask(b"park")
+    site.timers.advance(50)
+    files = SimFiles(["/d"])
+    file = files.open_append("/d/a")
+    file.append(b"record")
+    region = FileRegion(file, 0, 6)
+    file.close()
+    files.fail_when(lambda operation: operation.name == "pread", errno.EIO)
+    site.parked[0].succeed([b"size", region])  # type: ignore[list-item]
+    assert not link.is_open
+    assert not file._holders  # type: ignore[attr-defined]
+    with pytest.raises(PeerUnavailable, match="Input/output error"):
+        outcome(answer)
