@@ -54,7 +54,7 @@ class Batch:
     attempts: int = 0
     """How often it has been sent."""
     is_appended: bool = False
-    """The broker has appended it but not acknowledged it."""
+    """A broker has, or may have, appended it but not acknowledged it."""
     is_acknowledged: bool = False
 
     @property

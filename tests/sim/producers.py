@@ -255,8 +255,10 @@ class IdempotentProducer(Client):
         try:
             answer = await self.ask(request, version, ProduceResponse, connection)
         except ConnectionLost:
+            self._has_no_outcome(batch)
             return  # The counts belong to the lost connection.
         if connection is not self._used_connection:
+            self._has_no_outcome(batch)
             return
         self._in_flight -= 1
         by_id = version >= FIRST_TOPIC_ID_VERSION
@@ -269,8 +271,19 @@ class IdempotentProducer(Client):
                 self._out_of_order(batch, connection)
             else:
                 self.check_produced(result.error_code, f"Produce to {self._topic}")
-                batch.is_appended = result.error_code in _APPENDED_ERRORS
+                if not self.world.has_several_brokers:
+                    batch.is_appended = False
+                batch.is_appended |= result.error_code in _APPENDED_ERRORS
                 self._rewinding = True
+
+    def _has_no_outcome(self, batch: Batch) -> None:
+        """Note that an attempt may have appended a batch, although a retry may be rejected.
+
+        A broker that has just become the leader of the batch may reject it without looking for it,
+        with NOT_ENOUGH_REPLICAS for example, and accept the next one a moment later.
+        """
+        if self.world.has_several_brokers:
+            batch.is_appended = True
 
     def _acknowledged(
         self, batch: Batch, result: PartitionProduceResponse, connection: Connection

@@ -63,6 +63,10 @@ class Service:
             return False
         return bool(process.broker.log_manager.offline_dirs)
 
+    def disk_lost(self) -> None:
+        """Note that the broker may have no data: it cannot start while its new disk is full."""
+        self._has_served = False
+
     def start(self) -> None:
         """Begin the next life, unless one is in progress."""
         if self.process is not None:

@@ -360,3 +360,43 @@ def test_relative_paths_are_supported() -> None:
     files = SimFiles()
     files.mkdir("./data/x")
     assert files.listdir("/data") == files.listdir("data") == ["x"]
+
+
+# -- another disk -----------------------------------------------------------------------------
+
+
+def test_emptied_directory_stays_empty_after_a_power_loss() -> None:
+    files = _synced(b"durable")
+    files.rename("/d/a", "/d/b")
+    files.mkdir("/d/inner")
+    files.empty("/d")
+    assert files.listdir("/d") == []
+    for seed in SEEDS:
+        assert _copy(files).crash(random.Random(seed)).listdir("/d") == []
+
+
+def test_snapshot_contains_unsynced_bytes_and_names_durably() -> None:
+    files = _synced(b"durable")
+    files.open_append("/d/a").append(b" and more")
+    files.open_append("/d/b").append(b"new")
+    snapshot = files.snapshot()
+    files.open_append("/d/a").truncate(0)
+    restored = files.restored(snapshot)
+    assert files.is_dead
+    for seed in SEEDS:
+        crashed = _copy(restored).crash(random.Random(seed))
+        assert crashed.read_file("/d/a") == b"durable and more"
+        assert crashed.read_file("/d/b") == b"new"
+
+
+def test_durable_bytes_are_those_below_a_durable_name() -> None:
+    files = SimFiles(["/d"])
+    file = files.open_append("/d/a")
+    file.append(b"12345")
+    file.sync()
+    assert files.durable_bytes("/d/a") == 0
+    files.sync_dir("/d")
+    file.append(b"67")
+    assert files.durable_bytes("/d/a") == 5
+    file.truncate(3)
+    assert files.durable_bytes("/d/a") == 3

@@ -65,6 +65,11 @@ class Inode:
         self._stable, self._disk_tail, self._doomed = len(content), b"", False
 
     @property
+    def durable_bytes(self) -> int:
+        """The length of the prefix that is on disk."""
+        return self._stable
+
+    @property
     def is_durable(self) -> bool:
         return self._stable == len(self.content) and not self._disk_tail
 
@@ -212,6 +217,16 @@ class Disk:
             if isinstance(node, Directory):
                 todo.extend(node.entries.values())
 
+    def empty(self, directory: Directory) -> None:
+        """Durably remove everything in a directory."""
+        self.changes = [change for change in self.changes if not change.touches(directory)]
+        directory.entries.clear()
+        directory.sync_all()
+
+    def copied(self) -> Disk:
+        """Return a disk with the same names and contents, all of them durable."""
+        return Disk(_copied(self.root, {}))
+
     def after_power_loss(self, chance: Chance) -> Disk:
         """Return the disk as the next start may find it; do not use this one afterwards."""
         in_order = chance.randrange(2)
@@ -236,6 +251,23 @@ def _copy_directory(directory: Directory, chance: Chance, copies: dict[int, Node
                 found = Inode(node.device, node.after_power_loss(chance))
                 found.modified_ms = node.modified_ms
                 copies[id(node)] = found
+        copy.entries[name] = found
+    copy.sync_all()
+    return copy
+
+
+def _copied(directory: Directory, copies: dict[int, Node]) -> Directory:
+    copy = Directory(directory.device)
+    copy.modified_ms = directory.modified_ms
+    for name, node in sorted(directory.entries.items()):
+        found = copies.get(id(node))
+        if found is None:
+            if isinstance(node, Directory):
+                found = _copied(node, copies)
+            else:
+                found = Inode(node.device, bytes(node.content))
+                found.modified_ms = node.modified_ms
+            copies[id(node)] = found
         copy.entries[name] = found
     copy.sync_all()
     return copy

@@ -15,6 +15,8 @@ Crash at an operation (`crash_at`)
     The n-th operation that changes anything (create, append, truncate, rename, exchange, unlink,
     mkdir, rmdir, sync, sync_dir, sync_fs) raises `SimCrash`, as do all later ones. It may or may
     not have had its effect, but a sync has not certainly made anything durable.
+Another disk (`empty`, `snapshot`, `restored`)
+    A directory loses everything, or all files become those of an earlier moment.
 Errors (`fail_at`, `fail_when`, `capacity_bytes`)
     An operation raises OSError. A failed append leaves the first half of its bytes. After a failed
     sync the kernel has forgotten the dirty pages: the open file that received the error fails from
@@ -141,6 +143,18 @@ class SimFiles:
         successor.sync_fs_supported = self.sync_fs_supported
         successor.reserve_supported = self.reserve_supported
         return successor
+
+    def empty(self, path: str) -> None:
+        """Durably remove everything in a directory, as if its disk was replaced."""
+        self._disk.empty(self._directory(path))
+
+    def snapshot(self) -> Disk:
+        """Return a copy of all files, for `restored`."""
+        return self._disk.copied()
+
+    def restored(self, snapshot: Disk) -> SimFiles:
+        """Return the file system with the files of a snapshot. This one is unusable."""
+        return self._successor(snapshot)
 
     def crash_at(self, number: int | None) -> None:
         """Raise SimCrash at the operation with this number, counted from 1; None cancels it."""
@@ -398,6 +412,16 @@ class SimFiles:
         return self.capacity_bytes is not None and (
             self.used_bytes + more_bytes > self.capacity_bytes
         )
+
+    def durable_bytes(self, path: str) -> int:
+        """Return how many bytes at the start of a file survive a power loss."""
+        node: Node | None = self._disk.root
+        for name in _absolute(path).split("/")[1:]:
+            # If the name was removed since the last sync, the file may still survive.
+            node = node.durable.get(name) if isinstance(node, Directory) else None
+        if node is None or node is not self._lookup(path):
+            return 0
+        return _as_file(node, path).durable_bytes
 
     def overwrite(self, path: str, content: bytes) -> None:
         """Damage a file silently and durably, without an operation or a fault."""

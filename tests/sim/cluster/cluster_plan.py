@@ -14,6 +14,11 @@ MACHINE_FAULTS = (
     "kill",
     "crash_at_an_operation",
     "clean_stop",
+    "disk_full",
+    "scarce_room",
+    "failed_sync",
+    "failed_operation",
+    "failed_read",
     "slow_disk",
     "slow_network",
     "dropped_connections",
@@ -43,7 +48,8 @@ def make_cluster_config(chance: random.Random, seed: int, brokers: int) -> Broke
         replica_fetch_wait_max_ms=chance.choice((20, 100, 200)),
         replica_fetch_backoff_ms=chance.choice((20, 100)),
         replica_fetch_max_bytes=chance.choice((1, 700, 1 << 20)),
-        replica_socket_timeout_ms=chance.choice((500, 3_000)),
+        # A leader alone, with a slow disk, few open files and a cold cache, needs 2 s for a fetch.
+        replica_socket_timeout_ms=chance.choice((3_000, 6_000)),
         offsets_topic_replication_factor=min(3, brokers),
         offsets_topic_num_partitions=chance.choice((1, 2)),
         # One request at a time would let a produce that waits for followers delay all others.

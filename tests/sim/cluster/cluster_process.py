@@ -60,6 +60,11 @@ class ClusterProcess(Process):
         self._has_joined = False
         super().__init__(machine, number)
 
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self.is_serving and self.broker.controller.is_active
+
     def _make_timers(self) -> MachineTimers:
         machine = self.machine
         return MachineTimers(

@@ -34,12 +34,14 @@ from tests.sim.cluster.cluster_plan import (
     make_cluster_config,
     make_cluster_topics,
 )
+from tests.sim.cluster.disk_faults import DiskFaults
 from tests.sim.cluster.final_replicas import check_replicas, missing_in_sync
 from tests.sim.cluster.library.library_client import bugs_end_the_run
 from tests.sim.cluster.library.library_clients import library_clients, make_library_group
 from tests.sim.cluster.machine import Machine
 from tests.sim.cluster.machine_clock import MAX_DRIFT
-from tests.sim.cluster.replica_checker import ReplicaChecker, StoredPartitions
+from tests.sim.cluster.operator_client import Operator
+from tests.sim.cluster.replica_checker import PromiseEnded, ReplicaChecker, StoredPartitions
 from tests.sim.cluster.replicated_history import ReplicatedHistory
 from tests.sim.cluster.zookeeper_faults import ZooKeeperFaults
 from tests.sim.consumers import Consumer
@@ -132,13 +134,18 @@ class ClusterWorld(Simulation):
         self.network = ClusterNetwork(self.machines)
         self.nemesis = ClusterNemesis(self)
         self.zookeeper_faults = ZooKeeperFaults(self)
+        self.disk_faults = DiskFaults(self)
 
     # -- the run ------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run all parts. Raises Anomaly."""
-        with bugs_end_the_run(self):
-            self._run()
+        try:
+            with bugs_end_the_run(self):
+                self._run()
+        except PromiseEnded as end:
+            self.trace(f"the run ends: {end}")
+            self.count("runs that end early")
 
     def _run(self) -> None:
         for machine in self.machines.values():
@@ -147,9 +154,12 @@ class ClusterWorld(Simulation):
         self._start_clients()
         self.start(self.nemesis.run(), "nemesis")
         self.start(self.zookeeper_faults.run(), "faults of ZooKeeper")
+        self.start(self.disk_faults.run(), "faults of disks")
         self.run_until(lambda: not self.working, _WORK_MS, "the work")
         self._heal()
-        self.run_until(lambda: not self._running, _DRAIN_MS, "the last responses")
+        operator = Operator(self)
+        self.start(operator.run(), operator.name)
+        self.run_until(self._is_drained, _DRAIN_MS, "the last responses")
         self._heal()
         self._await_in_sync()
         before = self.read_everything()
@@ -164,6 +174,21 @@ class ClusterWorld(Simulation):
         self.zookeeper_faults.heal()
         for machine in self.machines.values():
             machine.heal()
+
+    def _is_drained(self) -> bool:
+        self._restart_failed()
+        return not self._running
+
+    def _restart_failed(self) -> None:
+        """Restart brokers whose disks have failed although the faults have ended."""
+        for machine in self.machines.values():
+            if machine.service.has_failed_disk:
+                machine.service.stop()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether no client except the operator is waiting."""
+        return self._running.keys() <= {"operator"}
 
     def _start_clients(self) -> None:
         chance = self.chance
@@ -195,9 +220,7 @@ class ClusterWorld(Simulation):
         self.run_until(done, _DRAIN_MS, "replicas that are in sync")
 
     def _is_in_sync(self) -> bool:
-        for machine in self.machines.values():
-            if machine.service.has_failed_disk:
-                machine.service.stop()
+        self._restart_failed()
         return all(machine.is_serving for machine in self.machines.values()) and not (
             missing_in_sync(self)
         )
@@ -261,7 +284,7 @@ class ClusterWorld(Simulation):
 
     def as_anomaly(self, error: Exception) -> Exception:
         """Return the anomaly for an exception from an actor, ZooKeeper or the network."""
-        if isinstance(error, Anomaly):
+        if isinstance(error, Anomaly | PromiseEnded):
             return error
         return Anomaly("crash", "".join(traceback.format_exception(error)))
 
@@ -287,8 +310,8 @@ class ClusterWorld(Simulation):
         if self.with_monitor:
             try:
                 self.replicas.elected(machine, partition, life)
-            except Anomaly as anomaly:
-                self.fail(anomaly)
+            except (Anomaly, PromiseEnded) as error:
+                self.fail(error)
 
     def coordinator_term(self, group: str, connection: Connection) -> int | None:
         return coordinator_term(self, group, connection)

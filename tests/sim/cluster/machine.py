@@ -20,6 +20,7 @@ from tests.helpers.sim.sim_files import Operation, SimCrash, SimFiles
 from tests.sim.checker import Anomaly
 from tests.sim.cluster.cluster_plan import MACHINE_FAULTS, make_machine_config
 from tests.sim.cluster.cluster_process import ClusterProcess
+from tests.sim.cluster.durable_ends import DurableEnds
 from tests.sim.cluster.machine_clock import MAX_DRIFT, MachineClock
 from tests.sim.compaction_faults import CompactionFaults
 from tests.sim.exceptions import Exceptions
@@ -77,6 +78,7 @@ class Machine:
         self.needs_check = False
         """Whether the broker has run since the last check."""
         self._monitor = Monitor() if cluster.with_monitor else None
+        self._durable_ends = DurableEnds()
         self._rewrites: dict[Log, int] = {}
         self._troubles = 0
 
@@ -112,6 +114,7 @@ class Machine:
         if self._monitor is not None:
             self._monitor.new_life()
         self._rewrites.clear()
+        self._durable_ends.new_life()
         self.files.append_ms = self.slow_directory.write_ms
         self.files.on_operation = self._operation_begins
         self.max_down_ms = self.chance.choice((100.0, 500.0, 3 * self.cluster.session_ms))
@@ -243,6 +246,7 @@ class Machine:
             try:
                 self._monitor.check(process.broker, self._truncating(process))
                 self.cluster.replicas.check(self, process)
+                self._durable_ends.check(self.files, process.broker)
             except Anomaly as anomaly:
                 raise Anomaly(anomaly.name, f"{self.name}: {anomaly}") from None
 

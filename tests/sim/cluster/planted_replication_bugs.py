@@ -7,8 +7,10 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
+from plogd.coordinator.runtime.shard_runtime import ShardRuntime
 from plogd.log.log import Log
 from plogd.metadata.cache import NO_LEADER, PartitionState
+from plogd.replica.cluster.lost_records import LostRecords
 from plogd.replica.cluster.role_changes import RoleChanges
 from plogd.replica.follower import follower_fetcher
 from plogd.replica.follower.followed_partition import FollowedPartition
@@ -102,6 +104,26 @@ def _follower_forgets_producers(stack: ExitStack) -> None:
     stack.enter_context(patch.object(Log, "append_as_follower", append))
 
 
+def _lead_after_loss(stack: ExitStack) -> None:
+    """Let a replica lead and follow although it has lost records (rule C2)."""
+    stack.enter_context(patch.object(LostRecords, "refusal", lambda lost, key, state: None))
+    stack.enter_context(patch.object(LostRecords, "check_end_is_known", lambda lost, key: None))
+
+
+def _answer_before_commit(stack: ExitStack) -> None:
+    """Send a coordinator's response when its records are durable on its own disk only."""
+
+    def progress(shard: ShardRuntime[Any]) -> None:
+        shard._check_written()
+        problem = shard._problem()
+        if problem is not None:
+            shard.close(problem)
+        else:
+            shard._deferred.complete_up_to(shard.partition.log.durable_end_offset)
+
+    stack.enter_context(patch.object(ShardRuntime, "_progress", progress))
+
+
 REPLICATION_PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "truncate-to-hw": _truncate_to_hw,
     "hw-without-pending": _hw_without_pending,
@@ -110,4 +132,6 @@ REPLICATION_PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "ignore-epoch-floor": _ignore_epoch_floor,
     "join-below-epoch-start": _join_below_epoch_start,
     "follower-forgets-producers": _follower_forgets_producers,
+    "lead-after-loss": _lead_after_loss,
+    "answer-before-commit": _answer_before_commit,
 }

@@ -22,6 +22,7 @@ LOSS = {
     "replicas-differ",
     "unseen",
 }
+OFFSET_LOSS = {"committed-offset-fell", "spurious-reset"}
 FOUND_AS = {
     "truncate-to-hw": LOSS,
     "hw-without-pending": LOSS,
@@ -30,8 +31,10 @@ FOUND_AS = {
     "ignore-epoch-floor": {"two-writers", "epoch-reused"},
     "join-below-epoch-start": LOSS,
     "follower-forgets-producers": {"duplicate", "nonmonotonic-send"},
+    "lead-after-loss": LOSS | {"role-after-loss"},
+    "answer-before-commit": OFFSET_LOSS,
 }
-FIRST_SEEDS: dict[str, int] = {}
+FIRST_SEEDS = {"lead-after-loss": 12}
 """A seed near one that finds the bug, by bug; others begin with seed 1."""
 
 
