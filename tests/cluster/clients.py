@@ -39,8 +39,25 @@ def create_on(broker: Broker, name: str, *replicas: int) -> None:
 
 def _create(broker: Broker, topic: NewTopic) -> None:
     client = admin(broker)
-    [future] = client.create_topics([topic]).values()
-    future.result(TIMEOUT_S)
+    attempts = 0
+
+    def is_created() -> bool:
+        nonlocal attempts
+        attempts += 1
+        [future] = client.create_topics([topic]).values()
+        try:
+            future.result(TIMEOUT_S)
+        except KafkaException as error:
+            code = error.args[0].code()
+            # Clients repeat the request, but librdkafka does not. The next controller may have
+            # completed the creation.
+            if code == KafkaError.NOT_CONTROLLER:
+                return False
+            if code != KafkaError.TOPIC_ALREADY_EXISTS or attempts == 1:
+                raise
+        return True
+
+    eventually(is_created, f"topic {topic.topic}")
 
 
 def produce(broker: Broker, topic: str, *values: bytes, message_timeout_ms: int = 60_000) -> None:

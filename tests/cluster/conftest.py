@@ -88,6 +88,8 @@ def _broker_maker(parent: Path, connect: str) -> Iterator[StartBroker]:
             "node.id": "1",
             "zookeeper.connect": connect,
             "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            # Longer than the session timeout, which is too short for a busy machine.
+            "zookeeper.connection.timeout.ms": "60000",
             "offsets.topic.num.partitions": "4",
             "offsets.topic.replication.factor": "1",
         }

@@ -58,7 +58,7 @@ def test_another_broker_becomes_the_controller(cluster: Cluster) -> None:
     def create() -> str:
         try:
             return cluster.new_topic(4)
-        except KafkaException:  # Clients learn the new controller with their next metadata.
+        except KafkaException:  # The controller learns of the broker when it has registered.
             return ""
 
     # Two brokers cannot hold three replicas.
