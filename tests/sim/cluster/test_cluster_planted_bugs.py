@@ -34,7 +34,13 @@ FOUND_AS = {
     "lead-after-loss": LOSS | {"role-after-loss"},
     "answer-before-commit": OFFSET_LOSS,
 }
-FIRST_SEEDS = {"lead-after-loss": 12}
+FIRST_SEEDS = {
+    "hw-without-pending": 9,
+    "ignore-epoch-floor": 3,
+    "join-below-epoch-start": 2,
+    "lead-after-loss": 12,
+    "no-epoch-fence": 5,
+}
 """A seed near one that finds the bug, by bug; others begin with seed 1."""
 
 
