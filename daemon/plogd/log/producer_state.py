@@ -69,7 +69,7 @@ class BatchMetadata(NamedTuple):
 
 
 class _Refused(NamedTuple):
-    """A producer's first batch, which was rejected because the disk was full."""
+    """A producer's first batch, which was rejected, and which its producer sends again."""
 
     producer_epoch: int
     base_sequence: int
@@ -267,9 +267,9 @@ class ProducerStateManager:
 
     def _check_first(self, header: BatchHeader) -> None:
         """Reject a batch of an unknown producer if a batch rejected earlier must be sent first."""
-        # An unknown producer can begin with any sequence number. If a full disk has rejected its
-        # first batch, a later, smaller one may fit, and would be appended out of order. In Kafka,
-        # a full disk takes the log directory offline, so the case does not arise.
+        # An unknown producer can begin with any sequence number. If its first batch was rejected,
+        # for example because the disk was full, a later one may be accepted, and would be appended
+        # out of order.
         refused = self._refused.get(header.producer_id)
         if (
             refused is not None
@@ -278,12 +278,12 @@ class ProducerStateManager:
         ):
             raise OutOfOrderSequenceNumber(
                 f"producer {header.producer_id} with epoch {header.producer_epoch} sent sequence"
-                f" number {header.base_sequence}; {refused.base_sequence} was rejected because the"
-                " disk was full, and must be sent first"
+                f" number {header.base_sequence}; {refused.base_sequence} was rejected, and must be"
+                " sent first"
             )
 
     def note_refused(self, header: BatchHeader) -> None:
-        """Record a batch rejected for lack of disk space, which its producer must send first."""
+        """Record a rejected batch, which its producer must send first."""
         # For a known producer, the next sequence number is always checked. A marker has none.
         if header.producer_id < 0 or header.is_control or header.producer_id in self.producers:
             return

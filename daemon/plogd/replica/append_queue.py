@@ -37,6 +37,7 @@ from plogd.log.batch_validator import (
     bytes_to_read,
     check_header,
 )
+from plogd.log.log import Log
 from plogd.ports import Later, Ports
 from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.partition import Partition
@@ -294,15 +295,8 @@ class AppendQueues:
             self._drop(queue, queued)
 
     def _note_refused(self, partition: Partition, records: memoryview, producer_id: int) -> None:
-        """Reject later batches of this producer until the one in `records` is resent (rule R15)."""
-        if producer_id < 0:
-            return
-        log = partition.log
-        try:
-            header = check_header(records, log.rules, AppendOrigin.CLIENT)
-        except KafkaError:
-            return  # The append would have failed in any case, and is not retried.
-        log.producer_state.note_refused(header)
+        if producer_id >= 0:
+            note_refused(partition.log, records)
 
     def _settle(self, queue: _PartitionQueue, queued: QueuedAppend) -> None:
         """Mark an append as settled; complete its request if it was the last one."""
@@ -441,6 +435,15 @@ class AppendQueues:
 def waiting_ms(timeout_ms: int) -> int:
     """Return how long appends in a request with this timeout can wait in a queue."""
     return min(max(timeout_ms, PARKED_MIN_MS), PARKED_MAX_MS)
+
+
+def note_refused(log: Log, records: memoryview) -> None:
+    """Reject later batches of the producer until the one in `records` is resent (rule R15)."""
+    try:
+        header = check_header(records, log.rules, AppendOrigin.CLIENT)
+    except KafkaError:
+        return  # The append would have failed in any case, and is not retried.
+    log.producer_state.note_refused(header)
 
 
 def _producer_id(records: memoryview) -> int:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from plog.errors import (
     KafkaError,
     KafkaStorageError,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
@@ -28,7 +29,7 @@ from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.ports import Later, MaybeLater, Ports, settle, spawn
-from plogd.replica.append_queue import AppendQueues, AppendRequest
+from plogd.replica.append_queue import AppendQueues, AppendRequest, note_refused
 from plogd.replica.cluster.replication_quota import ReplicationQuota
 from plogd.replica.delayed_delete_records import DelayedDeleteRecords, low_watermark_of
 from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
@@ -293,13 +294,24 @@ class ReplicaManager:
             append.leader_epoch = partition.leader_epoch
         except KafkaError as error:
             append.error = error.bare()  # A traceback would keep the request's records in memory.
-            if append.partition is None and isinstance(records, memoryview):
-                self.topics.note_refused(key, records)
+            view = records.view if isinstance(records, ValidatedBatch) else records
+            self._note_refused(append, error, view)
         except Exception as error:  # A bug in one partition must not fail the others.
             self._on_bug(f"appending to {key}", error)
             append.error = KafkaError("unexpected error; see the broker log")
         if append.partition is not None:
             append.log_start_offset = append.partition.log.log_start_offset
+
+    def _note_refused(
+        self, append: PartitionAppend, error: KafkaError, records: memoryview
+    ) -> None:
+        """Record a batch that its producer has to send again before its next ones (rule R15)."""
+        if append.partition is None:
+            self.topics.note_refused(append.topic_partition, records)
+        # Its next batches may already be on their way, and arrive when this broker leads the
+        # partition, or when there are enough replicas. Kafka would append them out of order.
+        elif isinstance(error, NotLeaderOrFollower | NotEnoughReplicas):
+            note_refused(append.partition.log, records)
 
     # -- deletion -----------------------------------------------------------------------------
 
