@@ -128,6 +128,7 @@ GROUPS_FOUND_AS = {
     "stale-commit",
     "stale-sync",
     "stale-heartbeat",
+    "generation-fell",
     # The broker detects the loss first and does not serve the affected groups.
     "unexpected-error",
 }

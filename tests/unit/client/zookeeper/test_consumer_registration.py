@@ -13,7 +13,7 @@ def test_registration_of_an_older_session_is_not_used(make_zookeeper_world: Make
     for path in ("/consumers", "/consumers/g", "/consumers/g/ids"):
         world.zookeeper.write(Create(path=path))
     path = f"/consumers/g/ids/{a.consumer_id}"
-    older = world.zookeeper.open_session(60_000)
+    older = world.zookeeper.sessions.open(60_000)
     world.zookeeper.apply([Create(path=path, ephemeral=True)], session=older.id)
     a.start("t")
     world.advance(5_000)

@@ -160,7 +160,7 @@ def test_repeated_release_does_not_remove_the_next_owner(make_zookeeper_world: M
         # The consumer connects to a server that has not applied the release yet.
         a.client.hold()
         # The next owner is faster than the connection that replaces the lost one.
-        other = world.zookeeper.open_session(60_000)
+        other = world.zookeeper.sessions.open(60_000)
         world.sim.call_later(
             0.001,
             lambda: world.zookeeper.apply(
