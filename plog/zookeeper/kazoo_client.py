@@ -324,6 +324,12 @@ class KazooZooKeeper:
 
     def _send(self, request: Any, handle: _Request) -> None:
         self._outstanding[handle] = None
+        if self._session_id and not self._client.connected:
+            # Until it has connected again, kazoo would queue the request, and it would block this
+            # thread when it has queued a few hundred. Its state is newer than the reported one.
+            error = ConnectionLost("the connection to ZooKeeper was lost")
+            self.deliver(handle, lambda: handle.callbacks.on_error(error))
+            return
         self._client._call(request, handle)
 
     def _fail_outstanding(self, error: ZooKeeperError) -> None:

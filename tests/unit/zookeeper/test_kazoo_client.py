@@ -290,6 +290,23 @@ class TestState:
         site.client.sync()
         assert [request.path for request, _ in site.requests] == ["/a/b", "/a/b"]
 
+    def test_request_on_a_lost_connection_fails_before_its_loss_is_reported(self) -> None:
+        """kazoo would queue it, and block the reactor when it has queued some hundred requests."""
+        site = Site()
+        site.client._set_session(99, 5000, 0.0)
+        site.client._client._live.set()
+        site.client.exists("/a")
+        site.client._client._live.clear()
+        lost = site.client.exists("/b")
+        assert not lost.done
+        site.reactor.run()
+        with pytest.raises(ConnectionLost):
+            outcome(lost)
+        assert [request.path for request, _ in site.requests] == ["/a"]
+        site.client._client._live.set()
+        site.client.exists("/c")
+        assert [request.path for request, _ in site.requests] == ["/a", "/c"]
+
     def test_closed_client_fails_requests(self) -> None:
         site = Site()
         before = site.client.exists("/a")
