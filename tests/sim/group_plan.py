@@ -119,8 +119,8 @@ def make_groups(chance: random.Random, members: int | None) -> tuple[list[GroupP
     return [_make_group(chance, n, members // count, number) for n in range(count)], topic
 
 
-def _make_group(chance: random.Random, number: int, members: int, partitions: int) -> GroupPlan:
-    scale = 1 if members < _CROWD else 5
+def choose_instances(chance: random.Random, members: int) -> list[str | None]:
+    """Return the ``group.instance.id`` of each member, None for dynamic ones."""
     static_share = chance.choice((0.0, 0.3, 1.0))
     instances: list[str | None] = []
     for index in range(members):
@@ -128,6 +128,12 @@ def _make_group(chance: random.Random, number: int, members: int, partitions: in
         if instance is not None and instances and chance.random() < 0.15:
             instance = instances[-1]  # Two clients share a configuration file.
         instances.append(instance)
+    return instances
+
+
+def _make_group(chance: random.Random, number: int, members: int, partitions: int) -> GroupPlan:
+    scale = 1 if members < _CROWD else 5
+    instances = choose_instances(chance, members)
     return GroupPlan(
         name=f"group-{number}",
         kind=chance.choice(("eager", "eager", "cooperative", "cooperative", "connect")),

@@ -25,6 +25,14 @@ def send(cluster: ZooKeeperCluster, to: int, sequence: int) -> int:
     return error_of(asked)
 
 
+def assert_first_batch_is_required(cluster: ZooKeeperCluster) -> None:
+    """Check that the second batch, which was already on its way, is not appended before it."""
+    leader = cluster.leader("t")
+    assert send(cluster, leader, 1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [send(cluster, leader, sequence) for sequence in (0, 1)] == [0, 0]
+    assert cluster.values("t") == [b"0", b"1"]
+
+
 def test_later_batch_waits_for_the_first_one_that_a_future_leader_has_rejected(
     cluster: ZooKeeperCluster,
 ) -> None:
@@ -34,11 +42,7 @@ def test_later_batch_waits_for_the_first_one_that_a_future_leader_has_rejected(
             assert send(cluster, one, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     cluster.kill(old)
     cluster.advance(2 * SESSION_TIMEOUT_MS)
-    leader = cluster.leader("t")
-    # It was on its way when the first one was rejected.
-    assert send(cluster, leader, 1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert [send(cluster, leader, sequence) for sequence in (0, 1)] == [0, 0]
-    assert cluster.values("t") == [b"0", b"1"]
+    assert_first_batch_is_required(cluster)
 
 
 def test_later_batch_waits_for_the_first_one_that_lacked_replicas(
@@ -55,9 +59,7 @@ def test_later_batch_waits_for_the_first_one_that_lacked_replicas(
         cluster.start(one)
     cluster.until(lambda: len(cluster.state("t").isr) == 3)
     cluster.advance(1_000)
-    assert send(cluster, leader, 1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert [send(cluster, leader, sequence) for sequence in (0, 1)] == [0, 0]
-    assert cluster.values("t") == [b"0", b"1"]
+    assert_first_batch_is_required(cluster)
 
 
 def test_rejected_batch_is_forgotten_when_the_producer_has_written_to_the_leader(

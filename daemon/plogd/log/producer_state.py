@@ -39,8 +39,11 @@ idempotent producer has in flight (Kafka's ProducerStateEntry.NUM_BATCHES_TO_RET
 _EXPIRED_PER_STEP = 1000
 """Number of producers that one step of `expire` checks."""
 
-MAX_REFUSED = 10_000
-"""Maximum number of rejected first batches that are remembered; the oldest is dropped first."""
+MAX_REFUSED = 1_000
+"""Maximum number of rejected first batches that a log remembers; the oldest is dropped first.
+
+Any client can add them, for producer ids that it makes up, to each of a broker's thousands of logs.
+"""
 
 _SEQUENCE_MODULUS = 2**31  # Sequence numbers are Java ints; after the largest, 0 follows.
 

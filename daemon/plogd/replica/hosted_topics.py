@@ -25,13 +25,15 @@ from plogd.log.batch_validator import AppendOrigin, BatchRules, RecordCheck, che
 from plogd.log.creation import NewLog
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
-from plogd.log.producer_state import MAX_REFUSED
 from plogd.metadata.cache import INTERNAL_TOPICS, MetadataCache, PartitionState, TopicState
 from plogd.ports import Later, spawn
 from plogd.replica.partition import Partition
 from plogd.replica.partition_context import PartitionContext
 from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
+
+MAX_REFUSED = 10_000
+"""Maximum number of rejected batches of all partitions without a log that are remembered."""
 
 
 class HostedTopics:

@@ -41,6 +41,8 @@ async def delete_records(partition: Partition, offset: int, log_manager: LogMana
         )
     # In memory first, so that no read returns the records while the new start is written.
     log.delete_records_before(partition.high_watermark if offset == HIGH_WATERMARK else offset)
+    # Fetches of followers that wait then return the new start at their end.
+    partition.context.on_progress(partition)
     is_durable = await log_manager.write_log_start_of(log)
     partition.check_leader()  # The topic may have been deleted during the write.
     if not is_durable:

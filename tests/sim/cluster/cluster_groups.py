@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from plog.types import TopicPartition
 from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC, partition_for
 from tests.sim.client import Client
-from tests.sim.group_plan import GroupPlan
+from tests.sim.group_plan import GroupPlan, choose_instances
 from tests.sim.members import Member
 from tests.sim.outsiders import Outsider
 
@@ -43,13 +43,7 @@ def make_cluster_groups(chance: random.Random) -> list[GroupPlan]:
 
 
 def _make_group(chance: random.Random, number: int, members: int) -> GroupPlan:
-    static_share = chance.choice((0.0, 0.3, 1.0))
-    instances: list[str | None] = []
-    for index in range(members):
-        instance = f"s{index}" if chance.random() < static_share else None
-        if instance is not None and instances and chance.random() < 0.15:
-            instance = instances[-1]  # Two clients share a configuration file.
-        instances.append(instance)
+    instances = choose_instances(chance, members)
     return GroupPlan(
         name=f"group-{number}",
         kind=chance.choice(("eager", "cooperative", "connect")),

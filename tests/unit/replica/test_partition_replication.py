@@ -168,6 +168,22 @@ def test_follower_below_the_start_of_the_epoch_does_not_join() -> None:
     assert replicas.proposals == []
 
 
+def test_idle_follower_does_not_leave_the_isr_when_a_record_arrives() -> None:
+    replicas = SimReplicas(2)
+    replicas.elect(1)
+    replicas.settle()
+    replicas.produce(b"a")
+    replicas.advance(3 * LAG_MS)
+    replicas.cut(2, 1)
+    replicas.produce(b"b")
+    replicas.settle()
+    replicas.leader.check_isr()
+    assert replicas.proposals == []
+    replicas.advance(LAG_MS + 1000)
+    replicas.leader.check_isr()
+    assert len(replicas.proposals) == 1
+
+
 def test_ineligible_replica_is_withdrawn_from_the_proposal() -> None:
     replicas = SimReplicas(2)
     replicas.elect(1, isr=[1])

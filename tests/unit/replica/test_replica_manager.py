@@ -11,11 +11,13 @@ from plog.errors import ErrorCode, KafkaError, KafkaStorageError, UnknownTopicOr
 from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
-from plogd.ports import Later
+from plogd.ports import Later, spawn
 from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.fetch.delayed_fetch import FetchParams
 from plogd.replica.fetch.fetch_context import FetchItem
 from plogd.replica.fetch.partition_read import PartitionRead
+from plogd.replica.partition import Partition
+from plogd.replica.record_deletion import delete_records
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim.sim_broker import SimBroker, create_topic, records_of
 from tests.helpers.sim.sim_file import SimFile, open_file
@@ -332,6 +334,40 @@ class TestFetch:
         assert isinstance(reads, list)
         assert sizes(reads)[0] == size
         assert sizes(reads)[1] == 0
+
+    def test_end_of_a_wait_reads_only_what_has_changed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker, manager, size = self.filled(4)
+        waiting = manager.fetch_records(
+            [item(number, 3) for number in range(4)], params(max_wait_ms=500, min_bytes=2 * size)
+        )
+        assert isinstance(waiting, Later)
+        append(manager, 1, 2)
+        read_again: list[int] = []
+        read = Partition.read
+
+        def counted(partition: Partition, *args: Any, **how: Any) -> PartitionRead:
+            read_again.append(partition.topic_partition.partition)
+            return read(partition, *args, **how)
+
+        monkeypatch.setattr(Partition, "read", counted)
+        broker.settle()
+        assert sizes(outcome(waiting)) == [0, size, size, 0]
+        # Each of the changed ones for its size, and again for the response.
+        assert sorted(set(read_again)) == [1, 2]
+
+    def test_deleted_records_are_known_at_the_end_of_a_wait(self) -> None:
+        broker, manager, _ = self.filled(2)
+        waiting = manager.fetch_records([item(0, 3), item(1, 3)], params(max_wait_ms=500))
+        assert isinstance(waiting, Later)
+        partition = manager.partition("t", 1)
+        spawn(delete_records(partition, 2, broker.broker.log_manager))
+        broker.settle()
+        assert not waiting.done
+        broker.ports.advance(1000)
+        reads = outcome(waiting)
+        assert [read.log_start_offset for read in reads] == [0, 2]
 
     def test_fetch_waits_until_data_is_durable(self) -> None:
         broker, manager = make()
